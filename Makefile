@@ -1,0 +1,102 @@
+# Everything one does here, one target each. Needs Python 3.11 to 3.13, make and g++; `make run` brings the rest.
+
+PYTHON ?= python3
+VENV := .venv
+# requirements (CUDA 13) or cuda12, the pins of envs/$(ENV).txt: what .venv was made from, else CUDA 13.
+# Not ?=, because shells, and NVIDIA's containers for them, have an environment variable of that name.
+ENV := $(firstword $(patsubst $(VENV)/.%,%,$(wildcard $(VENV)/.cuda12 $(VENV)/.requirements)) requirements)
+# a folder that `make wheels` filled: install from it, without a network
+WHEELS ?=
+# the Python that `make wheels` collects for
+TARGET_PYTHON ?= $(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])')
+ARGS ?=
+UV ?= uv
+
+BIN := $(VENV)/bin
+TOOLS := PATH="$(CURDIR)/$(BIN):$$PATH"
+CUDA := $(if $(filter cuda12,$(ENV)),12,13)
+CUBLAS := cublas$(addprefix -,$(ENV:requirements=))
+
+PIP := -m pip --disable-pip-version-check -q
+# Snakemake's connection-pool is built from source, by the setuptools of envs/build.txt and no other
+HASHED := --require-hashes --no-build-isolation
+INSTALL := $(BIN)/python $(PIP) install $(HASHED) --no-compile $(if $(WHEELS),--no-index --find-links $(WHEELS))
+# wheels for glibc 2.28 and everything older
+PLATFORMS = $(patsubst %,--platform manylinux_2_%_x86_64,$(shell seq 5 28)) --platform manylinux2014_x86_64
+LOCK := $(UV) pip compile -q --python-version 3.11 --python-platform x86_64-manylinux_2_28 --generate-hashes \
+	--only-binary :all: --no-binary connection-pool --no-emit-index-url --no-emit-find-links \
+	--custom-compile-command "make lock"
+SOURCES = $(foreach end,cu cuh h,$(wildcard kernels/*.$(end) kernels/*/*.$(end) kernels/*/*/*.$(end)))
+
+define CHECK_PYTHON
+@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' 2>/dev/null || { \
+	  echo 'make: $(PYTHON) is not Python 3.11, 3.12 or 3.13; name one that is: make env PYTHON=python3.12' >&2; exit 1; }
+@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
+	  echo 'make: $(PYTHON) has no venv module; on Debian and Ubuntu the package python3-venv brings it' >&2; exit 1; }
+endef
+
+.PHONY: help env run dev test lint format lock wheels clean
+.DEFAULT_GOAL := help
+
+help: ## this list
+	@while IFS= read -r line; do case "$$line" in \
+	  [a-z]*:*'## '*) printf 'make %-8s%s\n' "$${line%%:*}" "$${line#*## }";; esac; done < Makefile
+
+env: $(VENV)/.$(ENV) ## make .venv from the pins, once (ENV=cuda12, PYTHON=python3.12, WHEELS=folder)
+
+# From nothing each time the pins change, so that it holds them and nothing else.
+$(VENV)/.$(ENV): envs/build.txt envs/$(ENV).txt envs/$(CUBLAS).txt
+	$(CHECK_PYTHON)
+	$(PYTHON) -m venv --clear $(VENV)
+	$(INSTALL) -r envs/build.txt
+	$(INSTALL) -r envs/$(ENV).txt
+	@if nvidia-smi -L >/dev/null 2>&1; then case "$$(PATH="$$PATH:/usr/sbin:/sbin" ldconfig -p 2>/dev/null)" in \
+	  *libcublas.so.$(CUDA)*) ;; \
+	  *) echo 'No cuBLAS $(CUDA) is installed here: adding envs/$(CUBLAS).txt'; $(INSTALL) -r envs/$(CUBLAS).txt;; \
+	esac; fi
+	@touch $@
+
+run: env ## run the pipeline (ARGS=... goes to snakemake)
+	$(TOOLS) snakemake --cores all $(ARGS)
+
+dev: $(VENV)/.dev
+
+$(VENV)/.dev: $(VENV)/.$(ENV) envs/dev.txt
+	$(INSTALL) -r envs/dev.txt
+	@touch $@
+
+test: lint ## lint, then the tests (ARGS=... goes to pytest)
+	$(TOOLS) python -m pytest -n auto $(ARGS)
+
+lint: dev ## check style; changes nothing
+	$(TOOLS) snakefmt --check Snakefile workflow
+	$(TOOLS) snakemake --lint
+	$(TOOLS) ruff check
+	$(TOOLS) ruff format --check
+	$(TOOLS) clang-format --dry-run -Werror $(SOURCES)
+
+format: dev ## rewrite the sources in that style
+	$(TOOLS) snakefmt Snakefile workflow
+	$(TOOLS) ruff check --fix
+	$(TOOLS) ruff format
+	$(TOOLS) clang-format -i $(SOURCES)
+
+wheels: ## fill ./wheels for a machine without a network (ENV=cuda12, TARGET_PYTHON=3.12)
+	$(CHECK_PYTHON)
+	$(PYTHON) -m venv --clear build/carrier
+	build/carrier/bin/python $(PIP) install $(HASHED) --no-compile -r envs/build.txt
+	@echo 'Collecting for Python $(TARGET_PYTHON), Linux x86_64, in ./wheels'
+	@build/carrier/bin/python $(PIP) download $(HASHED) --no-deps --python-version $(TARGET_PYTHON) $(PLATFORMS) -d wheels \
+	  $(foreach pins,build $(ENV) $(CUBLAS) dev,-r envs/$(pins).txt)
+
+lock: ## for maintainers: pin envs/*.in anew, with uv (ARGS=--upgrade takes newer versions)
+	$(LOCK) $(ARGS) envs/build.in -o envs/build.txt
+	$(LOCK) $(ARGS) envs/requirements.in -o envs/requirements.txt
+	cp envs/requirements.txt envs/cuda12.txt  # uv keeps the versions that it finds there
+	$(LOCK) envs/cuda12.in -o envs/cuda12.txt
+	$(LOCK) envs/cublas.in -c envs/requirements.txt -o envs/cublas.txt
+	$(LOCK) envs/cublas-cuda12.in -c envs/cuda12.txt -o envs/cublas-cuda12.txt
+	$(LOCK) $(ARGS) envs/dev.in -c envs/requirements.txt -o envs/dev.txt
+
+clean: ## remove build/, logs/ and .snakemake/; results stay
+	rm -rf build logs .snakemake

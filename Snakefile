@@ -1,0 +1,38 @@
+# gemm-ladder: `snakemake --cores all` compiles, checks, times and profiles every rung, and draws what was found.
+report: "workflow/report/workflow.rst"
+
+
+configfile: "config/config.yaml"
+
+
+include: "workflow/rules/common.smk"
+include: "workflow/rules/compile.smk"
+include: "workflow/rules/inspect.smk"
+include: "workflow/rules/check.smk"
+include: "workflow/rules/time.smk"
+include: "workflow/rules/profile.smk"
+include: "workflow/rules/tables.smk"
+include: "workflow/rules/figures.smk"
+include: "workflow/rules/summary.smk"
+
+
+rule all:
+    default_target: True
+    input:
+        expand("results/{gpu}/tables/{table}.csv", gpu=GPU, table=TABLES),
+        expand(
+            "results/{gpu}/figures/{figure}.{ending}",
+            gpu=GPU,
+            figure=FIGURES,
+            ending=["svg", "png"],
+        ),
+        f"build/{GPU}/summary.txt",
+
+
+rule gpu_file:
+    log:
+        "logs/gpu_file.log",
+    conda:
+        "envs/gemm-ladder.yaml"
+    script:
+        "workflow/scripts/gpu_file.py"

@@ -1,0 +1,1 @@
+"""gemm-ladder: everything of the pipeline that can be tested without Snakemake."""

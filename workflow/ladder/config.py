@@ -1,0 +1,270 @@
+"""Reading and validating what the user writes: config.yaml, kernels.yaml and the GPU files.
+
+Every error is a LadderError of one line: `FILE: KEY: what is wrong; what to do`.
+"""
+
+from __future__ import annotations
+
+import copy
+import difflib
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import yaml
+from jsonschema import Draft202012Validator
+from jsonschema.exceptions import ValidationError, best_match
+
+from ladder.errors import LadderError
+
+ROOT = Path(__file__).resolve().parents[2]
+SCHEMAS = ROOT / "workflow" / "schemas"
+
+
+@dataclass(frozen=True, order=True)
+class Shape:
+    """The shape of one product: A is m x k, B is k x n, C is m x n."""
+
+    m: int
+    n: int
+    k: int
+
+    @classmethod
+    def parse(cls, text: str | int) -> Shape:
+        """Read `1024` (square) or `MxNxK`; raises ValueError for anything else."""
+        parts = str(text).split("x")
+        if len(parts) not in (1, 3) or not all(re.fullmatch(r"[0-9]+", part) for part in parts):
+            raise ValueError(f"{text!r} is neither a positive integer nor MxNxK")
+        numbers = [int(part) for part in parts]
+        return cls(*(numbers * 3 if len(numbers) == 1 else numbers))
+
+    def __str__(self) -> str:
+        """`1024` for a square product, else `MxNxK`."""
+        return str(self.m) if self.m == self.n == self.k else f"{self.m}x{self.n}x{self.k}"
+
+    @property
+    def flop(self) -> int:
+        """Floating-point operations of the product, 2 m n k: a multiplication and an addition for each term."""
+        return 2 * self.m * self.n * self.k
+
+
+@dataclass(frozen=True)
+class Rung:
+    """One library to build and measure: an entry of kernels.yaml with one choice of macros."""
+
+    name: str
+    entry: str
+    title: str
+    source: str
+    macros: Mapping[str, str]
+    precision: str
+    role: str
+    before: str | None
+    compute_capability: str
+    file: str = field(default="", compare=False)
+
+    @property
+    def label(self) -> str:
+        """The name as tables and figures print it, with the macros that make the variant."""
+        return self.name
+
+
+def dotted(path: Iterator[str | int] | tuple[str | int, ...]) -> str:
+    """Print a path into a document the way a reader would write it: `check.shapes[3]`."""
+    text = ""
+    for part in path:
+        text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else str(part)
+    return text or "(top level)"
+
+
+def read_yaml(path: Path) -> Any:
+    """Read one YAML file; raises LadderError where it is missing or is not YAML."""
+    try:
+        return yaml.safe_load(path.read_text())
+    except FileNotFoundError:
+        raise LadderError(f"{shown(path)}: there is no such file") from None
+    except yaml.YAMLError as error:
+        where = getattr(error, "problem_mark", None)
+        line = f" line {where.line + 1}:" if where else ""
+        raise LadderError(f"{shown(path)}:{line} is not YAML: {getattr(error, 'problem', error)}") from None
+
+
+def shown(path: Path) -> str:
+    """The path as messages print it: relative to the project where it lies inside."""
+    return str(path.relative_to(ROOT)) if path.is_relative_to(ROOT) else str(path)
+
+
+@cache
+def schema(name: str) -> Any:
+    """The JSON schema of one kind of config file, `config`, `kernels` or `gpu`."""
+    return yaml.safe_load((SCHEMAS / f"{name}.schema.yaml").read_text())
+
+
+def with_defaults(document: Any, rules: Mapping[str, Any]) -> Any:
+    """A copy of the document with the schema's `default` wherever a property is absent."""
+    if isinstance(document, Mapping):
+        filled = copy.deepcopy(dict(document))
+        for key, rule in rules.get("properties", {}).items():
+            if key not in filled and "default" in rule:
+                filled[key] = copy.deepcopy(rule["default"])
+            if key in filled:
+                filled[key] = with_defaults(filled[key], rule)
+        return filled
+    return copy.deepcopy(document)
+
+
+def typed(value: Any, rules: Mapping[str, Any]) -> Any:
+    """The value with text turned into the number or truth value that the schema wants there.
+
+    Snakemake hands on what stands inside brackets and braces of --config as text.
+    """
+    if isinstance(value, Mapping):
+        return {key: typed(inner, rules.get("properties", {}).get(key, {})) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [typed(inner, rules.get("items", {})) for inner in value]
+    wanted = rules.get("type")
+    if isinstance(value, str) and wanted in ("integer", "number", "boolean", "array"):
+        return yaml.safe_load(value)
+    return value
+
+
+def validated(document: Any, schema_name: str, file: str, sources: Mapping[str, str] | None = None) -> Any:
+    """Check the document against a schema and fill in the defaults.
+
+    `file` is what messages call the document; `sources` names another place for top-level keys that came from there.
+    Raises LadderError for the most relevant violation.
+    """
+    rules = schema(schema_name)
+    document = typed({} if document is None else document, rules)
+    error = best_match(Draft202012Validator(rules).iter_errors(document))
+    if error is not None:
+        first = str(error.absolute_path[0]) if error.absolute_path else ""
+        raise LadderError(f"{(sources or {}).get(first, file)}: {_explained(error)}")
+    return with_defaults(document, rules)
+
+
+def _explained(error: ValidationError) -> str:
+    where = dotted(tuple(error.absolute_path))
+    rule = error.schema if isinstance(error.schema, Mapping) else {}
+    if error.validator == "additionalProperties":
+        known = sorted(rule.get("properties", {}))
+        unknown = sorted(set(error.instance) - set(known))
+        near = difflib.get_close_matches(unknown[0], known, n=1)
+        hint = f"did you mean {near[0]}?" if near else f"known keys: {', '.join(known)}"
+        return f"{dotted((*error.absolute_path, unknown[0]))}: unknown key; {hint}"
+    if error.validator == "propertyNames":
+        return f"{where}: {error.instance!r} is not a name; {rule.get('description', '')}"
+    if error.validator == "required":
+        return f"{where}: {error.message}; add it"
+    remedy = rule.get("description", "see workflow/schemas").strip().split("\n")[0].rstrip(".")
+    problem = {
+        "type": f"is not of type {error.validator_value}",
+        "minimum": f"is less than {error.validator_value}",
+        "exclusiveMinimum": f"is not greater than {error.validator_value}",
+        "pattern": f"does not match {error.validator_value}",
+        "enum": f"is none of {error.validator_value}",
+        "minItems": "has too few entries",
+    }.get(str(error.validator), "is not valid")
+    return f"{where}: {error.instance!r} {problem}; it should be: {remedy}"
+
+
+def read_shapes(values: list[str | int], file: str, key: str) -> list[Shape]:
+    """Shapes in their order, without repetitions; raises LadderError for a size that is no size."""
+    shapes: dict[Shape, None] = {}
+    for index, value in enumerate(values):
+        try:
+            shape = Shape.parse(value)
+        except ValueError as error:
+            raise LadderError(f"{file}: {key}[{index}]: {error}; write 1024 or 512x1024x2048") from None
+        if min(shape.m, shape.n, shape.k) < 1:
+            raise LadderError(f"{file}: {key}[{index}]: {value} is not a positive integer; write 1 or more")
+        shapes[shape] = None
+    return list(shapes)
+
+
+def variant_name(entry: str, macros: Mapping[str, object]) -> str:
+    """`tiled@TILE=8`: the entry and its macros in the order written, or the bare entry without macros."""
+    return entry + ("@" + ",".join(f"{key}={value}" for key, value in macros.items()) if macros else "")
+
+
+def parse_variant(name: str) -> tuple[str, dict[str, str]]:
+    """Split `tiled@TILE=8,X=1` into the entry and its macros; raises ValueError where it is not written so."""
+    match = re.fullmatch(r"([a-z][a-z0-9_]*)(?:@([A-Z][A-Z0-9_]*=\w+(?:,[A-Z][A-Z0-9_]*=\w+)*))?", name)
+    if match is None:
+        raise ValueError(f"{name!r} is neither a kernel's name nor NAME@MACRO=VALUE,MACRO=VALUE")
+    return match[1], dict(pair.split("=") for pair in match[2].split(",")) if match[2] else {}
+
+
+def read_kernels(path: Path) -> dict[str, Rung]:
+    """The ladder in its order: every variant of every entry of kernels.yaml, by its name.
+
+    Raises LadderError where the file breaks its schema, a source is missing or `before` names no rung.
+    """
+    file = shown(path)
+    entries = validated(read_yaml(path), "kernels", file)
+    item = schema("kernels")["additionalProperties"]
+    rungs: dict[str, Rung] = {}
+    for entry, values in entries.items():
+        values = with_defaults(values, item)
+        if not (ROOT / "kernels" / values["source"]).is_file():
+            raise LadderError(
+                f"{file}: {entry}.source: kernels/{values['source']} does not exist; write it or mend the name"
+            )
+        for variant in values["variants"] or [{}]:
+            rung = _rung(entry, values, variant)
+            rungs[rung.name] = rung
+    for rung in rungs.values():
+        if rung.before is not None and rung.before not in rungs:
+            raise LadderError(f"{file}: {rung.entry}.before: {rung.before!r} is no rung; {_known(rung.before, rungs)}")
+    return rungs
+
+
+def _rung(entry: str, values: Mapping[str, Any], macros: Mapping[str, object]) -> Rung:
+    return Rung(
+        name=variant_name(entry, macros),
+        entry=entry,
+        title=values["title"],
+        source=values["source"],
+        macros={key: str(value) for key, value in macros.items()},
+        precision=values["precision"],
+        role=values["role"],
+        before=values["before"],
+        compute_capability=values["compute_capability"],
+    )
+
+
+def _known(name: str, known: Mapping[str, object]) -> str:
+    near = difflib.get_close_matches(name, list(known), n=1)
+    return f"did you mean {near[0]}?" if near else f"known: {', '.join(known)}"
+
+
+def select_rungs(wanted: str | list[str], ladder: Mapping[str, Rung], file: str) -> list[Rung]:
+    """The rungs that `kernels` asks for, in the ladder's order, new variants after their entry's own.
+
+    `all`, or a list of entries (all their variants) and of variants, which need not stand in kernels.yaml.
+    Raises LadderError for a name that is none.
+    """
+    if wanted == "all":
+        return list(ladder.values())
+    names = [wanted] if isinstance(wanted, str) else wanted
+    chosen: dict[str, Rung] = {}
+    for index, name in enumerate(names):
+        try:
+            entry, macros = parse_variant(str(name))
+        except ValueError as error:
+            raise LadderError(f"{file}: kernels[{index}]: {error}; known: {', '.join(ladder)}") from None
+        of_entry = [rung for rung in ladder.values() if rung.entry == entry]
+        if not of_entry:
+            raise LadderError(f"{file}: kernels[{index}]: {name!r} is no kernel; {_known(str(name), ladder)}")
+        if not macros:
+            chosen |= {rung.name: rung for rung in of_entry}
+        elif name in ladder:
+            chosen[name] = ladder[name]
+        else:
+            template = of_entry[0]
+            chosen[name] = Rung(**{**vars(template), "name": name, "macros": macros})
+    order = {entry: index for index, entry in enumerate(dict.fromkeys(rung.entry for rung in ladder.values()))}
+    return sorted(chosen.values(), key=lambda rung: order[rung.entry])

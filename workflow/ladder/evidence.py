@@ -1,0 +1,99 @@
+"""All that is known of the rungs of a run, read from the records: what tables, figures and the summary start from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ladder import records
+from ladder.build import NOT_APPLICABLE
+from ladder.config import Rung, Shape
+from ladder.profiling import read_profiles
+from ladder.timing import ShapeTiming, read_time_record
+from ladder.toolchain import source_digest
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """One rung: its inspection, and its records where there are any."""
+
+    rung: Rung
+    inspection: Mapping[str, Any]
+    check: Mapping[str, Any] | None
+    timings: Mapping[Shape, ShapeTiming]
+    timing_failure: str
+    profiles: Mapping[str, Any]
+    profile_failure: str
+
+    @property
+    def sound(self) -> bool:
+        """Whether the rung's numbers may be shown: it compiled here, and its recorded check passed."""
+        return self.status in ("ok", "not checked")
+
+    @property
+    def status(self) -> str:
+        """`ok`, `not checked` (the empty kernel), `not recorded`, `does not apply`, or what failed."""
+        if self.inspection["status"] == NOT_APPLICABLE:
+            return NOT_APPLICABLE
+        if self.inspection["status"] != "ok":
+            return "does not compile"
+        if self.rung.role == "floor":
+            return "timing failed" if self.timing_failure else "not checked" if self.timings else "not recorded"
+        if self.check is None:
+            return "not recorded"
+        if self.check["status"] != "pass":
+            return "wrong"
+        return "timing failed" if self.timing_failure else "ok"
+
+    @property
+    def message(self) -> str:
+        """What failed, in one line; empty where nothing did."""
+        if self.inspection["status"] != "ok":
+            return self.inspection["message"]
+        if self.status == "wrong":
+            return self.check["message"]
+        return self.timing_failure
+
+    @property
+    def source_is_current(self) -> bool | None:
+        """Whether the records are of the source as it stands now; None where there are none."""
+        compiled = ((self.check or {}).get("where") or self._timing_where or {}).get("compile")
+        return compiled["source_digest"] == source_digest(self.rung) if compiled else None
+
+    @property
+    def _timing_where(self) -> Mapping[str, Any] | None:
+        return next((timing.where for timing in self.timings.values()), None)
+
+    @property
+    def places(self) -> list[Mapping[str, Any]]:
+        """Where and when each record of this rung was made."""
+        check = [self.check["where"]] if self.check and self.check.get("where") else []
+        timed = [timing.where for timing in self.timings.values()]
+        return check + timed + [profile["where"] for profile in self.profiles.values()]
+
+
+def read_evidence(rung: Rung, inspection: Path, raw: Path, shapes: list[Shape]) -> Evidence:
+    """Read what is recorded of a rung; timings only of the shapes asked for and of the build that was checked.
+
+    Raises LadderError for a record that is damaged or of another schema version.
+    """
+    check_path, time_path = raw / "check" / f"{rung.name}.json", raw / "time" / f"{rung.name}.zip"
+    profile_path = raw / "profile" / f"{rung.name}.json.gz"
+    check = records.read_json(check_path) if check_path.exists() else None
+    timings = read_time_record(time_path) if time_path.exists() else {}
+    failure = records.read_failure(time_path) if time_path.exists() else None
+    if rung.role != "floor":
+        checked = check["where"]["compile"]["build_digest"] if check and check["status"] == "pass" else None
+        timings = {k: v for k, v in timings.items() if v.where["compile"]["build_digest"] == checked}
+    profile = records.read_json(profile_path) if profile_path.exists() else {"failure": None}
+    return Evidence(
+        rung=rung,
+        inspection=records.read_json(inspection),
+        check=check,
+        timings={shape: timings[shape] for shape in shapes if shape in timings},
+        timing_failure=failure["message"] if failure else "",
+        profiles=read_profiles(profile_path) if check and check["status"] == "pass" else {},
+        profile_failure=profile["failure"]["message"] if profile["failure"] else "",
+    )

@@ -1,0 +1,177 @@
+"""What one run of the pipeline does: on which GPU, whether it measures, which rungs at which shapes, how."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ladder import gpu as gpus
+from ladder import records
+from ladder.build import settings_digest
+from ladder.checking import all_cases
+from ladder.config import ROOT, Rung, Shape, read_kernels, read_shapes, select_rungs, validated
+from ladder.errors import LadderError
+from ladder.gpu import Gpu, Present
+
+KERNELS = ROOT / "config" / "kernels.yaml"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """One run, decided when the Snakefile is read."""
+
+    gpu: Gpu
+    device: Present | None
+    measuring: bool
+    rungs: tuple[Rung, ...]
+    ladder: Mapping[str, Rung]
+    shapes: tuple[Shape, ...]
+    profile_shapes: tuple[Shape, ...]
+    settings: Mapping[str, Any]
+    headline: str
+
+    @property
+    def baseline(self) -> Rung:
+        """The library that rungs are compared with."""
+        return next(rung for rung in self.ladder.values() if rung.role == "baseline")
+
+    @property
+    def first(self) -> Rung:
+        """The first rung of the ladder, the one that speedups over naive are over."""
+        return next(rung for rung in self.ladder.values() if rung.role == "rung")
+
+    def by_name(self, name: str) -> Rung:
+        """The rung of this run, or of the ladder, with this name."""
+        return next((rung for rung in self.rungs if rung.name == name), None) or self.ladder[name]
+
+    def side_by_side(self, name: str) -> list[str]:
+        """A rung and what is timed beside it: cuBLAS, the first rung and the rung before, each once."""
+        rung = self.by_name(name)
+        if rung.role == "floor":
+            return [name]
+        beside = [self.baseline.name, self.first.name, rung.before]
+        return list(dict.fromkeys([name, *(other for other in beside if other is not None)]))
+
+    @property
+    def needed(self) -> list[Rung]:
+        """The rungs of this run and those that they are compared with: all that is compiled and checked."""
+        names = dict.fromkeys(name for rung in self.rungs for name in self.side_by_side(rung.name))
+        return [self.by_name(name) for name in names]
+
+    def timed(self, name: str) -> list[Shape]:
+        """The shapes at which a rung is timed: all, but only the smallest for the empty kernel."""
+        return [min(self.shapes)] if self.by_name(name).role == "floor" else list(self.shapes)
+
+    @property
+    def checked(self) -> list[str]:
+        """The rungs that are checked: all but the empty kernel."""
+        return [rung.name for rung in self.needed if rung.role != "floor"]
+
+    @property
+    def profiled(self) -> list[str]:
+        """The rungs that are profiled: those of this run but the empty kernel; none where profiling is off."""
+        return [rung.name for rung in self.rungs if rung.role != "floor"] if self.settings["profile"]["enabled"] else []
+
+    def cases(self) -> list[dict[str, Any]]:
+        """The cases that a rung is checked with."""
+        check = self.settings["check"]
+        shapes = sorted({*self.shapes, *self.profile_shapes})
+        return all_cases([Shape.parse(shape) for shape in check["shapes"]], check["cases"], shapes)
+
+    @property
+    def timing_digest(self) -> str:
+        """What identifies the timing settings in a record."""
+        return settings_digest(self.settings["timing"])
+
+    def raw(self) -> Path:
+        """The folder of this GPU's raw records."""
+        return ROOT / "results" / self.gpu.name / "raw"
+
+
+def plan(config: Mapping[str, Any], sources: Mapping[str, str] | None = None) -> Plan:
+    """Decide what to do from the configuration; `sources` says for messages where keys came from.
+
+    Raises LadderError with one line for anything in it that cannot be.
+    """
+    file = "config/config.yaml"
+    places = sources or {}
+    settings = validated(dict(config), "config", file, places)
+    ladder = read_kernels(KERNELS)
+    device = gpus.present(settings["device"])
+    gpu, measuring = _choose(settings, device)
+    wanted = gpu.sizes or settings["default_sizes"] if settings["sizes"] == "gpu" else settings["sizes"]
+    if isinstance(wanted, (str, int)):
+        wanted = [wanted]
+    for case in settings["check"]["cases"]:
+        for key, value in {"alpha": 1, "beta": 0, "padding": 0, "offset": 0}.items():
+            case.setdefault(key, value)
+    _check_shapes(settings, places.get("check", file))
+    return Plan(
+        gpu=gpu,
+        device=device if measuring else None,
+        measuring=measuring,
+        rungs=tuple(select_rungs(settings["kernels"], ladder, places.get("kernels", file))),
+        ladder=ladder,
+        shapes=tuple(read_shapes(list(wanted), places.get("sizes", file), "sizes")),
+        profile_shapes=tuple(read_shapes(settings["profile"]["sizes"], places.get("profile", file), "profile.sizes")),
+        settings=settings,
+        headline=_headline(gpu, device, measuring),
+    )
+
+
+def _check_shapes(settings: Mapping[str, Any], file: str) -> None:
+    for index, shape in enumerate(settings["check"]["shapes"]):
+        try:
+            Shape.parse(shape)
+        except ValueError as error:
+            raise LadderError(f"{file}: check.shapes[{index}]: {error}; write 127 or 31x33x0") from None
+
+
+def _choose(settings: Mapping[str, Any], device: Present | None) -> tuple[Gpu, bool]:
+    """The GPU of this run and whether it is measured."""
+    name, measure = settings["gpu"], settings["measure"]
+    if name == "auto":
+        if device is None:
+            if measure is True:
+                raise LadderError("measure: true, but there is no GPU here; run where `nvidia-smi` lists one")
+            return gpus.read_gpu(settings["fallback_gpu"]), False
+        known = gpus.recognise(device)
+        return (gpus.read_gpu(known) if known else gpus.from_device(device)), measure is not False
+    gpu = gpus.read_gpu(name)
+    here = device is not None and gpus.recognise(device) == name
+    if measure is False or (device is None and measure == "auto"):
+        return gpu, False
+    if not here:
+        found = f"the GPU here is {device.name}" if device else "there is no GPU here"
+        raise LadderError(
+            f"gpu: {name!r} is to be measured, but {found}; set gpu=auto, or measure=false for its records"
+        )
+    return gpu, True
+
+
+def _headline(gpu: Gpu, device: Present | None, measuring: bool) -> str:
+    """The first line of a run."""
+    if measuring and device is not None:
+        line = f"measuring on {device.name} (config/gpus/{gpu.name}.yaml), driver {device.driver}"
+        if gpus.recognise(device) is None:
+            line = (
+                f"measuring on {device.name}, which has no file in config/gpus and runs from its own properties; "
+                f"keep them in config/gpus/{gpu.name}.yaml with: snakemake gpu_file"
+            )
+        return line
+    recorded = recorded_on(ROOT / "results" / gpu.name / "raw")
+    if recorded is None:
+        return f"no GPU is measured, and nothing is recorded for {gpu.title}: rungs are compiled and inspected only"
+    return f"no GPU is measured: results are the recorded measurements of {recorded}"
+
+
+def recorded_on(raw: Path) -> str | None:
+    """`NVIDIA H100 80GB HBM3, 2026-11-20 to 2026-11-21`: on what and when the records of a folder were measured."""
+    places = [where for path in sorted(raw.glob("check/*.json")) if (where := records.read_json(path).get("where"))]
+    if not places:
+        return None
+    days = sorted({where["measured_at"][:10] for where in places})
+    span = days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}"
+    return f"{places[0]['gpu']['name']}, {span}"

@@ -1,0 +1,131 @@
+"""The profile stage: Nsight Compute on one product of a rung, and what its report says, by name and unit."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ladder import records
+from ladder.build import Build
+from ladder.config import ROOT
+
+# Lines of ncu that say why nothing was profiled, and what to do about each.
+_REMEDIES = {
+    "ERR_NVGPUCTRPERM": "this user may not read the GPU's counters; run as root or set "
+    "NVreg_RestrictProfilingToAdminUsers=0 for the nvidia module",
+    "LibraryNotLoaded": "this virtual machine gives no access to the GPU's counters; profile on another",
+    "not supported on": "this ncu does not know the GPU; install a newer Nsight Compute",
+}
+
+
+def ncu_command(ncu: Path, report: Path, made: Build, shape: str, device: int) -> list[str]:
+    """The command line that profiles one product; the clocks are left alone."""
+    return [
+        str(ncu),
+        *("--set", "full"),
+        *("--import-source", "yes"),
+        *("--clock-control", "none"),
+        *("--profile-from-start", "off"),
+        *("--force-overwrite", "--export", str(report)),
+        *(sys.executable, "-m", "ladder.profile_worker", str(made.library), shape, str(device)),
+    ]
+
+
+def profile_shape(ncu: Path, made: Build, shape: str, device: int, report: Path, time_limit_s: float, log: Path) -> str:
+    """Profile one product into a report; returns an empty string, or one line that says why there is none."""
+    report.parent.mkdir(parents=True, exist_ok=True)
+    command = ncu_command(ncu, report, made, shape, device)
+    environment = os.environ | {
+        "PYTHONPATH": os.pathsep.join([str(ROOT / "workflow"), os.environ.get("PYTHONPATH", "")])
+    }
+    with log.open("ab") as output:
+        process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environment, start_new_session=True
+        )
+        try:
+            text, _ = process.communicate(timeout=time_limit_s)
+        except subprocess.TimeoutExpired:
+            return f"no profile within {time_limit_s:g} s; stopped"
+        finally:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+        output.write(text)
+    if process.returncode == 0 and report.exists():
+        return ""
+    return why_not(text.decode(errors="replace"))
+
+
+def why_not(output: str) -> str:
+    """One line from ncu's output that says why there is no report, with the remedy where one is known."""
+    for mark, remedy in _REMEDIES.items():
+        if mark in output:
+            return f"ncu: {mark}: {remedy}"
+    errors = [line.strip("= ").strip() for line in output.splitlines() if "ERROR" in line or "Error" in line]
+    return f"ncu: {errors[0] if errors else 'wrote no report'}"
+
+
+def extract(report: Path) -> list[dict[str, Any]]:
+    """The profiled kernels of a report, in their order.
+
+    Each has its name, its metrics (name -> [value, unit]; those with a plain value), and the advice of ncu's rules
+    (section, rule, title, message, estimated speedup in percent or null).
+    """
+    import ncu_report
+
+    kernels = []
+    context = ncu_report.load_report(str(report))
+    for range_index in range(context.num_ranges()):
+        watched = context.range_by_idx(range_index)
+        for action_index in range(watched.num_actions()):
+            action = watched.action_by_idx(action_index)
+            kernels.append({"kernel": action.name(), "metrics": _metrics(action), "advice": _advice(action)})
+    return kernels
+
+
+def _metrics(action: Any) -> dict[str, list[Any]]:
+    metrics = {}
+    for name in sorted(action.metric_names()):
+        if name.startswith(("device__attribute_", "FBSP.")):
+            continue
+        metric = action.metric_by_name(name)
+        value = metric.value()
+        if isinstance(value, (int, float, str)) and value == value:
+            metrics[name] = [float(f"{value:.9g}") if isinstance(value, float) else value, metric.unit()]
+    return metrics
+
+
+def _advice(action: Any) -> list[dict[str, Any]]:
+    advice = []
+    for rule in action.rule_results_as_dicts():
+        message = rule.get("rule_message")
+        if not message:
+            continue
+        speedup = rule.get("speedup_estimation")
+        advice.append(
+            {
+                "section": rule.get("section_identifier", ""),
+                "rule": rule["rule_identifier"],
+                "title": message.get("title", ""),
+                "message": message.get("message", ""),
+                "estimated_speedup_percent": speedup["speedup"] if speedup else None,
+            }
+        )
+    return advice
+
+
+def read_profiles(path: Path) -> dict[str, Any]:
+    """The profiles in a profile record by shape; empty where there is no record yet."""
+    return records.read_json(path)["shapes"] if path.exists() else {}
+
+
+def keep_profiles(path: Path, rung: str, profiles: Mapping[str, Any], message: str, build_digest: str) -> None:
+    """Put profiles into a record, beside those of other shapes, and why others are missing (empty if none is)."""
+    shapes = read_profiles(path) | dict(profiles)
+    failure = {"message": message, "build_digest": build_digest} if message else None
+    records.write_json(path, {"rung": rung, "failure": failure, "shapes": shapes})

@@ -1,0 +1,214 @@
+"""Recorded evidence on disk: atomic writes, versioned records, digests, and the description of where and when.
+
+Three kinds of record stand in results/GPU/raw:
+
+- check/KERNEL.json: a verdict with the errors of every case;
+- time/KERNEL.zip: for each process that timed the rung a folder, named after when it ended, with NVBench's own JSON
+  and sample files as NVBench wrote them, and record.json, which says where, when and of what;
+- profile/KERNEL.json.gz: for each shape the metrics and the advice of one Nsight Compute report.
+
+A record is replaced as a whole and only by a completed one: a reader sees the old or the new file, never a part.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import importlib.metadata
+import json
+import os
+import platform
+import subprocess
+import tempfile
+import zipfile
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from ladder.errors import LadderError
+
+SCHEMA_VERSION = 1
+PACKAGES = ("cuda-bench", "cupy-cuda13x", "cupy-cuda12x", "numpy", "nvidia-ml-py", "ncu-report", "snakemake")
+_EPOCH = (1980, 1, 1, 0, 0, 0)  # the first time that a zip entry can carry: archives of equal content are equal bytes
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    """Write a file so that a reader, or a kill at any moment, finds the old content or the new and nothing between."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(name, 0o644)
+        os.replace(name, path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+def write_text(path: Path, text: str) -> None:
+    """`write_bytes` for text in UTF-8."""
+    write_bytes(path, text.encode())
+
+
+def to_json(value: Any) -> str:
+    """JSON as records are written: a line for each key and each row of a list; ValueError for NaN and infinities."""
+    if not isinstance(value, Mapping):
+        return json.dumps(value, allow_nan=False) + "\n"
+    lines = [f"{json.dumps(key)}: {_lines(content)}" for key, content in value.items()]
+    return "{\n" + ",\n".join(lines) + "\n}\n"
+
+
+def _lines(value: Any) -> str:
+    if isinstance(value, list) and value and isinstance(value[0], Mapping):
+        return "[\n" + ",\n".join(" " + json.dumps(item, allow_nan=False) for item in value) + "\n]"
+    return json.dumps(value, allow_nan=False)
+
+
+def write_json(path: Path, record: Mapping[str, Any]) -> None:
+    """Write one JSON record, gzipped where the name ends in .gz; equal records give equal bytes."""
+    content = to_json({"schema_version": SCHEMA_VERSION, **record}).encode()
+    write_bytes(path, gzip.compress(content, mtime=0) if path.suffix == ".gz" else content)
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """Read one JSON record; raises LadderError where it is truncated, no JSON or of another schema version."""
+    try:
+        content = path.read_bytes()
+        record = json.loads(gzip.decompress(content) if path.suffix == ".gz" else content)
+    except (ValueError, EOFError, gzip.BadGzipFile, OSError) as error:
+        raise damaged(path, error) from None
+    return _of_this_version(record, path)
+
+
+def damaged(path: Path, error: Exception) -> LadderError:
+    """The line for a record that cannot be read."""
+    problem = str(error).splitlines()[0] if str(error) else type(error).__name__
+    return LadderError(
+        f"{path}: the record is damaged ({problem}); restore it with git checkout, or delete it to measure again"
+    )
+
+
+def _of_this_version(record: Any, path: Path) -> dict[str, Any]:
+    version = record.get("schema_version") if isinstance(record, dict) else None
+    if version != SCHEMA_VERSION:
+        raise LadderError(
+            f"{path}: schema_version: {version!r} is not {SCHEMA_VERSION}; use the gemm-ladder that wrote the record, "
+            "or delete it to measure again"
+        )
+    return record
+
+
+def read_archive(path: Path) -> dict[str, bytes]:
+    """The members of a zip by name; raises LadderError where the archive is truncated or a checksum is wrong."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return {name: archive.read(name) for name in archive.namelist()}
+    except (zipfile.BadZipFile, EOFError, OSError, ValueError) as error:
+        raise damaged(path, error) from None
+
+
+def write_archive(path: Path, members: Mapping[str, bytes]) -> None:
+    """Write a zip whose bytes depend on the members alone."""
+    with tempfile.TemporaryFile() as file:
+        with zipfile.ZipFile(file, "w") as archive:
+            for name in sorted(members):
+                archive.writestr(zipfile.ZipInfo(name, _EPOCH), members[name], zipfile.ZIP_DEFLATED, 9)
+        file.seek(0)
+        write_bytes(path, file.read())
+
+
+FAILURE = "failure.json"  # in a time record: why the last attempt did not complete
+
+
+def read_runs(path: Path) -> dict[str, dict[str, bytes]]:
+    """The runs in a time record, oldest first: for each its files by their name inside the run's folder.
+
+    Raises LadderError where the archive is damaged.
+    """
+    runs: dict[str, dict[str, bytes]] = {}
+    for name, content in sorted(read_archive(path).items()):
+        run, inside, file = name.partition("/")
+        if inside:
+            runs.setdefault(run, {})[file] = content
+    return runs
+
+
+def run_record(files: Mapping[str, bytes], where: str) -> dict[str, Any]:
+    """The record.json of one run; raises LadderError where it is missing, no JSON or of another schema version."""
+    try:
+        record = json.loads(files["record.json"])
+    except (KeyError, ValueError) as error:
+        raise damaged(Path(where), error) from None
+    return _of_this_version(record, Path(where))
+
+
+def read_failure(path: Path) -> dict[str, Any] | None:
+    """Why the last attempt at a time record did not complete (message, build_digest), or None where it did."""
+    members = read_archive(path)
+    return json.loads(members[FAILURE]) if FAILURE in members else None
+
+
+def add_run(path: Path, files: Mapping[str, bytes]) -> None:
+    """Add a run to a time record, and drop runs of which it measured every shape again."""
+    new = run_record(files, str(path))
+    runs = read_runs(path) if path.exists() else {}
+    kept = {n: old for n, old in runs.items() if set(run_record(old, str(path))["shapes"]) - set(new["shapes"])}
+    kept[new["where"]["measured_at"].replace(":", "-")] = dict(files)
+    write_archive(path, {f"{name}/{file}": content for name, of in kept.items() for file, content in of.items()})
+
+
+def conclude_timing(path: Path, message: str, build_digest: str) -> None:
+    """End an attempt at a time record: note why it did not complete, or drop such a note; keep all measurements."""
+    members = read_archive(path) if path.exists() else {}
+    members.pop(FAILURE, None)
+    if message:
+        members[FAILURE] = to_json({"message": message, "build_digest": build_digest}).encode()
+    write_archive(path, members)
+
+
+def digest(*parts: bytes | str) -> str:
+    """The first 16 hexadecimal digits of the SHA-256 over the parts, each preceded by its length."""
+    sha = hashlib.sha256()
+    for part in parts:
+        data = part.encode() if isinstance(part, str) else part
+        sha.update(len(data).to_bytes(8, "little") + data)
+    return sha.hexdigest()[:16]
+
+
+def digest_files(files: Iterable[Path], *more: str) -> str:
+    """`digest` over the names and contents of files, and over more text."""
+    return digest(*(part for file in files for part in (file.name, file.read_bytes())), *more)
+
+
+def now() -> str:
+    """The time as records carry it: UTC, ISO 8601, whole seconds."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def git_commit(root: Path) -> str:
+    """The commit of the checkout with `-dirty` where tracked files differ from it; `unknown` outside git."""
+    command = ["git", "-C", str(root), "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return os.environ.get("GEMM_LADDER_COMMIT", "unknown")
+
+
+def software(root: Path) -> dict[str, Any]:
+    """The software half of an environment: commit, Python, operating system and package versions."""
+    versions = {}
+    for package in PACKAGES:
+        try:
+            versions[package] = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return {
+        "git_commit": git_commit(root),
+        "python": platform.python_version(),
+        "system": f"{platform.system()} {platform.release()} {platform.machine()}",
+        "packages": versions,
+    }

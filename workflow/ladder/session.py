@@ -1,0 +1,54 @@
+"""What a run needs to know of the Snakemake that runs it: where settings came from, and whether it is alone."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+REMEASURE = "GEMM_LADDER_REMEASURE"
+_held: list[int] = []
+
+
+def offer_package() -> None:
+    """Let the scripts of the rules, which are processes of their own, import this package."""
+    folder = str(Path(__file__).resolve().parents[1])
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [folder, os.environ.get("PYTHONPATH")]))
+
+
+def config_sources(workflow: Any) -> dict[str, str]:
+    """For each top-level key that --config or --configfile set, the place that messages should name."""
+    settings = workflow.config_settings
+    places: dict[str, str] = {}
+    for file in settings.configfiles:
+        content = yaml.safe_load(Path(file).read_text())
+        places |= dict.fromkeys(content or {}, os.path.relpath(file))
+    return places | dict.fromkeys(settings.config, "--config")
+
+
+def hold_directory(folder: Path) -> None:
+    """Clear away the locks of a run that was killed.
+
+    Snakemake locks a directory by files that a killed run leaves behind. This process holds a lock of the kernel's
+    instead, which ends with it: whoever gets that one is alone, and what files lie there are stale.
+    """
+    folder.mkdir(exist_ok=True)
+    handle = os.open(folder / "gemm-ladder.lock", os.O_RDWR | os.O_CREAT)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(handle)
+        return
+    _held.append(handle)
+    shutil.rmtree(folder / "locks", ignore_errors=True)
+
+
+def remeasure_if_forced(workflow: Any) -> None:
+    """Tell the time stage to measure again what it already holds, where the user forces it (-F, -R time)."""
+    settings = workflow.dag_settings
+    if settings.forceall or {"time", "check", "compile"} & {str(rule) for rule in settings.forcerun}:
+        os.environ[REMEASURE] = "1"

@@ -1,0 +1,64 @@
+"""What a run says at its end: a line for each rung, what failed, and where to look next."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+FAILURES = ("does not compile", "wrong", "timing failed")  # of ladder.evidence.Evidence.status
+
+
+def summary(rungs: pd.DataFrame, timings: pd.DataFrame, headline: str, results: str) -> str:
+    """The summary as text: each rung at the largest square size that it was timed at, then what failed.
+
+    `rungs` and `timings` are the tables of those names, `results` is the folder of this GPU's results.
+    """
+    lines = [headline, ""]
+    square = timings[(timings["m"] == timings["n"]) & (timings["n"] == timings["k"])]
+    if not timings.empty:
+        of = square if not square.empty else timings
+        largest = of.loc[(of["m"] * of["n"] * of["k"]).idxmax(), "shape"]
+        lines += _table(rungs, timings[timings["shape"] == largest], largest)
+    else:
+        lines += [f"{row.rung:<24} {row.status}" for row in rungs.itertuples()]
+    failed = [row for row in rungs.itertuples() if row.message]
+    if failed:
+        lines += ["", "Failed or left out:", *(f"  {row.rung}: {row.status}: {row.message}" for row in failed)]
+    unprofiled = [row for row in rungs.itertuples() if row.profile_message and not row.message]
+    if unprofiled:
+        lines += ["", f"Not profiled: {unprofiled[0].profile_message} ({len(unprofiled)} rungs)"]
+    changed = [row.rung for row in rungs.itertuples() if row.source == "changed since"]
+    if changed:
+        lines += ["", f"Recorded from other sources than the present ones: {', '.join(changed)}"]
+    lines += ["", f"Tables: {results}/tables   Figures: {results}/figures   Report: snakemake --report report.html"]
+    return "\n".join(lines) + "\n"
+
+
+def _table(rungs: pd.DataFrame, at: pd.DataFrame, shape: str) -> list[str]:
+    head = f"{'rung at ' + shape:<24}{'time':>12}{'± 95 %':>9}{'GFLOP/s':>10}{'of cuBLAS':>11}{'over naive':>12}"
+    lines = [head, "-" * len(head)]
+    timed = {row.rung: row for row in at.itertuples()}
+    for rung in rungs.itertuples():
+        if rung.role == "floor":
+            continue
+        row = timed.get(rung.rung)
+        if row is None:
+            lines.append(f"{rung.rung:<24}{rung.status:>12}")
+            continue
+        spread = 50 * (row.time_ms_ci_high - row.time_ms_ci_low) / row.time_ms_median
+        lines.append(
+            f"{rung.rung:<24}{_milliseconds(row.time_ms_median):>12}{spread:>7.2f} %{row.gflops:>10.0f}"
+            f"{_percent(row.speedup_over_cublas):>11}{_times(row.speedup_over_naive):>12}"
+        )
+    return lines
+
+
+def _milliseconds(value: float) -> str:
+    return f"{1000 * value:.1f} us" if value < 1 else f"{value:.3f} ms"
+
+
+def _percent(value: float) -> str:
+    return "-" if pd.isna(value) else f"{100 * value:.1f} %"
+
+
+def _times(value: float) -> str:
+    return "-" if pd.isna(value) else f"{value:.2f} x"

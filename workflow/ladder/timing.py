@@ -1,0 +1,167 @@
+"""The time stage: NVBench's measurements of a rung beside its references, kept as written, and read again."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ladder import records
+from ladder.build import Build
+from ladder.config import Shape
+from ladder.worker import Event, run_worker
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """One kernel at one shape in one process: NVBench's samples and the device's state around them."""
+
+    kernel: str
+    shape: Shape
+    times_s: np.ndarray
+    clocks_hz: np.ndarray
+    target_samples: int
+    state: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class ShapeTiming:
+    """All that was measured side by side for one rung at one shape: the rung itself, then its references."""
+
+    rung: str
+    shape: Shape
+    where: Mapping[str, Any]
+    measurements: Mapping[str, Measurement]
+
+    @property
+    def own(self) -> Measurement:
+        """The rung's own measurement."""
+        return self.measurements[self.rung]
+
+
+def timed_shapes(path: Path, settings_digest: str, build_digest: str) -> set[str]:
+    """The shapes that a time record already holds for this build and these settings."""
+    if not path.exists():
+        return set()
+    held = set()
+    for files in records.read_runs(path).values():
+        run = records.run_record(files, str(path))
+        where = run["where"]
+        if where["compile"]["build_digest"] == build_digest and where["config_digest"] == settings_digest:
+            held |= set(run["shapes"])
+    return held
+
+
+def time_rung(
+    rung: str,
+    builds: Mapping[str, Build],
+    shapes: list[str],
+    settings: Mapping[str, Any],
+    device: int,
+    where: Mapping[str, Any],
+    record: Path,
+    log: Path,
+    progress: Callable[[str, str], None],
+) -> str:
+    """Time a rung and its references at each shape, in one process, and add that run to the record.
+
+    Returns an empty string, or one line that says why nothing was added.
+    """
+    current: dict[str, str] = {}
+    states: list[dict[str, Any]] = []
+
+    def on_event(event: Event) -> None:
+        if "starts" in event:
+            current.update(event["starts"])
+            progress(event["starts"]["kernel"], event["starts"]["shape"])
+        else:
+            states.extend(event["states"])
+
+    with tempfile.TemporaryDirectory(prefix="gemm-ladder-") as folder:
+        request = {
+            "rung": rung,
+            "libraries": {name: str(made.library) for name, made in builds.items()},
+            "shapes": shapes,
+            "device": device,
+            "folder": folder,
+            **{key: settings[key] for key in REQUESTED},
+        }
+        outcome = run_worker("ladder.time_worker", request, on_event, settings["time_limit_s"], log)
+        files = collect(Path(folder))
+    if outcome.status != "ok":
+        return (f"{current['kernel']} at {current['shape']}: " if current else "") + outcome.message
+    skipped = [state for state in _states(files) if state["is_skipped"]]
+    if skipped:
+        return f"NVBench skipped {skipped[0]['name']}: {skipped[0].get('skip_reason', 'it gives no reason')}"
+    content = {
+        "schema_version": records.SCHEMA_VERSION,
+        "rung": rung,
+        "shapes": shapes,
+        "settings": dict(settings),
+        "where": {**where, "measured_at": records.now()},
+        "states": states,
+    }
+    records.add_run(record, {**files, "record.json": records.to_json(content).encode()})
+    return ""
+
+
+REQUESTED = ("warmup", "iterations", "min_iterations", "budget_s", "reference_budget_s")
+
+
+def collect(folder: Path) -> dict[str, bytes]:
+    """The files below a folder by their names relative to it."""
+    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+def _states(files: Mapping[str, bytes]) -> Iterator[dict[str, Any]]:
+    for benchmark in json.loads(files["nvbench.json"])["benchmarks"]:
+        yield from benchmark["states"]
+
+
+def read_time_record(path: Path) -> dict[Shape, ShapeTiming]:
+    """The latest measurement of each shape in a time record.
+
+    Raises LadderError where the record is damaged or of another version.
+    """
+    timings: dict[Shape, ShapeTiming] = {}
+    for name, files in records.read_runs(path).items():
+        record = records.run_record(files, f"{path}: {name}")
+        try:
+            measured = list(_measurements(files, record))
+        except (KeyError, ValueError, StopIteration) as error:
+            raise records.damaged(path, error) from None
+        for text in record["shapes"]:
+            shape = Shape.parse(text)
+            beside = {each.kernel: each for each in measured if each.shape == shape}
+            timings[shape] = ShapeTiming(record["rung"], shape, record["where"], beside)
+    return timings
+
+
+def _measurements(files: Mapping[str, bytes], record: Mapping[str, Any]) -> Iterator[Measurement]:
+    device = {(state["kernel"], state["shape"]): state for state in record["states"]}
+    for state in _states(files):
+        axes = {axis["name"]: axis["value"] for axis in state["axis_values"]}
+        summaries = {summary["tag"]: summary for summary in state["summaries"]}
+        yield Measurement(
+            kernel=axes["kernel"],
+            shape=Shape.parse(axes["shape"]),
+            times_s=_samples(files, summaries["nv/json/bin:nv/cold/sample_times"]),
+            clocks_hz=_samples(files, summaries["nv/json/freqs-bin:nv/cold/sample_freqs"]),
+            target_samples=record["settings"]["iterations"],
+            state=device[axes["kernel"], axes["shape"]],
+        )
+
+
+def _samples(files: Mapping[str, bytes], summary: Mapping[str, Any]) -> np.ndarray:
+    """Samples from a file of NVBench's: 32-bit floats, in seconds or hertz."""
+    filename = next(item["value"] for item in summary["data"] if item["name"] == "filename")
+    size = int(next(item["value"] for item in summary["data"] if item["name"] == "size"))
+    samples = np.frombuffer(files[filename], "<f4").astype(np.float64)
+    if len(samples) != size or not np.isfinite(samples).all() or not (samples > 0).all():
+        raise ValueError(f"{filename} holds {len(samples)} samples of which {size} were expected, or some are no times")
+    return samples

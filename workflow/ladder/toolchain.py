@@ -1,0 +1,200 @@
+"""NVIDIA's tools: where they are, how a rung is compiled, and what the compiler says of it."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sysconfig
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from ladder.config import ROOT, Rung
+from ladder.errors import LadderError
+from ladder.gpu import Gpu
+from ladder.records import digest_files
+
+INCLUDE = ROOT / "kernels" / "include"
+# Where a CUDA toolkit stands that is not on the PATH.
+TOOLKITS = ("/usr/local/cuda/bin",)
+
+
+@dataclass(frozen=True)
+class Nvcc:
+    """One nvcc: its path, its version and what it needs beside a toolkit's own layout."""
+
+    path: Path
+    version: str
+    library_flags: tuple[str, ...]
+
+
+def wheel_folders() -> list[Path]:
+    """The folders of this environment in which NVIDIA's compiler wheels put their programs, CUDA 13's before 12's."""
+    site = Path(sysconfig.get_path("purelib")) / "nvidia"
+    return [folder for folder in (site / "cu13" / "bin", *sorted(site.glob("cuda_*/bin"))) if folder.is_dir()]
+
+
+def find_tool(name: str, configured: str = "auto") -> Path | None:
+    """The configured tool, else the environment's own, else the first on the PATH, else a toolkit's; None if none."""
+    if configured != "auto":
+        found = shutil.which(configured)
+        if found is None:
+            raise LadderError(f"config: {name}: {configured!r} is no program; give the path of {name}, or auto")
+        return Path(found)
+    folders = [*map(str, wheel_folders()), *os.environ.get("PATH", "").split(os.pathsep), *TOOLKITS]
+    found = shutil.which(name, path=os.pathsep.join(folders))
+    return Path(found) if found else None
+
+
+def require_tool(name: str, configured: str = "auto") -> Path:
+    """`find_tool`; raises LadderError where there is none."""
+    tool = find_tool(name, configured)
+    if tool is None:
+        raise LadderError(f"{name}: not found; `make env` installs it, or set its path in config/config.yaml")
+    return tool
+
+
+@cache
+def find_nvcc(configured: str = "auto") -> Nvcc:
+    """The nvcc to use; raises LadderError where there is none or it does not run."""
+    path = require_tool("nvcc", configured)
+    result = subprocess.run([path, "--version"], capture_output=True, text=True, check=False)
+    version = re.search(r"V(\d+\.\d+\.\d+)", result.stdout)
+    if result.returncode or version is None:
+        raise LadderError(f"{path}: does not answer --version; give another nvcc in config/config.yaml: compile.nvcc")
+    wheel = Path(sysconfig.get_path("purelib")) / "nvidia"
+    libraries = [path.parent.parent / "lib", *sorted(wheel.glob("cuda_*/lib"))]
+    headers = sorted(wheel.glob("cuda_*/include"))
+    inside = path.is_relative_to(wheel)
+    flags = [f"-L{folder}" for folder in libraries if folder.is_dir()] + [f"-I{folder}" for folder in headers]
+    return Nvcc(path, version[1], tuple(flags) if inside else ())
+
+
+def supported_architectures(nvcc: Nvcc) -> set[str]:
+    """The real architectures that this nvcc compiles for, such as sm_90."""
+    listed = subprocess.run([nvcc.path, "--list-gpu-code"], capture_output=True, text=True, check=True).stdout
+    return set(listed.split())
+
+
+def require_architecture(nvcc: Nvcc, gpu: Gpu) -> None:
+    """Raise LadderError, with the environment to use instead, where nvcc cannot compile for the GPU."""
+    if gpu.architecture.rstrip("af") in supported_architectures(nvcc):
+        return
+    remedy = (
+        f"use the CUDA {gpu.cuda} environment: make env ENV=cuda{gpu.cuda} (envs/cuda{gpu.cuda}.txt)"
+        if not nvcc.version.startswith(f"{gpu.cuda}.")
+        else "give a newer nvcc in config/config.yaml: compile.nvcc"
+    )
+    raise LadderError(
+        f"{gpu.file}: architecture: nvcc {nvcc.version} does not compile for {gpu.architecture}; {remedy}"
+    )
+
+
+def sources(rung: Rung) -> list[Path]:
+    """The files that a rung is made of: its source, and the shared headers that it includes, directly or not."""
+    found = [ROOT / "kernels" / rung.source]
+    for file in found:
+        for name in _INCLUDED.findall(file.read_text()):
+            header = INCLUDE / name
+            if header.is_file() and header not in found:
+                found.append(header)
+    return found[:1] + sorted(found[1:])
+
+
+_INCLUDED = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.MULTILINE)
+
+
+def source_digest(rung: Rung) -> str:
+    """What identifies a rung's code: its source, its headers and its macros."""
+    return digest_files(sources(rung), *(f"{key}={value}" for key, value in rung.macros.items()))
+
+
+def compile_command(rung: Rung, gpu: Gpu, nvcc: Nvcc, flags: list[str], output: Path) -> list[str]:
+    """The nvcc command line that makes a rung's library."""
+    virtual = gpu.architecture.replace("sm_", "compute_")
+    return [
+        str(nvcc.path),
+        *flags,
+        f"-gencode=arch={virtual},code={gpu.architecture}",
+        "-Xptxas=-v",
+        "-shared",
+        "-Xcompiler=-fPIC",
+        f"-I{INCLUDE.relative_to(ROOT)}",
+        *nvcc.library_flags,
+        *(f"-D{key}={value}" for key, value in rung.macros.items()),
+        "-o",
+        str(output),
+        f"kernels/{rung.source}",
+        "-ldl",
+    ]
+
+
+def compile_rung(rung: Rung, gpu: Gpu, nvcc: Nvcc, flags: list[str], library: Path) -> dict[str, Any]:
+    """Compile a rung; returns its compile record, whose `status` is `ok` or `failed` with the compiler's message.
+
+    Keys: status, message, nvcc, flags, architecture, source_digest, build_digest (of the code and all that made it),
+    log (the compiler's output with the resource report).
+    """
+    command = compile_command(rung, gpu, nvcc, flags, library)
+    result = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
+    log = (result.stdout + result.stderr).replace(str(ROOT) + "/", "")
+    source = source_digest(rung)
+    record = {
+        "status": "ok" if result.returncode == 0 else "failed",
+        "message": "" if result.returncode == 0 else first_error(log),
+        "nvcc": nvcc.version,
+        "flags": [*flags, f"-gencode=arch={gpu.architecture.replace('sm_', 'compute_')},code={gpu.architecture}"],
+        "architecture": gpu.architecture,
+        "source_digest": source,
+        "build_digest": digest_files([], source, nvcc.version, gpu.architecture, *flags),
+        "log": log,
+    }
+    return record
+
+
+def first_error(log: str) -> str:
+    """The line of a compiler's output that says what is wrong and where."""
+    lines = [line.strip() for line in log.splitlines() if line.strip()]
+    return next((line for line in lines if re.search(r"\berror\b", line, re.IGNORECASE)), lines[-1] if lines else "")
+
+
+_FUNCTION = re.compile(r"Compiling entry function '([^']+)' for '([^']+)'")
+_USED = re.compile(r"Used (\d+) registers")
+_STATIC = re.compile(r"(\d+) bytes smem")
+_STACK = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
+
+
+def resource_report(log: str) -> dict[str, dict[str, int]]:
+    """What `ptxas -v` says of each kernel, by its mangled name.
+
+    Keys: registers (a thread), static_shared_bytes (a block), stack_bytes, spill_store_bytes and spill_load_bytes
+    (a thread).
+    """
+    report: dict[str, dict[str, int]] = {}
+    current: dict[str, int] = {}
+    for line in log.splitlines():
+        if match := _FUNCTION.search(line):
+            current = report.setdefault(match[1], {})
+        elif match := _STACK.search(line):
+            current |= {
+                "stack_bytes": int(match[1]),
+                "spill_store_bytes": int(match[2]),
+                "spill_load_bytes": int(match[3]),
+            }
+        elif match := _USED.search(line):
+            shared = _STATIC.search(line)
+            current |= {"registers": int(match[1]), "static_shared_bytes": int(shared[1]) if shared else 0}
+    return report
+
+
+def demangled(symbols: list[str]) -> Mapping[str, str]:
+    """The C++ names of mangled symbols, through binutils' c++filt; a symbol is its own name where there is none."""
+    filter_program = shutil.which("c++filt")
+    if filter_program is None or not symbols:
+        return {symbol: symbol for symbol in symbols}
+    result = subprocess.run([filter_program], input="\n".join(symbols), capture_output=True, text=True, check=False)
+    return dict(zip(symbols, result.stdout.splitlines(), strict=False))

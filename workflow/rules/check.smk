@@ -1,0 +1,20 @@
+# check: is it right? A verdict for each rung, with the errors of every case; a wrong rung fails no job.
+if PLAN.measuring:
+
+    rule check:
+        input:
+            "build/{gpu}/{kernel}",
+        output:
+            update("results/{gpu}/raw/check/{kernel}.json"),
+        log:
+            "logs/{gpu}/check/{kernel}.log",
+        conda:
+            "../../envs/gemm-ladder.yaml"
+        resources:
+            gpu=1,
+        params:
+            cases=PLAN.cases(),
+            time_limit_s=PLAN.settings["check"]["time_limit_s"],
+            place=lambda wildcards: place(PLAN.checked, wildcards.kernel),
+        script:
+            "../scripts/check.py"

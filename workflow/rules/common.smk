@@ -1,0 +1,64 @@
+# What every stage shares: the plan of this run, the names of rungs, and the files that the plan leads to.
+import os
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(workflow.basedir) / "workflow"))
+
+from ladder.errors import LadderError
+from ladder.plan import plan
+from ladder.session import (
+    config_sources,
+    hold_directory,
+    offer_package,
+    remeasure_if_forced,
+)
+from ladder.toolchain import sources
+
+offer_package()
+try:
+    PLAN = plan(config, config_sources(workflow))
+except LadderError as error:
+    sys.exit(f"gemm-ladder: {error}")
+
+if workflow.is_main_process:
+    hold_directory(Path(".snakemake"))
+    print(f"gemm-ladder: {PLAN.headline}", file=sys.stderr, flush=True)
+
+
+onstart:
+    remeasure_if_forced(workflow)
+
+
+GPU = PLAN.gpu.name
+RAW = f"results/{GPU}/raw"
+
+
+wildcard_constraints:
+    gpu="[a-z0-9-]+",
+    kernel="[a-z][a-z0-9_]*(@[A-Z][A-Z0-9_]*=[A-Za-z0-9_]+(,[A-Z][A-Z0-9_]*=[A-Za-z0-9_]+)*)?",
+
+
+def place(names, name):
+    """A rung's number among the names of a stage, and how many they are."""
+    return [names.index(name) + 1, len(names)]
+
+
+def records(stage, ending, names):
+    """The raw records of a stage: all that this run makes, or those that are there."""
+    paths = [f"{RAW}/{stage}/{name}.{ending}" for name in names]
+    return paths if PLAN.measuring else [path for path in paths if os.path.exists(path)]
+
+
+def has_measurements():
+    """Whether there is or will be anything to draw."""
+    return PLAN.measuring or any(Path(RAW).glob("time/*.zip"))
+
+
+FIGURES = (
+    ["gflops_by_size", "share_of_cublas", "speedup_over_naive"]
+    if has_measurements()
+    else []
+)
+NEEDED = [rung.name for rung in PLAN.needed]
+RUNGS = [rung.name for rung in PLAN.rungs]

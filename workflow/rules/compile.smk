@@ -1,0 +1,19 @@
+# compile: one shared library for each rung, with the compiler's resource report.
+rule compile:
+    input:
+        lambda wildcards: [
+            os.path.relpath(path) for path in sources(PLAN.by_name(wildcards.kernel))
+        ],
+    output:
+        directory("build/{gpu}/{kernel}"),
+    log:
+        "logs/{gpu}/compile/{kernel}.log",
+    conda:
+        "../../envs/gemm-ladder.yaml"
+    params:
+        architecture=PLAN.gpu.architecture,
+        nvcc=PLAN.settings["compile"]["nvcc"],
+        flags=PLAN.settings["compile"]["flags"],
+        place=lambda wildcards: place(NEEDED, wildcards.kernel),
+    script:
+        "../scripts/compile.py"

@@ -1,0 +1,15 @@
+# inspect: what the compiled library says of itself, without a GPU.
+rule inspect:
+    input:
+        "build/{gpu}/{kernel}",
+    output:
+        "build/{gpu}/inspect/{kernel}.json",
+    log:
+        "logs/{gpu}/inspect/{kernel}.log",
+    conda:
+        "../../envs/gemm-ladder.yaml"
+    params:
+        shapes=[str(shape) for shape in PLAN.shapes],
+        sms=PLAN.gpu.sms,
+    script:
+        "../scripts/inspect_library.py"

@@ -1,0 +1,22 @@
+# profile: why is it not faster? Nsight Compute's metrics and advice for each rung at the configured sizes.
+if PLAN.measuring:
+
+    rule profile:
+        input:
+            build="build/{gpu}/{kernel}",
+            check="results/{gpu}/raw/check/{kernel}.json",
+        output:
+            update("results/{gpu}/raw/profile/{kernel}.json.gz"),
+        log:
+            "logs/{gpu}/profile/{kernel}.log",
+        conda:
+            "../../envs/gemm-ladder.yaml"
+        resources:
+            gpu=1,
+        params:
+            shapes=[str(shape) for shape in PLAN.profile_shapes],
+            ncu=PLAN.settings["profile"]["ncu"],
+            time_limit_s=PLAN.settings["profile"]["time_limit_s"],
+            place=lambda wildcards: place(PLAN.profiled, wildcards.kernel),
+        script:
+            "../scripts/profile.py"

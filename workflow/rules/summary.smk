@@ -1,0 +1,15 @@
+# summary: the last words of a run; it fails where a rung failed, so that the run's exit status says so.
+rule summary:
+    input:
+        rungs="results/{gpu}/tables/rungs.csv",
+        timings="results/{gpu}/tables/timings.csv",
+    output:
+        "build/{gpu}/summary.txt",
+    log:
+        "logs/{gpu}/summary.log",
+    conda:
+        "../../envs/gemm-ladder.yaml"
+    params:
+        headline=PLAN.headline,
+    script:
+        "../scripts/summary.py"

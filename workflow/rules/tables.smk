@@ -1,0 +1,43 @@
+# tables: everything recorded, as tidy CSV. Derived from raw alone: equal records give equal bytes.
+TABLES = [
+    "rungs",
+    "timings",
+    "geomeans",
+    "checks",
+    "resources",
+    "profiles",
+    "advice",
+    "environment",
+]
+
+
+rule tables:
+    input:
+        inspections=[f"build/{GPU}/inspect/{name}.json" for name in RUNGS],
+        checks=records(
+            "check", "json", [name for name in RUNGS if name in PLAN.checked]
+        ),
+        timings=records("time", "zip", RUNGS),
+        profiles=records("profile", "json.gz", PLAN.profiled),
+    output:
+        report(
+            expand(
+                "results/{{gpu}}/tables/{table}.csv",
+                table=["rungs", "timings", "geomeans", "environment"],
+            ),
+            caption="../report/tables.rst",
+            category="Tables",
+        ),
+        expand(
+            "results/{{gpu}}/tables/{table}.csv",
+            table=["checks", "resources", "profiles", "advice"],
+        ),
+    log:
+        "logs/{gpu}/tables.log",
+    conda:
+        "../../envs/gemm-ladder.yaml"
+    params:
+        rungs=RUNGS,
+        shapes=[str(shape) for shape in PLAN.shapes],
+    script:
+        "../scripts/tables.py"

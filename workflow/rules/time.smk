@@ -1,0 +1,30 @@
+# time: how fast is it? Every sample of a rung and of what it is compared with, side by side in one process.
+if PLAN.measuring:
+
+    rule time:
+        input:
+            builds=lambda wildcards: [
+                f"build/{wildcards.gpu}/{name}"
+                for name in PLAN.side_by_side(wildcards.kernel)
+            ],
+            checks=lambda wildcards: [
+                f"results/{wildcards.gpu}/raw/check/{name}.json"
+                for name in PLAN.side_by_side(wildcards.kernel)
+                if name in PLAN.checked
+            ],
+        output:
+            update("results/{gpu}/raw/time/{kernel}.zip"),
+        log:
+            "logs/{gpu}/time/{kernel}.log",
+        conda:
+            "../../envs/gemm-ladder.yaml"
+        resources:
+            gpu=1,
+        params:
+            shapes=lambda wildcards: [
+                str(shape) for shape in PLAN.timed(wildcards.kernel)
+            ],
+            settings=PLAN.settings["timing"],
+            place=lambda wildcards: place(RUNGS, wildcards.kernel),
+        script:
+            "../scripts/time.py"

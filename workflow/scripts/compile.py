@@ -1,0 +1,18 @@
+"""Compile one rung into its folder."""
+
+from pathlib import Path
+
+from ladder.build import build
+from ladder.plan import plan
+from ladder.script import Progress, one_line_errors
+from ladder.toolchain import find_nvcc, require_architecture
+
+with one_line_errors(snakemake.log[0]):
+    run = plan(snakemake.config)
+    nvcc = find_nvcc(snakemake.params.nvcc)
+    require_architecture(nvcc, run.gpu)
+    rung = run.by_name(snakemake.wildcards.kernel)
+    record = build(rung, run.gpu, nvcc, snakemake.params.flags, Path(snakemake.output[0]))
+    Path(snakemake.log[0]).write_text(record["log"])
+    progress = Progress("compile", rung.name, snakemake.params.place)
+    progress(f"{run.gpu.architecture}  {record['status']}  {record['message']}".rstrip())

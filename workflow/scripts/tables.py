@@ -1,0 +1,17 @@
+"""Make every table from the records of this run's rungs."""
+
+from pathlib import Path
+
+from ladder.evidence import read_evidence
+from ladder.plan import plan
+from ladder.script import one_line_errors
+from ladder.tables import all_tables, write_table
+
+with one_line_errors(snakemake.log[0]):
+    run = plan(snakemake.config)
+    inspections = Path(snakemake.input.inspections[0]).parent
+    evidence = [
+        read_evidence(rung, inspections / f"{rung.name}.json", run.raw(), list(run.shapes)) for rung in run.rungs
+    ]
+    for name, table in all_tables(evidence, run.gpu, run.baseline.name, run.first.name).items():
+        write_table(table, Path(f"results/{run.gpu.name}/tables/{name}.csv"))
