@@ -41,19 +41,25 @@ struct Gemm {
 
 __host__ __device__ constexpr int ceil_div(int a, int b) { return a / b + (a % b != 0); }
 
-// The blocks that cover an m x n result with BM x BN tiles. The grid has one dimension, because the others end at
+// The blocks that cover an m x n result with tile_m x tile_n tiles. The grid has one dimension, because the others end at
 // 65535 blocks; tile_of_block tells a block where it stands.
-inline dim3 tile_grid(const Gemm& g, int BM, int BN) {
-  return dim3(static_cast<unsigned>(ceil_div(g.m, BM)) * static_cast<unsigned>(ceil_div(g.n, BN)));
+inline dim3 tile_grid(const Gemm& g, int tile_m, int tile_n) {
+  return dim3(static_cast<unsigned>(ceil_div(g.m, tile_m)) * static_cast<unsigned>(ceil_div(g.n, tile_n)));
 }
 
-// The first row and the first column of this block's tile; neighbouring blocks walk along a row of tiles.
+// The first row and the first column of this block's tile. Neighbouring blocks walk down the columns of a group of eight
+// rows of tiles, so that the blocks that run at the same time share rows of A and columns of B in the L2 cache.
 struct Tile {
   int row, col;
 };
-__device__ inline Tile tile_of_block(const Gemm& g, int BM, int BN) {
-  unsigned tiles_n = ceil_div(g.n, BN);
-  return {static_cast<int>(blockIdx.x / tiles_n) * BM, static_cast<int>(blockIdx.x % tiles_n) * BN};
+__device__ inline Tile tile_of_block(const Gemm& g, int tile_m, int tile_n) {
+  constexpr unsigned GROUP_ROWS = 8;
+  unsigned tiles_m = ceil_div(g.m, tile_m);
+  unsigned tiles_n = ceil_div(g.n, tile_n);
+  unsigned first = blockIdx.x / (GROUP_ROWS * tiles_n) * GROUP_ROWS;
+  unsigned rows = tiles_m - first < GROUP_ROWS ? tiles_m - first : GROUP_ROWS;
+  unsigned index = blockIdx.x % (GROUP_ROWS * tiles_n);
+  return {static_cast<int>(first + index % rows) * tile_m, static_cast<int>(index / rows) * tile_n};
 }
 
 // C[row][col] = alpha * sum + beta * C[row][col], without reading C at beta = 0.

@@ -17,19 +17,23 @@ __global__ void __launch_bounds__(TILE* TILE) sgemm_tiled(Gemm g) {
   __shared__ float tile_A[TILE][TILE];
   __shared__ float tile_B[TILE][TILE];
   Tile tile = tile_of_block(g, TILE, TILE);
-  int row = tile.row + threadIdx.y;
-  int col = tile.col + threadIdx.x;
+  int tx = threadIdx.x;
+  int ty = threadIdx.y;
+  int row = tile.row + ty;
+  int col = tile.col + tx;
+  const float* A = g.A + row * g.lda + tx;
+  const float* B = g.B + ty * g.ldb + col;
 
   float sum = 0.0f;
-  for (int p0 = 0; p0 < g.k; p0 += TILE) {
-    int p_A = p0 + threadIdx.x;
-    int p_B = p0 + threadIdx.y;
-    tile_A[threadIdx.y][threadIdx.x] = row < g.m && p_A < g.k ? g.A[row * g.lda + p_A] : 0.0f;
-    tile_B[threadIdx.y][threadIdx.x] = p_B < g.k && col < g.n ? g.B[p_B * g.ldb + col] : 0.0f;
+  for (int k_left = g.k; k_left > 0; k_left -= TILE) {
+    tile_A[ty][tx] = row < g.m && tx < k_left ? *A : 0.0f;
+    tile_B[ty][tx] = ty < k_left && col < g.n ? *B : 0.0f;
+    A += TILE;
+    B += TILE * g.ldb;
     __syncthreads();
 #pragma unroll
     for (int p = 0; p < TILE; ++p) {
-      sum += tile_A[threadIdx.y][p] * tile_B[p][threadIdx.x];
+      sum += tile_A[ty][p] * tile_B[p][tx];
     }
     __syncthreads();
   }

@@ -14,7 +14,7 @@ from ladder.worker import Event, run_worker
 
 def all_cases(shapes: list[Shape], cases: list[Mapping[str, Any]], timed: list[Shape]) -> list[dict[str, Any]]:
     """Every shape with every combination of scalars and layout, then the shapes to be timed as they are timed."""
-    crossed = [{"shape": str(shape), **case} for shape in shapes for case in cases]
+    crossed = [{"shape": str(shape), **case} for shape in dict.fromkeys(shapes) for case in cases]
     plain = {"alpha": 1, "beta": 0, "padding": 0, "offset": 0}
     return crossed + [case for case in ({"shape": str(shape), **plain} for shape in timed) if case not in crossed]
 

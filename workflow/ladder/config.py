@@ -5,8 +5,10 @@ Every error is a LadderError of one line: `FILE: KEY: what is wrong; what to do`
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import difflib
+import math
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -83,13 +85,30 @@ def dotted(path: Iterator[str | int] | tuple[str | int, ...]) -> str:
 def read_yaml(path: Path) -> Any:
     """Read one YAML file; raises LadderError where it is missing or is not YAML."""
     try:
-        return yaml.safe_load(path.read_text())
+        return yaml.load(path.read_text(), _UniqueKeys)
     except FileNotFoundError:
         raise LadderError(f"{shown(path)}: there is no such file") from None
+    except UnicodeDecodeError:
+        raise LadderError(f"{shown(path)}: is not UTF-8 text; save it as such") from None
     except yaml.YAMLError as error:
         where = getattr(error, "problem_mark", None)
         line = f" line {where.line + 1}:" if where else ""
-        raise LadderError(f"{shown(path)}:{line} is not YAML: {getattr(error, 'problem', error)}") from None
+        problem = " ".join(str(getattr(error, "problem", None) or error).split())
+        raise LadderError(f"{shown(path)}:{line} is not YAML: {problem}") from None
+
+
+class _UniqueKeys(yaml.SafeLoader):
+    """YAML in which a key that is given twice is an error, as its specification says."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        seen = set()
+        for key, _ in node.value:
+            name = self.construct_object(key, deep=deep)
+            if name in seen:
+                problem = f"{name!r} is given twice"
+                raise yaml.constructor.ConstructorError(None, None, problem, key.start_mark)
+            seen.add(name)
+        return super().construct_mapping(node, deep)
 
 
 def shown(path: Path) -> str:
@@ -122,12 +141,13 @@ def typed(value: Any, rules: Mapping[str, Any]) -> Any:
     Snakemake hands on what stands inside brackets and braces of --config as text.
     """
     if isinstance(value, Mapping):
-        return {key: typed(inner, rules.get("properties", {}).get(key, {})) for key, inner in value.items()}
+        return {str(key): typed(inner, rules.get("properties", {}).get(key, {})) for key, inner in value.items()}
     if isinstance(value, list):
         return [typed(inner, rules.get("items", {})) for inner in value]
     wanted = rules.get("type")
     if isinstance(value, str) and wanted in ("integer", "number", "boolean", "array"):
-        return yaml.safe_load(value)
+        with contextlib.suppress(yaml.YAMLError):
+            return yaml.safe_load(value)
     return value
 
 
@@ -141,9 +161,24 @@ def validated(document: Any, schema_name: str, file: str, sources: Mapping[str, 
     document = typed({} if document is None else document, rules)
     error = best_match(Draft202012Validator(rules).iter_errors(document))
     if error is not None:
-        first = str(error.absolute_path[0]) if error.absolute_path else ""
+        extra = error.validator == "additionalProperties"
+        inside = (
+            *error.absolute_path,
+            *(sorted(set(error.instance) - set(error.schema["properties"])) if extra else ()),
+        )
+        first = str(inside[0]) if inside else ""
         raise LadderError(f"{(sources or {}).get(first, file)}: {_explained(error)}")
+    if (path := _not_finite(document)) is not None:
+        raise LadderError(f"{(sources or {}).get(str(path[0]), file)}: {dotted(path)}: is not finite; give a number")
     return with_defaults(document, rules)
+
+
+def _not_finite(value: Any, path: tuple[str | int, ...] = ()) -> tuple[str | int, ...] | None:
+    """The path to the first NaN or infinity in a document, or None."""
+    if isinstance(value, float):
+        return None if math.isfinite(value) else path
+    inside = value.items() if isinstance(value, Mapping) else enumerate(value) if isinstance(value, list) else ()
+    return next((found for key, inner in inside if (found := _not_finite(inner, (*path, key))) is not None), None)
 
 
 def _explained(error: ValidationError) -> str:
@@ -159,12 +194,13 @@ def _explained(error: ValidationError) -> str:
         return f"{where}: {error.instance!r} is not a name; {rule.get('description', '')}"
     if error.validator == "required":
         return f"{where}: {error.message}; add it"
+    if isinstance(error.instance, float) and not math.isfinite(error.instance):
+        return f"{where}: {error.instance} is no number to count with; give a finite one"
     remedy = rule.get("description", "see workflow/schemas").strip().split("\n")[0].rstrip(".")
     problem = {
         "type": f"is not of type {error.validator_value}",
         "minimum": f"is less than {error.validator_value}",
         "exclusiveMinimum": f"is not greater than {error.validator_value}",
-        "pattern": f"does not match {error.validator_value}",
         "enum": f"is none of {error.validator_value}",
         "minItems": "has too few entries",
     }.get(str(error.validator), "is not valid")
@@ -192,10 +228,14 @@ def variant_name(entry: str, macros: Mapping[str, object]) -> str:
 
 def parse_variant(name: str) -> tuple[str, dict[str, str]]:
     """Split `tiled@TILE=8,X=1` into the entry and its macros; raises ValueError where it is not written so."""
-    match = re.fullmatch(r"([a-z][a-z0-9_]*)(?:@([A-Z][A-Z0-9_]*=\w+(?:,[A-Z][A-Z0-9_]*=\w+)*))?", name)
+    macro = "[A-Z][A-Z0-9_]*=[A-Za-z0-9_]+"
+    match = re.fullmatch(f"([a-z][a-z0-9_]*)(?:@({macro}(?:,{macro})*))?", name)
     if match is None:
         raise ValueError(f"{name!r} is neither a kernel's name nor NAME@MACRO=VALUE,MACRO=VALUE")
-    return match[1], dict(pair.split("=") for pair in match[2].split(",")) if match[2] else {}
+    pairs = [pair.split("=") for pair in match[2].split(",")] if match[2] else []
+    if len(dict(pairs)) < len(pairs):
+        raise ValueError(f"{name!r} gives a macro twice")
+    return match[1], dict(pairs)
 
 
 def read_kernels(path: Path) -> dict[str, Rung]:
@@ -216,6 +256,9 @@ def read_kernels(path: Path) -> dict[str, Rung]:
         for variant in values["variants"] or [{}]:
             rung = _rung(entry, values, variant)
             rungs[rung.name] = rung
+    for role in ("baseline", "rung"):
+        if role not in {rung.role for rung in rungs.values()}:
+            raise LadderError(f"{file}: no entry has the role {role}; the ladder needs one")
     for rung in rungs.values():
         if rung.before is not None and rung.before not in rungs:
             raise LadderError(f"{file}: {rung.entry}.before: {rung.before!r} is no rung; {_known(rung.before, rungs)}")

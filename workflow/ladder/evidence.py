@@ -82,11 +82,10 @@ def read_evidence(rung: Rung, inspection: Path, raw: Path, shapes: list[Shape]) 
     check_path, time_path = raw / "check" / f"{rung.name}.json", raw / "time" / f"{rung.name}.zip"
     profile_path = raw / "profile" / f"{rung.name}.json.gz"
     check = records.read_json(check_path) if check_path.exists() else None
-    timings = read_time_record(time_path) if time_path.exists() else {}
+    checked = check["where"]["compile"]["build_digest"] if check and check["status"] == "pass" else ""
+    of_build = None if rung.role == "floor" else checked
+    timings = read_time_record(time_path, of_build) if time_path.exists() else {}
     failure = records.read_failure(time_path) if time_path.exists() else None
-    if rung.role != "floor":
-        checked = check["where"]["compile"]["build_digest"] if check and check["status"] == "pass" else None
-        timings = {k: v for k, v in timings.items() if v.where["compile"]["build_digest"] == checked}
     profile = records.read_json(profile_path) if profile_path.exists() else {"failure": None}
     return Evidence(
         rung=rung,
@@ -94,6 +93,6 @@ def read_evidence(rung: Rung, inspection: Path, raw: Path, shapes: list[Shape]) 
         check=check,
         timings={shape: timings[shape] for shape in shapes if shape in timings},
         timing_failure=failure["message"] if failure else "",
-        profiles=read_profiles(profile_path) if check and check["status"] == "pass" else {},
+        profiles=read_profiles(profile_path, checked),
         profile_failure=profile["failure"]["message"] if profile["failure"] else "",
     )

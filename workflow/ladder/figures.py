@@ -7,36 +7,40 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
-import numpy as np
 import pandas as pd
 import seaborn as sns
 from matplotlib.axes import Axes
+from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
-from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+from matplotlib.ticker import FuncFormatter
 
 WIDTH, HEIGHT, DPI = 8.0, 4.8, 150  # inches, inches, dots an inch
 LABEL_GAP = 0.042  # smallest distance of two labels, as a share of the axis
-_MARKERS = "osD^vP*X"
+# Paul Tol's «muted» scheme, nine colours that colour-blind readers can tell apart (SRON, Colour Schemes).
+PALETTE = ("#332288", "#cc6677", "#117733", "#88ccee", "#882255", "#44aa99", "#999933", "#aa4499", "#ddcc77")
+_LINES = ("-", ":", "-.")  # one for each time that the colours are used up
+_MARKERS = "osD^vP*X"  # one for each variant of an entry
 _FIXED = {"svg.hashsalt": "gemm-ladder", "svg.fonttype": "path", "font.family": "DejaVu Sans"}
 
 
-def styles(rungs: pd.DataFrame, baseline: str) -> dict[str, dict[str, object]]:
-    """Colour and marker of each rung by its place in the ladder; the baseline is black and dashed.
+def styles(rungs: pd.DataFrame, baseline: str, ladder: Sequence[str] = ()) -> dict[str, dict[str, object]]:
+    """Colour, line and marker of each rung by its entry's place in the ladder; the baseline is black and dashed.
 
-    Variants of one entry share its colour and differ in their markers. `rungs` is the table of rungs.
+    Variants of one entry share its colour and differ in their markers. `rungs` is the table of rungs, `ladder` the
+    entries in climbing order, which are the table's own where it is empty.
     """
-    entries = list(dict.fromkeys(name.split("@")[0] for name in rungs["rung"] if name != baseline))
-    palette = sns.color_palette("colorblind", 10)
+    named = [*ladder, *(name.split("@")[0] for name in rungs["rung"])]
+    entries = [entry for entry in dict.fromkeys(named) if entry != baseline]
     found: dict[str, dict[str, object]] = {baseline: {"color": "black", "marker": "None", "linestyle": "--"}}
-    seen: dict[str, int] = {}
+    variants: dict[str, int] = {}
     for name in rungs["rung"]:
         if name == baseline:
             continue
         entry = name.split("@")[0]
         index = entries.index(entry)
-        variant = seen[entry] = seen.get(entry, -1) + 1
-        marker = _MARKERS[(index // 10 + variant) % len(_MARKERS)]
-        found[name] = {"color": palette[index % 10], "marker": marker, "linestyle": "-"}
+        variants[entry] = variants.get(entry, -1) + 1
+        look = {"color": PALETTE[index % len(PALETTE)], "linestyle": _LINES[index // len(PALETTE) % len(_LINES)]}
+        found[name] = {**look, "marker": _MARKERS[variants[entry] % len(_MARKERS)]}
     return found
 
 
@@ -56,8 +60,11 @@ def by_size(
     caption: str,
     references: Mapping[str, float],
     log: bool,
+    ladder: Sequence[str] = (),
 ) -> Figure:
     """One line a rung over the size of square products, its interval as a band, its name at the line's end.
+
+    Sizes stand side by side at equal distances: on an axis of numbers 4095 and 4096 would be one place.
 
     `column` is a column of the table of timings that has _ci_low and _ci_high beside it; `references` are horizontal
     lines by their label; `caption` says on which GPU and when the numbers were recorded.
@@ -66,19 +73,21 @@ def by_size(
         sns.set_theme(style="whitegrid", rc={**_FIXED, "axes.titlesize": 12, "axes.labelsize": 10})
         figure = Figure(figsize=(WIDTH, HEIGHT), dpi=DPI)
         axes = figure.subplots()
-        look = styles(rungs, baseline)
+        look = styles(rungs, baseline, ladder)
         ends: list[tuple[str, float, object]] = []
         rows = square_rows(timings).dropna(subset=[column])
+        sizes = sorted(rows["n"].unique())
         for name in rungs["rung"]:
             line = rows[rows["rung"] == name]
             if line.empty:
                 continue
-            axes.plot(line["n"], line[column], label=name, markersize=4.5, linewidth=1.6, **look[name])
+            places = [sizes.index(n) for n in line["n"]]
+            axes.plot(places, line[column], label=name, markersize=4.5, linewidth=1.6, **look[name])
             axes.fill_between(
-                line["n"], line[f"{column}_ci_low"], line[f"{column}_ci_high"], color=look[name]["color"], alpha=0.25
+                places, line[f"{column}_ci_low"], line[f"{column}_ci_high"], color=look[name]["color"], alpha=0.25
             )
             ends.append((name, float(line[column].iloc[-1]), look[name]["color"]))
-        _size_axis(axes, rows["n"])
+        axes.set_xticks(range(len(sizes)), [str(n) for n in sizes])
         if log:
             axes.set_yscale("log")
             axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
@@ -94,20 +103,9 @@ def by_size(
         axes.set_ylabel(label)
         _end_labels(axes, ends)
         figure.text(0.01, 0.01, caption, fontsize=7, color="dimgray")
-        figure.subplots_adjust(left=0.09, right=0.80, top=0.92, bottom=0.15)
+        figure.subplots_adjust(left=0.09, right=0.79, top=0.92, bottom=0.15)
         sns.despine(fig=figure, left=True)
         return figure
-
-
-def _size_axis(axes: Axes, sizes: pd.Series) -> None:
-    axes.set_xscale("log", base=2)
-    if sizes.empty:
-        return
-    low, high = np.floor(np.log2(sizes.min())), np.ceil(np.log2(sizes.max()))
-    ticks = [2**exponent for exponent in np.arange(low, high + 1)]
-    axes.xaxis.set_major_locator(FixedLocator(ticks))
-    axes.xaxis.set_minor_locator(NullLocator())
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
 
 
 def _end_labels(axes: Axes, ends: Sequence[tuple[str, float, object]]) -> None:
@@ -121,11 +119,12 @@ def _end_labels(axes: Axes, ends: Sequence[tuple[str, float, object]]) -> None:
     for (height, name, color), y in zip(placed, heights, strict=True):
         line = {"transform": axes.transAxes, "clip_on": False, "color": color}
         axes.plot([1.0, 1.02], [height, y], linewidth=0.6, **line)
-        axes.text(1.025, y, name, va="center", fontsize=8, **line)
+        dark = [0.7 * channel for channel in to_rgb(color)]
+        axes.text(1.025, y, name, va="center", fontsize=8, **{**line, "color": dark})
 
 
 def spread(heights: Sequence[float], gap: float) -> list[float]:
-    """Sorted heights moved as little as needed to stand at least `gap` apart, centred on where they were.
+    """Sorted heights moved as little as needed to stand at least `gap` apart, and none above 1.
 
     Runs of labels that collide are merged and laid out around their mean: the pool-adjacent-violators idea.
     """
@@ -135,7 +134,12 @@ def spread(heights: Sequence[float], gap: float) -> list[float]:
         while len(groups) > 1 and _bottom(groups[-1], gap) < _bottom(groups[-2], gap) + len(groups[-2]) * gap:
             last = groups.pop()
             groups[-1] += last
-    return [_bottom(group, gap) + index * gap for group in groups for index in range(len(group))]
+    places = [_bottom(group, gap) + index * gap for group in groups for index in range(len(group))]
+    ceiling = 1.0
+    for index in reversed(range(len(places))):
+        places[index] = min(places[index], ceiling)
+        ceiling = places[index] - gap
+    return places
 
 
 def _bottom(group: Sequence[float], gap: float) -> float:
@@ -152,7 +156,12 @@ def save(figure: Figure, paths: Sequence[Path]) -> None:
 
 
 def all_figures(
-    timings: pd.DataFrame, rungs: pd.DataFrame, baseline: str, peak_gflops: float, caption: str
+    timings: pd.DataFrame,
+    rungs: pd.DataFrame,
+    baseline: str,
+    peak_gflops: float,
+    caption: str,
+    ladder: Sequence[str] = (),
 ) -> dict[str, Figure]:
     """Every figure of the pipeline by its name."""
     rungs = rungs[rungs["role"] != "floor"]
@@ -173,7 +182,7 @@ def all_figures(
         else {"rate": "Rate by size", "share": "Share of cuBLAS by size", "speedup": "Speedup over naive by size"}
     )
     peak = {f"FP32 peak {peak_gflops / 1000:.1f} TFLOP/s": peak_gflops / 1000}
-    common = {"rungs": rungs, "baseline": baseline, "caption": caption}
+    common = {"rungs": rungs, "baseline": baseline, "caption": caption, "ladder": ladder}
     return {
         "gflops_by_size": by_size(
             rates, column="tflops", title=titles["rate"], label="TFLOP/s", references=peak, log=False, **common

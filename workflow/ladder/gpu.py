@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -70,12 +71,10 @@ def _nvml() -> Iterator[Any]:
 
 def _handle(nvml: Any, index: int) -> Any:
     """NVML's handle of the CUDA device with this index, which CUDA_VISIBLE_DEVICES may have renumbered."""
-    import os
-
-    visible = [part.strip() for part in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if part.strip()]
-    if not visible:
+    asked = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if asked is None:
         return nvml.nvmlDeviceGetHandleByIndex(index)
-    chosen = visible[index]
+    chosen = [part.strip() for part in asked.split(",") if part.strip()][index]
     return nvml.nvmlDeviceGetHandleByIndex(int(chosen)) if chosen.isdigit() else nvml.nvmlDeviceGetHandleByUUID(chosen)
 
 
@@ -145,12 +144,15 @@ def names() -> list[str]:
     return sorted(path.stem for path in GPU_FILES.glob("*.yaml"))
 
 
-def read_gpu(name: str) -> Gpu:
-    """One GPU file; raises LadderError where there is none of that name or it breaks its schema."""
+def read_gpu(name: str, where: str = "gpu") -> Gpu:
+    """One GPU file; raises LadderError where there is none of that name or it breaks its schema.
+
+    `where` is the key, and its place, that gave the name.
+    """
     path = GPU_FILES / f"{name}.yaml"
     if not path.is_file():
-        raise LadderError(f"gpu: {name!r} has no file in config/gpus; known: {', '.join(names())}, or auto")
-    values = validated(read_yaml(path), "gpu", shown(path))
+        raise LadderError(f"{where}: {name!r} has no file in config/gpus; known: {', '.join(names())}, or auto")
+    values = _values(path)
     return Gpu(
         name=name,
         title=values["title"],
@@ -166,11 +168,19 @@ def read_gpu(name: str) -> Gpu:
     )
 
 
+def _values(path: Path) -> dict[str, Any]:
+    values = validated(read_yaml(path), "gpu", shown(path))
+    try:
+        re.compile(values["match"]["name"])
+    except re.error as error:
+        raise LadderError(f"{shown(path)}: match.name: is no regular expression ({error}); mend it") from None
+    return values
+
+
 def recognise(device: Present) -> str | None:
     """The name of the GPU file whose `match.name` fits the device, or None."""
     for name in names():
-        match = read_yaml(GPU_FILES / f"{name}.yaml")["match"]
-        if re.search(match["name"], device.name):
+        if re.search(_values(GPU_FILES / f"{name}.yaml")["match"]["name"], device.name):
             return name
     return None
 

@@ -47,11 +47,12 @@ class Plan:
         return next((rung for rung in self.rungs if rung.name == name), None) or self.ladder[name]
 
     def side_by_side(self, name: str) -> list[str]:
-        """A rung and what is timed beside it: cuBLAS, the first rung and the rung before, each once."""
+        """A rung and what is timed beside it: of cuBLAS, the first rung and the rung before those configured."""
         rung = self.by_name(name)
         if rung.role == "floor":
             return [name]
-        beside = [self.baseline.name, self.first.name, rung.before]
+        others = {"cublas": self.baseline.name, "naive": self.first.name, "before": rung.before}
+        beside = [others[reference] for reference in self.settings["timing"]["references"]]
         return list(dict.fromkeys([name, *(other for other in beside if other is not None)]))
 
     @property
@@ -100,7 +101,7 @@ def plan(config: Mapping[str, Any], sources: Mapping[str, str] | None = None) ->
     settings = validated(dict(config), "config", file, places)
     ladder = read_kernels(KERNELS)
     device = gpus.present(settings["device"])
-    gpu, measuring = _choose(settings, device)
+    gpu, measuring = _choose(settings, device, places, file)
     wanted = gpu.sizes or settings["default_sizes"] if settings["sizes"] == "gpu" else settings["sizes"]
     if isinstance(wanted, (str, int)):
         wanted = [wanted]
@@ -126,27 +127,31 @@ def _check_shapes(settings: Mapping[str, Any], file: str) -> None:
         try:
             Shape.parse(shape)
         except ValueError as error:
-            raise LadderError(f"{file}: check.shapes[{index}]: {error}; write 127 or 31x33x0") from None
+            problem = str(error).replace("a positive integer", "a whole number")
+            raise LadderError(f"{file}: check.shapes[{index}]: {problem}; write 127 or 31x33x0") from None
 
 
-def _choose(settings: Mapping[str, Any], device: Present | None) -> tuple[Gpu, bool]:
+def _choose(
+    settings: Mapping[str, Any], device: Present | None, places: Mapping[str, str], file: str
+) -> tuple[Gpu, bool]:
     """The GPU of this run and whether it is measured."""
     name, measure = settings["gpu"], settings["measure"]
+    at = {key: f"{places.get(key, file)}: {key}" for key in ("gpu", "fallback_gpu", "measure")}
     if name == "auto":
         if device is None:
             if measure is True:
-                raise LadderError("measure: true, but there is no GPU here; run where `nvidia-smi` lists one")
-            return gpus.read_gpu(settings["fallback_gpu"]), False
+                raise LadderError(f"{at['measure']}: true, but there is no GPU here; run where `nvidia-smi` lists one")
+            return gpus.read_gpu(settings["fallback_gpu"], at["fallback_gpu"]), False
         known = gpus.recognise(device)
         return (gpus.read_gpu(known) if known else gpus.from_device(device)), measure is not False
-    gpu = gpus.read_gpu(name)
+    gpu = gpus.read_gpu(name, at["gpu"])
     here = device is not None and gpus.recognise(device) == name
     if measure is False or (device is None and measure == "auto"):
         return gpu, False
     if not here:
         found = f"the GPU here is {device.name}" if device else "there is no GPU here"
         raise LadderError(
-            f"gpu: {name!r} is to be measured, but {found}; set gpu=auto, or measure=false for its records"
+            f"{at['gpu']}: {name!r} is to be measured, but {found}; set gpu=auto, or measure=false for its records"
         )
     return gpu, True
 

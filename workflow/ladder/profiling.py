@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ladder import records
+from ladder import records, worker
 from ladder.build import Build
-from ladder.config import ROOT
 
 # Lines of ncu that say why nothing was profiled, and what to do about each.
 _REMEDIES = {
@@ -40,21 +37,14 @@ def profile_shape(ncu: Path, made: Build, shape: str, device: int, report: Path,
     """Profile one product into a report; returns an empty string, or one line that says why there is none."""
     report.parent.mkdir(parents=True, exist_ok=True)
     command = ncu_command(ncu, report, made, shape, device)
-    environment = os.environ | {
-        "PYTHONPATH": os.pathsep.join([str(ROOT / "workflow"), os.environ.get("PYTHONPATH", "")])
-    }
     with log.open("ab") as output:
-        process = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environment, start_new_session=True
-        )
+        process = worker.start(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         try:
             text, _ = process.communicate(timeout=time_limit_s)
         except subprocess.TimeoutExpired:
             return f"no profile within {time_limit_s:g} s; stopped"
         finally:
-            if process.poll() is None:
-                os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
+            worker.stop(process)
         output.write(text)
     if process.returncode == 0 and report.exists():
         return ""
@@ -119,13 +109,22 @@ def _advice(action: Any) -> list[dict[str, Any]]:
     return advice
 
 
-def read_profiles(path: Path) -> dict[str, Any]:
-    """The profiles in a profile record by shape; empty where there is no record yet."""
-    return records.read_json(path)["shapes"] if path.exists() else {}
+def read_profiles(path: Path, build_digest: str) -> dict[str, Any]:
+    """The profiles of one build in a profile record, by shape; empty where there is no record yet."""
+    shapes = records.read_json(path)["shapes"] if path.exists() else {}
+    return {
+        shape: profile
+        for shape, profile in shapes.items()
+        if profile["where"]["compile"]["build_digest"] == build_digest
+    }
 
 
 def keep_profiles(path: Path, rung: str, profiles: Mapping[str, Any], message: str, build_digest: str) -> None:
-    """Put profiles into a record, beside those of other shapes, and why others are missing (empty if none is)."""
-    shapes = read_profiles(path) | dict(profiles)
+    """Put profiles into a record, beside those of other shapes, and why others are missing (empty if none is).
+
+    Once there are profiles of a new build, those of earlier ones are dropped.
+    """
+    earlier = records.read_json(path)["shapes"] if path.exists() else {}
+    shapes = read_profiles(path, build_digest) | dict(profiles) or earlier
     failure = {"message": message, "build_digest": build_digest} if message else None
     records.write_json(path, {"rung": rung, "failure": failure, "shapes": shapes})

@@ -21,6 +21,7 @@ import platform
 import subprocess
 import tempfile
 import zipfile
+import zlib
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -79,7 +80,7 @@ def read_json(path: Path) -> dict[str, Any]:
     try:
         content = path.read_bytes()
         record = json.loads(gzip.decompress(content) if path.suffix == ".gz" else content)
-    except (ValueError, EOFError, gzip.BadGzipFile, OSError) as error:
+    except (ValueError, EOFError, OSError, zlib.error) as error:
         raise damaged(path, error) from None
     return _of_this_version(record, path)
 
@@ -107,7 +108,7 @@ def read_archive(path: Path) -> dict[str, bytes]:
     try:
         with zipfile.ZipFile(path) as archive:
             return {name: archive.read(name) for name in archive.namelist()}
-    except (zipfile.BadZipFile, EOFError, OSError, ValueError) as error:
+    except (zipfile.BadZipFile, EOFError, OSError, ValueError, NotImplementedError, zlib.error) as error:
         raise damaged(path, error) from None
 
 
@@ -149,7 +150,10 @@ def run_record(files: Mapping[str, bytes], where: str) -> dict[str, Any]:
 def read_failure(path: Path) -> dict[str, Any] | None:
     """Why the last attempt at a time record did not complete (message, build_digest), or None where it did."""
     members = read_archive(path)
-    return json.loads(members[FAILURE]) if FAILURE in members else None
+    try:
+        return json.loads(members[FAILURE]) if FAILURE in members else None
+    except ValueError as error:
+        raise damaged(path, error) from None
 
 
 def add_run(path: Path, files: Mapping[str, bytes]) -> None:
@@ -157,7 +161,10 @@ def add_run(path: Path, files: Mapping[str, bytes]) -> None:
     new = run_record(files, str(path))
     runs = read_runs(path) if path.exists() else {}
     kept = {n: old for n, old in runs.items() if set(run_record(old, str(path))["shapes"]) - set(new["shapes"])}
-    kept[new["where"]["measured_at"].replace(":", "-")] = dict(files)
+    name = new["where"]["measured_at"].replace(":", "-")
+    while name in kept:  # two runs that ended in one second
+        name += "+"
+    kept[name] = dict(files)
     write_archive(path, {f"{name}/{file}": content for name, of in kept.items() for file, content in of.items()})
 
 

@@ -61,9 +61,8 @@ TEXT = ("rung", "shape", "before", "message", "profile_message", "source", "thro
 def read_table(path: str | Path) -> pd.DataFrame:
     """Read a table that `write_table` wrote: empty text stays empty text, shapes stay text."""
     columns = pd.read_csv(path, nrows=0).columns
-    text = [column for column in TEXT if column in columns]
-    table = pd.read_csv(path, dtype=dict.fromkeys(text, str))
-    return table.fillna(dict.fromkeys(text, ""))
+    empty = {column: [""] for column in columns if column not in TEXT}
+    return pd.read_csv(path, dtype=dict.fromkeys(TEXT, str), keep_default_na=False, na_values=empty)
 
 
 def bootstrap_medians(samples: np.ndarray, key: str) -> np.ndarray:
@@ -217,7 +216,13 @@ def rung_table(evidence: Sequence[Evidence]) -> pd.DataFrame:
                 "measured_at": max((place["measured_at"] for place in item.places), default=""),
             }
         )
-    return pd.DataFrame(rows)
+    return pd.DataFrame(rows, columns=RUNG_COLUMNS)
+
+
+RUNG_COLUMNS = [
+    *("rung", "title", "role", "precision", "before", "status", "message", "checked_cases", "timed_shapes"),
+    *("profiled_shapes", "profile_message", "source", "measured_at"),
+]
 
 
 def check_table(evidence: Sequence[Evidence]) -> pd.DataFrame:

@@ -38,9 +38,10 @@ class Timing:
         worker.emit(starts={"kernel": name, "shape": shape})
         product = self.product_of(shape)
         own = name == self.asked["rung"]
-        state.set_timeout(self.asked["budget_s"] if own else self.asked["reference_budget_s"])
-        state.set_cold_max_warmup_walltime(self.asked["budget_s"])
-        state.set_min_samples(self.asked["min_iterations"])
+        budget = self.asked["budget_s"] if own else self.asked["reference_budget_s"]
+        state.set_timeout(budget)
+        state.set_cold_max_warmup_walltime(budget)
+        state.set_min_samples(self.asked["min_iterations"] if own else 3)
         state.add_element_count(product.shape.flop, "FLOP")
         before = gpu.state(self.asked["device"])
         state.exec(lambda launch: product.queue(name, launch.get_stream().addressof()), batched=False)

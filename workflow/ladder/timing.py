@@ -45,15 +45,16 @@ class ShapeTiming:
 
 
 def timed_shapes(path: Path, settings_digest: str, build_digest: str) -> set[str]:
-    """The shapes that a time record already holds for this build and these settings."""
+    """The shapes whose latest measurement of this build in a time record was made with these settings."""
     if not path.exists():
         return set()
-    held = set()
+    held: set[str] = set()
     for files in records.read_runs(path).values():
         run = records.run_record(files, str(path))
         where = run["where"]
-        if where["compile"]["build_digest"] == build_digest and where["config_digest"] == settings_digest:
-            held |= set(run["shapes"])
+        if where["compile"]["build_digest"] == build_digest:
+            wanted = where["config_digest"] == settings_digest
+            held = held | set(run["shapes"]) if wanted else held - set(run["shapes"])
     return held
 
 
@@ -93,6 +94,8 @@ def time_rung(
         }
         outcome = run_worker("ladder.time_worker", request, on_event, settings["time_limit_s"], log)
         files = collect(Path(folder))
+    if outcome.status == "ok" and "nvbench.json" not in files:
+        return "NVBench wrote no results"
     if outcome.status != "ok":
         return (f"{current['kernel']} at {current['shape']}: " if current else "") + outcome.message
     skipped = [state for state in _states(files) if state["is_skipped"]]
@@ -123,14 +126,16 @@ def _states(files: Mapping[str, bytes]) -> Iterator[dict[str, Any]]:
         yield from benchmark["states"]
 
 
-def read_time_record(path: Path) -> dict[Shape, ShapeTiming]:
-    """The latest measurement of each shape in a time record.
+def read_time_record(path: Path, build_digest: str | None = None) -> dict[Shape, ShapeTiming]:
+    """The latest measurement of each shape in a time record, of one build or of any.
 
     Raises LadderError where the record is damaged or of another version.
     """
     timings: dict[Shape, ShapeTiming] = {}
     for name, files in records.read_runs(path).items():
         record = records.run_record(files, f"{path}: {name}")
+        if build_digest not in (None, record["where"]["compile"]["build_digest"]):
+            continue
         try:
             measured = list(_measurements(files, record))
         except (KeyError, ValueError, StopIteration) as error:

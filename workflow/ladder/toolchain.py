@@ -43,7 +43,9 @@ def find_tool(name: str, configured: str = "auto") -> Path | None:
     if configured != "auto":
         found = shutil.which(configured)
         if found is None:
-            raise LadderError(f"config: {name}: {configured!r} is no program; give the path of {name}, or auto")
+            section = {"nvcc": "compile", "ncu": "profile"}.get(name, name)
+            problem = f"{configured!r} is no program; give the path of {name}, or auto"
+            raise LadderError(f"config/config.yaml: {section}.{name}: {problem}")
         return Path(found)
     folders = [*map(str, wheel_folders()), *os.environ.get("PATH", "").split(os.pathsep), *TOOLKITS]
     found = shutil.which(name, path=os.pathsep.join(folders))
@@ -62,7 +64,10 @@ def require_tool(name: str, configured: str = "auto") -> Path:
 def find_nvcc(configured: str = "auto") -> Nvcc:
     """The nvcc to use; raises LadderError where there is none or it does not run."""
     path = require_tool("nvcc", configured)
-    result = subprocess.run([path, "--version"], capture_output=True, text=True, check=False)
+    try:
+        result = subprocess.run([path, "--version"], capture_output=True, text=True, check=False)
+    except OSError as error:
+        raise LadderError(f"{path}: cannot be run ({error.strerror}); set compile.nvcc to an nvcc, or auto") from None
     version = re.search(r"V(\d+\.\d+\.\d+)", result.stdout)
     if result.returncode or version is None:
         raise LadderError(f"{path}: does not answer --version; give another nvcc in config/config.yaml: compile.nvcc")
@@ -84,11 +89,11 @@ def require_architecture(nvcc: Nvcc, gpu: Gpu) -> None:
     """Raise LadderError, with the environment to use instead, where nvcc cannot compile for the GPU."""
     if gpu.architecture.rstrip("af") in supported_architectures(nvcc):
         return
-    remedy = (
-        f"use the CUDA {gpu.cuda} environment: make env ENV=cuda{gpu.cuda} (envs/cuda{gpu.cuda}.txt)"
-        if not nvcc.version.startswith(f"{gpu.cuda}.")
-        else "give a newer nvcc in config/config.yaml: compile.nvcc"
-    )
+    other = "" if nvcc.version.startswith(f"{gpu.cuda}.") else gpu.cuda
+    remedy = {
+        "12": "use CUDA 12: make env ENV=cuda12 (envs/cuda12.txt), and its toolkit's nvcc as compile.nvcc",
+        "13": "use CUDA 13: make env ENV=requirements (envs/requirements.txt)",
+    }.get(other, "set compile.nvcc to a newer nvcc")
     raise LadderError(
         f"{gpu.file}: architecture: nvcc {nvcc.version} does not compile for {gpu.architecture}; {remedy}"
     )
@@ -99,13 +104,13 @@ def sources(rung: Rung) -> list[Path]:
     found = [ROOT / "kernels" / rung.source]
     for file in found:
         for name in _INCLUDED.findall(file.read_text()):
-            header = INCLUDE / name
-            if header.is_file() and header not in found:
+            header = next((path for path in (file.parent / name, INCLUDE / name) if path.is_file()), None)
+            if header is not None and header not in found:
                 found.append(header)
-    return found[:1] + sorted(found[1:])
+    return found[:1] + sorted(found[1:], key=lambda header: header.name)
 
 
-_INCLUDED = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.MULTILINE)
+_INCLUDED = re.compile(r'^\s*#\s*include\s*["<]([^">]+)[">]', re.MULTILINE)
 
 
 def source_digest(rung: Rung) -> str:

@@ -8,6 +8,7 @@ killed with all its children.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import fcntl
 import json
 import os
@@ -17,12 +18,13 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 Event = dict[str, Any]
+LOCKS = Path("/tmp")  # one place for all users and jobs of a machine, whatever their TMPDIR
 _EVENTS_FD = "GEMM_LADDER_EVENTS_FD"
 
 
@@ -38,17 +40,60 @@ class Outcome:
 def gpu_lock(uuid: str) -> Iterator[None]:
     """Hold the GPU alone: at most one process of this machine is inside for each GPU, whatever started it.
 
-    The lock is the kernel's (flock), so it ends with its holder, however that ends.
+    The lock is the kernel's (flock). Workers inherit it, so that it ends when the last process that may use the GPU has
+    ended, however that ended.
     """
-    path = Path(tempfile.gettempdir()) / f"gemm-ladder-{uuid}.lock"
-    handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
-    with contextlib.suppress(OSError):
-        os.chmod(path, 0o666)  # other users of the machine have to be able to wait for it
+    path = LOCKS / f"gemm-ladder-{uuid}.lock"
+    try:
+        handle = os.open(path, os.O_RDWR)
+    except FileNotFoundError:
+        handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+        with contextlib.suppress(OSError):
+            os.chmod(path, 0o666)  # other users of the machine have to be able to wait for it
     try:
         fcntl.flock(handle, fcntl.LOCK_EX)
+        _locks.append(handle)
         yield
     finally:
+        if handle in _locks:
+            _locks.remove(handle)
         os.close(handle)
+
+
+_locks: list[int] = []
+
+
+def start(command: Sequence[str], handles: Sequence[int] = (), **arguments: Any) -> subprocess.Popen[bytes]:
+    """Start a process that may use the GPU: with this package importable, in a session of its own.
+
+    It inherits the GPU's lock, and it is killed with its parent.
+    """
+    environment = os.environ | arguments.pop("env", {})
+    environment |= {
+        "PYTHONPATH": os.pathsep.join(filter(None, [str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH")])),
+        "PYTHONUNBUFFERED": "1",
+        "CUDA_DEVICE_ORDER": "PCI_BUS_ID",  # the order in which NVML counts
+    }
+    return subprocess.Popen(
+        command,
+        env=environment,
+        pass_fds=[*handles, *_locks],
+        start_new_session=True,
+        preexec_fn=_die_with_parent,
+        **arguments,
+    )
+
+
+def _die_with_parent() -> None:
+    """Ask the kernel for SIGKILL when the parent dies (prctl(2), PR_SET_PDEATHSIG)."""
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)
+
+
+def stop(process: subprocess.Popen[bytes]) -> None:
+    """Kill a started process and all its children."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
 
 
 def run_worker(
@@ -60,55 +105,58 @@ def run_worker(
     """
     read, write = os.pipe()
     log.parent.mkdir(parents=True, exist_ok=True)
-    environment = os.environ | {
-        _EVENTS_FD: str(write),
-        "PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")]),
-        "PYTHONUNBUFFERED": "1",
-    }
-    with log.open("ab") as output, os.fdopen(read, "rb", buffering=0) as events:
-        process = subprocess.Popen(
+    with log.open("ab") as output, os.fdopen(read, "rb", buffering=0) as events, tempfile.TemporaryFile() as asked:
+        asked.write(json.dumps(request).encode())
+        asked.seek(0)
+        written = output.tell()
+        process = start(
             [sys.executable, "-m", module],
-            stdin=subprocess.PIPE,
+            [write],
+            env={_EVENTS_FD: str(write)},
+            stdin=asked,
             stdout=output,
             stderr=subprocess.STDOUT,
-            pass_fds=[write],
-            env=environment,
-            start_new_session=True,
         )
         os.close(write)
         try:
-            with contextlib.suppress(BrokenPipeError):
-                process.stdin.write(json.dumps(request).encode())
-            with contextlib.suppress(BrokenPipeError):
-                process.stdin.close()
-            failure = _follow(events, on_event, time_limit_s)
+            failure = _follow(process, events, on_event, time_limit_s)
             if failure is None and _wait(process, time_limit_s) is None:
-                failure = Outcome("failed", f"no progress for {time_limit_s:g} s; stopped")
+                failure = _overdue(time_limit_s)
         finally:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-    if failure is not None:
-        return failure
-    return _ended(process.returncode, log)
+            stop(process)
+    return failure or _ended(process.returncode, log, written)
 
 
-def _follow(events: Any, on_event: Callable[[Event], None], time_limit_s: float) -> Outcome | None:
-    """Pass on events until the pipe closes; the outcome if the time limit or the worker's own word ended it."""
+def _overdue(time_limit_s: float) -> Outcome:
+    return Outcome("failed", f"no progress for {time_limit_s:g} s; stopped")
+
+
+def _follow(
+    process: subprocess.Popen[bytes], events: Any, on_event: Callable[[Event], None], time_limit_s: float
+) -> Outcome | None:
+    """Pass on events until the worker ends; the outcome if the time limit or the worker's own word ended it."""
     pending = b""
     failure = None
     deadline = time.monotonic() + time_limit_s
     while True:
-        ready, _, _ = select.select([events], [], [], max(0.0, deadline - time.monotonic()))
+        ended = process.poll() is not None  # asked before the pipe is, so that nothing it wrote is missed
+        ready, _, _ = select.select([events], [], [], 0 if ended else min(0.5, max(0.0, deadline - time.monotonic())))
         if not ready:
-            return Outcome("failed", f"no progress for {time_limit_s:g} s; stopped")
+            if ended:
+                return failure
+            if time.monotonic() >= deadline:
+                return _overdue(time_limit_s)
+            continue
         chunk = events.read(65536)
         if not chunk:
             return failure
         deadline = time.monotonic() + time_limit_s
         *lines, pending = (pending + chunk).split(b"\n")
         for line in lines:
-            event = json.loads(line)
+            try:
+                event = json.loads(line)
+            except ValueError:
+                return Outcome("failed", "the worker sent something that is no event; see its log")
             if "failure" in event:
                 failure = Outcome("failed", event["failure"])
             else:
@@ -122,12 +170,15 @@ def _wait(process: subprocess.Popen[bytes], time_limit_s: float) -> int | None:
         return None
 
 
-def _ended(code: int, log: Path) -> Outcome:
+def _ended(code: int, log: Path, written: int) -> Outcome:
+    """The outcome of an exit status; the worker's output begins at byte `written` of its log."""
     if code == 0:
         return Outcome("ok", "")
     if code < 0:
-        return Outcome("failed", f"crashed: killed by {signal.Signals(-code).name}")
-    lines = [line.strip() for line in log.read_text(errors="replace").splitlines() if line.strip()]
+        known = {each.value: each.name for each in signal.Signals}
+        return Outcome("failed", f"crashed: killed by {known.get(-code, f'signal {-code}')}")
+    text = log.read_bytes()[written:].decode(errors="replace")
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
     return Outcome("failed", f"ended with exit status {code}: {lines[-1] if lines else 'nothing was printed'}")
 
 

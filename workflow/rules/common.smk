@@ -13,11 +13,12 @@ from ladder.session import (
     offer_package,
     remeasure_if_forced,
 )
-from ladder.toolchain import sources
+from ladder.toolchain import find_nvcc, require_architecture, sources
 
 offer_package()
 try:
     PLAN = plan(config, config_sources(workflow))
+    require_architecture(find_nvcc(PLAN.settings["compile"]["nvcc"]), PLAN.gpu)
 except LadderError as error:
     sys.exit(f"gemm-ladder: {error}")
 

@@ -12,5 +12,7 @@ with one_line_errors(snakemake.log[0]):
     timings, rungs = read_table(snakemake.input.timings), read_table(snakemake.input.rungs)
     caption = f"Recorded on {recorded_on(run.raw())}; medians with their 95 % intervals."
     folder = Path(snakemake.output[0]).parent
-    for name, figure in all_figures(timings, rungs, run.baseline.name, run.gpu.peak_gflops, caption).items():
+    ladder = [rung.entry for rung in run.ladder.values() if rung.role == "rung"]
+    figures = all_figures(timings, rungs, run.baseline.name, run.gpu.peak_gflops, caption, ladder)
+    for name, figure in figures.items():
         save(figure, [folder / f"{name}.svg", folder / f"{name}.png"])

@@ -1,0 +1,387 @@
+// Of the emulator's engine: what every access of a kernel to shared and global memory is checked for.
+#pragma once
+
+#include "emulator_state.h"
+
+namespace emulator {
+
+// ---------------------------------------------------------------------------------------------------------------------
+// Shared memory: races, reads of what was never written, asynchronous copies. Words of 4 bytes; smaller accesses count
+// as writes but are not checked.
+
+enum Access { READ, WRITE, ATOMIC_ACCESS, COPY_IN };
+
+EMULATOR_NOINLINE static void report_shared(Thread* t, Stamp other, uint32_t other_at, size_t word, Access access,
+                                            uintptr_t code, const char* kind, const char* what) {
+  Where where;
+  where.code = code;
+  where.other_code = other_at == 0 ? 0 : image + other_at;
+  bool is_static = word < t->worker->dynamic_word;
+  where.shared_offset = is_static ? static_cast<int64_t>(word * 4) : -1;
+  char name[40] = "shared memory";
+  if (!is_static) {
+    snprintf(name, sizeof name, "dynamic shared memory + %zu bytes", (word - t->worker->dynamic_word) * 4);
+  }
+  const char* verb = access == READ      ? "reads"
+                     : access == WRITE   ? "writes"
+                     : access == COPY_IN ? "copies to"
+                                         : "updates";
+  uint3 o = index_of(other & THREAD);
+  report(kind, where, what, verb, name, o.x, o.y, o.z);
+}
+
+// Is there nothing between the other access, of this interval, and the running thread's?
+EMULATOR_PLAIN inline bool unordered(Stamp other, Stamp me, bool several_lanes) {
+  if (((other ^ me) & WARP) != 0) {
+    return true;
+  }
+  return ((other & THREAD) != (me & THREAD) || several_lanes) && (other & WARP_INTERVAL) >= (me & WARP_INTERVAL);
+}
+
+EMULATOR_NOINLINE static void check_written(Thread* t, Shadow& s, size_t word, Access access, uintptr_t code) {
+  Stamp other = s.written;
+  if ((other & ~IN_FLIGHT) < t->worker->block_start) {
+    if (access == READ || access == ATOMIC_ACCESS) {
+      report_shared(t, t->stamp, 0, word, access, code, "uninitialised read",
+                    "%s %s that no thread of this block has written");
+      s.written = t->stamp;  // once is enough
+    }
+  } else if (other & IN_FLIGHT) {
+    report_shared(t, other, t->worker->places[word].written, word, access, code, "asynchronous copy",
+                  "%s %s while the copy that thread (%u,%u,%u) issued is in flight");
+  } else if ((other >> 32) == (t->stamp >> 32) && !(access == ATOMIC_ACCESS && (other & ATOMIC)) &&
+             unordered(other, t->stamp, false)) {
+    report_shared(t, other, t->worker->places[word].written, word, access, code, "race",
+                  "%s %s, which thread (%u,%u,%u) wrote, with no barrier between");
+  }
+}
+
+// Can reading a word be other than harmless? Not if it was written in an earlier interval of this block and has landed,
+// nor if the thread itself wrote it in this one.
+EMULATOR_PLAIN inline bool suspicious_to_read(const Thread* t, const Shadow& s) {
+  uint32_t first = t->worker->block_start >> 32, present = t->stamp >> 32, written = s.written >> 32;
+  return written - first >= present - first && ((s.written ^ t->stamp) & ~WARP_INTERVAL) != 0;
+}
+
+EMULATOR_PLAIN inline void shared_read(Thread* t, size_t word, uintptr_t code) {
+  Shadow& s = t->worker->shadow[word];
+  Stamp me = t->stamp;
+  if (suspicious_to_read(t, s)) {
+    check_written(t, s, word, READ, code);
+  }
+  if ((s.read >> 32) != (me >> 32)) {
+    s.read = me;
+  } else if (s.read & SEVERAL_WARPS) {
+    return;
+  } else if ((s.read ^ me) & WARP) {
+    s.read |= SEVERAL_WARPS;
+  } else {
+    Stamp several = (s.read & SEVERAL_LANES) | ((s.read ^ me) & THREAD ? SEVERAL_LANES : 0);
+    if ((s.read & WARP_INTERVAL) < (me & WARP_INTERVAL)) {
+      several = 0;  // what came before is ordered for the whole warp
+    }
+    s.read = me | several;
+  }
+  t->worker->places[word].read = static_cast<uint32_t>(code - image);
+}
+
+EMULATOR_PLAIN inline void shared_write(Thread* t, size_t word, Access access, uintptr_t code) {
+  Shadow& s = t->worker->shadow[word];
+  Stamp me = t->stamp;
+  bool same = (s.written >> 32) == (me >> 32);
+  if ((same && ((s.written ^ me) & (THREAD | ATOMIC))) || (s.written & IN_FLIGHT) || access == ATOMIC_ACCESS) {
+    check_written(t, s, word, access, code);
+  }
+  if ((s.read >> 32) == (me >> 32) &&
+      ((s.read & SEVERAL_WARPS) || unordered(s.read, me, (s.read & SEVERAL_LANES) != 0))) {
+    bool several = (s.read & (SEVERAL_LANES | SEVERAL_WARPS)) != 0;
+    report_shared(t, s.read, t->worker->places[word].read, word, access, code, "race",
+                  several ? "%s %s, which several threads, (%u,%u,%u) among them, read, with no barrier between"
+                          : "%s %s, which thread (%u,%u,%u) read, with no barrier between");
+  }
+  s.written = me | (access == ATOMIC_ACCESS ? ATOMIC : access == COPY_IN ? IN_FLIGHT : 0);
+  t->worker->places[word].written = static_cast<uint32_t>(code - image);
+}
+
+EMULATOR_PLAIN inline void shared_access(Thread* t, size_t offset, unsigned bytes, Access access, uintptr_t code) {
+  for (size_t word = offset / 4; word * 4 < offset + bytes; ++word) {
+    if (bytes < 4) {
+      if (access != READ) {
+        t->worker->shadow[word].written = t->stamp;
+      }
+    } else if (access == READ) {
+      shared_read(t, word, code);
+    } else {
+      shared_write(t, word, access, code);
+    }
+  }
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// Global memory: the buffers that the host has registered. A word's stamp, in 64 bits:
+//   63 set   62..51 the launch   50..27 the block   26..11 the interval between barriers   10 atomic   9..0 the thread
+
+constexpr uint64_t GLOBAL_WRITTEN = 1ull << 63, GLOBAL_ATOMIC = 1 << 10;
+
+EMULATOR_PLAIN inline uint64_t global_stamp(const Thread* t, bool atomic) {
+  return GLOBAL_WRITTEN | (now.serial & 0xFFF) << 51 | (t->worker->block_number & 0xFFFFFF) << 27 |
+         (t->stamp >> 32 & 0xFFFF) << 11 | (atomic ? GLOBAL_ATOMIC : 0) | t->number;
+}
+
+// Two accesses that nothing orders. Blocks are taken as ordered once the later one has both used an atomic and fenced.
+EMULATOR_PLAIN inline bool global_race(const Thread* t, uint64_t other, uint64_t me) {
+  if (!(other & GLOBAL_WRITTEN) || ((other ^ me) >> 51) != 0 || (other & me & GLOBAL_ATOMIC)) {
+    return false;
+  }
+  if (((other ^ me) >> 27) != 0) {
+    return !(t->worker->fenced && t->worker->used_atomics);
+  }
+  bool same_warp = ((other ^ me) & WARP) == 0;
+  return ((other ^ me) >> 11) == 0 && ((other ^ me) & THREAD) != 0 && !(same_warp && (t->stamp & WARP_INTERVAL) != 0);
+}
+
+EMULATOR_NOINLINE static void outside(const Thread* t, uintptr_t address, unsigned bytes, Access access,
+                                      uintptr_t code) {
+  Where where;
+  where.code = code;
+  const char* verb = access == READ ? "reads" : "writes";
+  const Worker& w = *t->worker;
+  uintptr_t dynamic = reinterpret_cast<uintptr_t>(w.dynamic_shared);
+  if (address - dynamic + 4096 < DYNAMIC_RESERVED + 4096) {
+    report("out of bounds", where, "%s %u bytes at %td of %zu bytes of dynamic shared memory", verb, bytes,
+           static_cast<ptrdiff_t>(address - dynamic), now.dynamic_bytes);
+  } else if (address - w.static_shared + 4096 < w.static_bytes + 8192) {
+    report("out of bounds", where, "%s %u bytes at %td of %zu bytes of static shared memory", verb, bytes,
+           static_cast<ptrdiff_t>(address - w.static_shared), static_cast<size_t>(w.static_bytes));
+  } else {
+    const Buffer* nearest = nullptr;
+    uintptr_t least = UINTPTR_MAX;
+    for (unsigned i = 0; i < buffer_count; ++i) {
+      const Buffer& b = buffers[i];
+      uintptr_t distance = address < b.base             ? b.base - address
+                           : address < b.base + b.bytes ? 0
+                                                        : address - b.base - b.bytes;
+      if (distance < least) {
+        least = distance;
+        nearest = &b;
+      }
+    }
+    int64_t element = static_cast<int64_t>(address - nearest->base) / 4, ld = nearest->ld;
+    int64_t row = element >= 0 ? element / ld : -((-element + ld - 1) / ld);
+    report("out of bounds", where, "%s %u bytes outside %s (%lld x %lld, ld %lld), at row %lld, column %lld", verb,
+           bytes, nearest->name, static_cast<long long>(nearest->rows), static_cast<long long>(nearest->cols),
+           static_cast<long long>(ld), static_cast<long long>(row), static_cast<long long>(element - row * ld));
+  }
+  stop_launch(700);  // cudaErrorIllegalAddress
+}
+
+EMULATOR_NOINLINE static void buffer_access(Thread* t, Buffer& b, uintptr_t address, unsigned bytes, Access access,
+                                            uintptr_t code) {
+  Where where;
+  where.code = code;
+  bool is_read = access == READ || access == ATOMIC_ACCESS, is_write = access == WRITE || access == ATOMIC_ACCESS;
+  bool atomic = access == ATOMIC_ACCESS;
+  uint64_t me = global_stamp(t, atomic);
+  for (uintptr_t word = (address - b.base) / 4; word * 4 < address + bytes - b.base; ++word) {
+    long long row = static_cast<long long>(word) / b.ld, col = static_cast<long long>(word) % b.ld;
+    uint64_t other = b.shadow == nullptr ? 0 : __atomic_load_n(b.shadow + word, __ATOMIC_RELAXED);
+    uint3 o = index_of(other & THREAD);
+    bool race = global_race(t, other, me);
+    if (is_write && !b.writable) {
+      report("forbidden write", where, "writes %s[%lld][%lld], which is an input", b.name, row, col);
+      stop_launch(700);
+    }
+    if (is_write && col >= b.cols) {
+      report("out of bounds", where, "writes %s[%lld][%lld], between the matrix's %lld columns and ld %lld", b.name,
+             row, col, static_cast<long long>(b.cols), static_cast<long long>(b.ld));
+    }
+    if (race) {
+      report("race", where, "%s %s[%lld][%lld], which thread (%u,%u,%u) of %s block wrote, with nothing between",
+             is_write ? "writes" : "reads", b.name, row, col, o.x, o.y, o.z,
+             ((other ^ me) >> 27) != 0 ? "another" : "the same");
+    }
+    if (is_read && !b.readable) {
+      report("forbidden read", where, "reads %s[%lld][%lld], which this product must not read", b.name, row, col);
+    } else if (is_read && !b.defined && other == 0) {
+      report("uninitialised read", where, "reads %s[%lld][%lld], which holds nothing yet", b.name, row, col);
+    }
+    if (is_write) {
+      __atomic_store_n(b.shadow + word, me, __ATOMIC_RELAXED);
+    }
+  }
+}
+
+EMULATOR_PLAIN inline void global_access(Thread* t, uintptr_t address, unsigned bytes, Access access, uintptr_t code) {
+  for (unsigned i = 0; i < buffer_count; ++i) {
+    Buffer& b = buffers[i];
+    uintptr_t offset = address - b.base;
+    if (offset < b.bytes) {
+      if (offset + bytes > b.bytes) {
+        break;
+      }
+      buffer_access(t, b, address, bytes, access, code);
+      return;
+    }
+  }
+  if (buffer_count != 0 &&
+      address - image >= image_end - image) {  // in the library: __device__ and __constant__ variables
+    outside(t, address, bytes, access, code);
+  }
+}
+
+// Every access of a kernel comes to this function or the next.
+EMULATOR_NOINLINE static void check(uintptr_t address, unsigned bytes, Access access, uintptr_t code) {
+  Thread* t = this_thread();
+  if (t == nullptr) {
+    return;
+  }
+  if (now.stop) {
+    stop_launch(0);
+  }
+  const Worker& w = *t->worker;
+  uintptr_t offset = address - w.static_shared, dynamic = address - reinterpret_cast<uintptr_t>(w.dynamic_shared);
+  if (offset < w.static_bytes) {
+    shared_access(t, offset, bytes, access, code);
+  } else if (dynamic < now.dynamic_bytes && dynamic + bytes <= now.dynamic_bytes) {
+    shared_access(t, w.dynamic_word * 4 + dynamic, bytes, access, code);
+  } else if (dynamic < DYNAMIC_RESERVED) {
+    outside(t, address, bytes, access, code);
+  } else if (address - stacks >= stacks_bytes) {  // else a local variable
+    global_access(t, address, bytes, access, code);
+  }
+}
+
+// The usual harmless reads are told at once: of an input, and of a word of shared memory where at most a stamp changes.
+EMULATOR_PLAIN inline __attribute__((always_inline)) void check_fast(uintptr_t address, unsigned bytes, Access access,
+                                                                     uintptr_t code) {
+  Thread* t = this_thread();
+  if (t == nullptr) {
+    return;
+  }
+  const Worker& w = *t->worker;
+  uintptr_t offset = address - w.static_shared, dynamic = address - reinterpret_cast<uintptr_t>(w.dynamic_shared);
+  bool is_static = offset < w.static_bytes;
+  if (now.stop) {  // left to the full check
+  } else if (is_static || dynamic < now.dynamic_bytes) {
+    size_t word = is_static ? offset / 4 : w.dynamic_word + dynamic / 4;
+    Shadow& s = w.shadow[word];
+    if (bytes == 4 && !suspicious_to_read(t, s)) {
+      bool same_interval = (s.read >> 32) == (t->stamp >> 32);
+      if (s.read == t->stamp || (same_interval && (s.read & SEVERAL_WARPS)) ||
+          ((s.read ^ t->stamp) & ~LANE) == SEVERAL_LANES) {
+        return;
+      }
+      if (!same_interval) {
+        s.read = t->stamp;
+        w.places[word].read = static_cast<uint32_t>(code - image);
+        return;
+      }
+    }
+  } else {
+    for (unsigned i = 0; i < input_count; ++i) {
+      const Input& b = inputs[i];
+      if (address - b.base < b.bytes && address - b.base + bytes <= b.bytes) {
+        return;
+      }
+    }
+  }
+  check(address, bytes, access, code);
+}
+
+// Before an atomic operation. Lets the block's other threads run, so that one may wait for another.
+EMULATOR_NOINLINE static void atomic_access(const void* pointer, unsigned bytes) {
+  Thread* t = this_thread();
+  check(reinterpret_cast<uintptr_t>(pointer), bytes, ATOMIC_ACCESS, EMULATOR_CALLER);
+  t->worker->used_atomics = true;
+  switch_context(t->context, t->worker->scheduler);
+}
+
+EMULATOR_NOINLINE static void fence() { this_thread()->worker->fenced = true; }
+
+// The host has written to global memory.
+EMULATOR_NOINLINE static void host_write(const void* pointer, size_t bytes) {
+  uintptr_t address = reinterpret_cast<uintptr_t>(pointer);
+  for (unsigned i = 0; i < buffer_count; ++i) {
+    const Buffer& b = buffers[i];
+    if (b.writable && address - b.base < b.bytes) {
+      for (uintptr_t word = (address - b.base) / 4; word * 4 < address - b.base + bytes && word * 4 < b.bytes; ++word) {
+        b.shadow[word] = GLOBAL_WRITTEN;
+      }
+    }
+  }
+}
+
+EMULATOR_NOINLINE static void misaligned(uintptr_t address, unsigned bytes, const Where& where) {
+  for (unsigned i = 0; i < buffer_count; ++i) {
+    const Buffer& b = buffers[i];
+    if (address - b.base < b.bytes) {
+      long long element = static_cast<long long>(address - b.base) / 4;
+      report("misaligned", where, "accesses %s[%lld][%lld] with an alignment of %u bytes, which its address lacks",
+             b.name, element / b.ld, element % b.ld, bytes);
+      stop_launch(716);  // cudaErrorMisalignedAddress
+    }
+  }
+  report("misaligned", where, "an access needs an alignment of %u bytes, which its address lacks", bytes);
+  stop_launch(716);
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// Asynchronous copies: read when issued, in flight and poisoned until the wait that covers them.
+
+EMULATOR_NOINLINE static void issue_copy(void* to, const void* from, size_t bytes, size_t zeros) {
+  uintptr_t code = EMULATOR_CALLER;
+  Thread* t = this_thread();
+  Where where;
+  where.code = code;
+  uintptr_t target = reinterpret_cast<uintptr_t>(to), source = reinterpret_cast<uintptr_t>(from);
+  if ((bytes != 4 && bytes != 8 && bytes != 16) || zeros > bytes) {
+    report("asynchronous copy", where, "copies %zu bytes with %zu zeros; 4, 8 and 16 bytes can be copied", bytes,
+           zeros);
+    stop_launch(1);
+  }
+  if (target % bytes != 0 || source % bytes != 0) {
+    misaligned(target % bytes != 0 ? target : source, bytes, where);
+  }
+  const Worker& w = *t->worker;
+  uintptr_t dynamic = reinterpret_cast<uintptr_t>(w.dynamic_shared);
+  if (target - w.static_shared >= w.static_bytes && target - dynamic >= DYNAMIC_RESERVED) {
+    report("asynchronous copy", where, "copies to memory that is not shared");
+    stop_launch(700);
+  }
+  if (bytes > zeros) {
+    check(source, static_cast<unsigned>(bytes - zeros), READ, code);
+  }
+  check(target, static_cast<unsigned>(bytes), COPY_IN, code);
+  memset(to, POISON, bytes);
+  if (t->copy_count == t->copy_capacity) {
+    t->copy_capacity = t->copy_capacity * 2 + 64;
+    t->copies = static_cast<Copy*>(realloc(t->copies, t->copy_capacity * sizeof(Copy)));
+  }
+  t->copies[t->copy_count++] = {static_cast<char*>(to), static_cast<const char*>(from), static_cast<unsigned>(bytes),
+                                static_cast<unsigned>(zeros), t->batch};
+}
+
+EMULATOR_NOINLINE static void commit_copies() { ++this_thread()->batch; }
+
+// Waits for all but the `newest` last batches.
+EMULATOR_NOINLINE static void wait_for_copies(unsigned newest) {
+  Thread* t = this_thread();
+  const Worker& w = *t->worker;
+  unsigned done = 0;
+  for (; done < t->copy_count && t->copies[done].batch + newest < t->batch; ++done) {
+    const Copy& c = t->copies[done];
+    memcpy(c.to, c.from, c.bytes - c.zeros);
+    memset(c.to + c.bytes - c.zeros, 0, c.zeros);
+    uintptr_t offset = reinterpret_cast<uintptr_t>(c.to) - w.static_shared;
+    if (offset >= w.static_bytes) {
+      offset = w.dynamic_word * 4 + (c.to - w.dynamic_shared);
+    }
+    for (unsigned i = 0; i < c.bytes / 4; ++i) {
+      w.shadow[offset / 4 + i].written = t->stamp;  // the copy lands here, for others after the next barrier
+    }
+  }
+  t->copy_count -= done;
+  memmove(t->copies, t->copies + done, t->copy_count * sizeof(Copy));
+}
+
+}  // namespace emulator

@@ -1,0 +1,48 @@
+// How a rung starts a kernel and reaches its dynamic shared memory and the number of SMs, on the CPU: the counterpart of
+// ../include/launch.cuh, whose include guard it takes. Compile a rung with `-include launch.cuh`, and this one comes
+// first.
+#ifndef GEMM_LADDER_LAUNCH_CUH
+#define GEMM_LADDER_LAUNCH_CUH
+
+#include <cuda_runtime.h>
+
+#include <cstddef>
+#include <tuple>
+#include <utility>
+
+template <typename... Parameters>
+struct LaunchedKernel {
+  void (*kernel)(Parameters...);
+  std::tuple<Parameters...> arguments;
+
+  template <size_t... I>
+  EMULATOR_PLAIN void call(std::index_sequence<I...>) const {
+    kernel(std::get<I>(arguments)...);
+  }
+  EMULATOR_PLAIN static void invoke(const void* self) {
+    static_cast<const LaunchedKernel*>(self)->call(std::index_sequence_for<Parameters...>());
+  }
+};
+
+template <typename... Parameters, typename... Arguments>
+cudaError_t launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, size_t dynamic_shared_bytes, cudaStream_t,
+                   Arguments... arguments) {
+  LaunchedKernel<Parameters...> launched{kernel, {static_cast<Parameters>(arguments)...}};
+  return static_cast<cudaError_t>(emulator::run_grid(launched.invoke, &launched, reinterpret_cast<uintptr_t>(kernel),
+                                                     {grid.x, grid.y, grid.z}, {block.x, block.y, block.z},
+                                                     dynamic_shared_bytes));
+}
+
+// The number of SMs that the host has set.
+inline cudaError_t sm_count(int* sms) {
+  *sms = emulator::sms;
+  return cudaSuccess;
+}
+
+// The block's dynamic shared memory, aligned to 1024 bytes.
+template <typename T>
+EMULATOR_INLINE T* dynamic_shared() {
+  return reinterpret_cast<T*>(emulator::dynamic_shared_memory());
+}
+
+#endif

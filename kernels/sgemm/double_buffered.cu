@@ -1,0 +1,182 @@
+// double_buffered: the next tile is on its way while a tile is multiplied, the next step of p while a step is
+// multiplied.
+//
+// Against `warp_tiled` there are two buffers for everything that has to be waited for:
+// - Shared memory holds two tiles. The next tile's global loads are issued before this tile's FMAs and land in
+//   registers; they are stored to the other buffer after BK - 1 of the BK steps, some 1800 cycles later (a load takes
+//   600 to 1000). A tile needs one barrier instead of two, since nobody reads the buffer that is written.
+// - Registers hold two steps of fragments. The shared loads of step p + 1 (some 30 cycles) run behind the FMAs of step
+//   p, and the first fragments of the next tile are loaded behind the last FMAs of this one.
+// With the latencies hidden inside a thread, no second block is needed to hide them. That frees registers for 8 x 16
+// results a thread: 6 shared loads of 16 bytes for 128 FMAs instead of 4 for 64. A warp's tile of 64 x 64 needs 64 + 64
+//   elements for 4096 FMAs instead of 32 + 64 for 2048. The block tile of 128 x 256 has an
+// intensity of 43 FLOP for each byte from global memory instead of 32.
+//
+// Limit: latency first, then issue slots: beside the 1024 FMAs of a tile stand some 110 other instructions.
+//
+// Occupancy: 128 sums, 48 registers of fragments and 12 on the way make up to 255 a thread: one block of 256 threads, 8
+// of an SM's 64 warps; 24.3 KiB of shared memory.
+#include "gemm.cuh"
+#include "vector.cuh"
+
+#ifndef BM
+#define BM 128
+#endif
+#ifndef BN
+#define BN 256
+#endif
+#ifndef BK
+#define BK 8
+#endif
+#ifndef TM
+#define TM 8
+#endif
+#ifndef TN
+#define TN 16
+#endif
+#ifndef WM
+#define WM 64
+#endif
+#ifndef WN
+#define WN 64
+#endif
+
+constexpr int THREADS = (BM / WM) * (BN / WN) * 32;
+constexpr int PITCH_A = BM + 4;        // keeps the transposed stores of A's vectors off each other's banks
+constexpr int STEP_M = WM / (TM / 4);  // rows between a thread's vectors
+constexpr int STEP_N = WN / (TN / 4);  // columns between them
+static_assert(TM % 4 == 0 && TN % 4 == 0, "a thread tile must consist of whole vectors");
+static_assert(WM % TM == 0 && WN % TN == 0 && (WM / TM) * (WN / TN) == 32, "32 thread tiles must cover the warp tile");
+static_assert(BM % WM == 0 && BN % WN == 0, "the warp tiles must cover the block tile");
+static_assert(THREADS <= 1024, "a block has at most 1024 threads");
+static_assert(THREADS * 4 % BK == 0 && BK % 4 == 0 && BM % (THREADS * 4 / BK) == 0, "whole rows of A's tile in a pass");
+static_assert(THREADS * 4 % BN == 0 && BK % (THREADS * 4 / BN) == 0, "whole rows of B's tile in a pass");
+static_assert(2 * (PITCH_A + BN) * BK * 4 <= 48 * 1024, "static shared memory ends at 48 KiB");
+
+// Global memory to registers: one vector of every ROWS-th row of a tile, as far as there are `rows` rows from the first
+// of these vectors on.
+template <int ROWS, int PASSES, int WIDTH>
+__device__ inline void ldg_tile(float (&to)[PASSES][WIDTH], const float* from, int64_t ld, int rows) {
+#pragma unroll
+  for (int i = 0; i < PASSES; ++i) {
+    copy_vector<WIDTH>(to[i], from + i * ROWS * ld, i * ROWS < rows);
+  }
+}
+
+// Registers to shared memory, A's tile transposed.
+template <int ROWS, int PASSES, int WIDTH>
+__device__ inline void sts_tile_A(float (&tile_A)[BK][PITCH_A], const float (&from)[PASSES][WIDTH], int row, int p) {
+#pragma unroll
+  for (int i = 0; i < PASSES; ++i) {
+#pragma unroll
+    for (int v = 0; v < WIDTH; ++v) {
+      tile_A[p + v][row + i * ROWS] = from[i][v];
+    }
+  }
+}
+template <int ROWS, int PASSES, int WIDTH>
+__device__ inline void sts_tile_B(float (&tile_B)[BK][BN], const float (&from)[PASSES][WIDTH], int p, int col) {
+#pragma unroll
+  for (int i = 0; i < PASSES; ++i) {
+    copy_vector<WIDTH>(&tile_B[p + i * ROWS][col], from[i]);
+  }
+}
+
+// Shared memory to registers: the vectors of a thread in a row of a tile, `step` floats apart.
+template <int LENGTH>
+__device__ inline void lds_fragment(float (&to)[LENGTH], const float* from, int step) {
+#pragma unroll
+  for (int i = 0; i < LENGTH / 4; ++i) {
+    copy_vector<4>(&to[4 * i], from + i * step);
+  }
+}
+
+template <int WIDTH>
+__global__ void __launch_bounds__(THREADS) sgemm_double_buffered(Gemm g) {
+  __shared__ __align__(16) float tile_A[2][BK][PITCH_A];  // transposed
+  __shared__ __align__(16) float tile_B[2][BK][BN];
+  Tile tile = tile_of_block(g, BM, BN);
+  int rows_left = g.m - tile.row;
+  int cols_left = g.n - tile.col;
+  int tid = threadIdx.x;
+  int warp = tid / 32;
+  int lane = tid % 32;
+  int row = warp / (BN / WN) * WM + lane / (WN / TN) * 4;  // of the thread's first vector
+  int col = warp % (BN / WN) * WN + lane % (WN / TN) * 4;
+
+  // The first vector that this thread copies of either tile, and the rows that all threads copy in one pass.
+  constexpr int ROWS_A = THREADS * WIDTH / BK;
+  constexpr int ROWS_B = THREADS * WIDTH / BN;
+  int row_A = tid / (BK / WIDTH);
+  int p_A = tid % (BK / WIDTH) * WIDTH;
+  int p_B = tid / (BN / WIDTH);
+  int col_B = tid % (BN / WIDTH) * WIDTH;
+  const float* A = g.A + (tile.row + row_A) * g.lda + p_A;
+  const float* B = g.B + p_B * g.ldb + tile.col + col_B;
+
+  alignas(16) float ldg_A[BM / ROWS_A][WIDTH];
+  alignas(16) float ldg_B[BK / ROWS_B][WIDTH];
+  alignas(16) float frag_A[2][TM];
+  alignas(16) float frag_B[2][TN];
+  float sum[TM][TN] = {};
+
+  // The first tile has nothing to hide behind.
+  int k_left = g.k;
+  ldg_tile<ROWS_A>(ldg_A, A, g.lda, p_A < k_left ? rows_left - row_A : 0);
+  ldg_tile<ROWS_B>(ldg_B, B, g.ldb, col_B < cols_left ? k_left - p_B : 0);
+  sts_tile_A<ROWS_A>(tile_A[0], ldg_A, row_A, p_A);
+  sts_tile_B<ROWS_B>(tile_B[0], ldg_B, p_B, col_B);
+  __syncthreads();
+  lds_fragment(frag_A[0], &tile_A[0][0][row], STEP_M);
+  lds_fragment(frag_B[0], &tile_B[0][0][col], STEP_N);
+
+  for (int buffer = 0; k_left > 0; buffer ^= 1) {
+    k_left -= BK;  // from here on: what the tiles after this one have left
+    if (k_left > 0) {
+      A += BK;
+      B += BK * g.ldb;
+      ldg_tile<ROWS_A>(ldg_A, A, g.lda, p_A < k_left ? rows_left - row_A : 0);
+      ldg_tile<ROWS_B>(ldg_B, B, g.ldb, col_B < cols_left ? k_left - p_B : 0);
+    }
+#pragma unroll
+    for (int p = 0; p < BK; ++p) {
+      if (p + 1 < BK) {
+        lds_fragment(frag_A[(p + 1) % 2], &tile_A[buffer][p + 1][row], STEP_M);
+        lds_fragment(frag_B[(p + 1) % 2], &tile_B[buffer][p + 1][col], STEP_N);
+      } else if (k_left > 0) {
+        sts_tile_A<ROWS_A>(tile_A[buffer ^ 1], ldg_A, row_A, p_A);
+        sts_tile_B<ROWS_B>(tile_B[buffer ^ 1], ldg_B, p_B, col_B);
+        __syncthreads();
+        lds_fragment(frag_A[0], &tile_A[buffer ^ 1][0][row], STEP_M);
+        lds_fragment(frag_B[0], &tile_B[buffer ^ 1][0][col], STEP_N);
+      }
+#pragma unroll
+      for (int i = 0; i < TM; ++i) {
+#pragma unroll
+        for (int j = 0; j < TN; ++j) {
+          sum[i][j] += frag_A[p % 2][i] * frag_B[p % 2][j];
+        }
+      }
+    }
+  }
+
+#pragma unroll
+  for (int i = 0; i < TM; ++i) {
+    int r = row + i / 4 * STEP_M + i % 4;
+    if (r >= rows_left) {
+      break;
+    }
+#pragma unroll
+    for (int j = 0; j < TN; j += 4) {
+      int c = col + j / 4 * STEP_N;
+      store_vector<WIDTH>(g, tile.row + r, tile.col + c, &sum[i][j], cols_left - c);
+    }
+  }
+}
+
+cudaError_t run(const Gemm& g, void*, cudaStream_t stream) {
+  auto kernel = vector_width(g) == 4 ? sgemm_double_buffered<4> : sgemm_double_buffered<1>;
+  return launch(kernel, tile_grid(g, BM, BN), dim3(THREADS), 0, stream, g);
+}
+
+EXPORT_SGEMM(run)

@@ -1,0 +1,129 @@
+// vectorized: 16-byte accesses to global and shared memory, A transposed on its way into shared memory.
+//
+// Against `tiled_2d`: a thread copies 4 neighbouring elements with one load and one store. Where 8 steps of p took 8
+// loads and 8 stores, each with its address and its bounds check, they take 2 loads and 5 stores. A's tile is stored transposed, so that the TM elements that a
+// thread needs in a step of p lie side by side: two 16-byte loads fetch them, and no register holds elements of later
+// steps. Where pointer or leading dimension forbid 16 bytes, the kernel's 4-byte variant copies element by element.
+//
+// Limit: issue slots. In a step of p 4 shared loads stand beside 64 FMAs; what the copies need is shared by BK steps.
+// What is left: the transposed stores and the loads of B meet bank conflicts (`conflict_free`).
+//
+// Occupancy: at most 128 registers a thread, two blocks of 256 threads, 16 of an SM's 64 warps; 8 KiB of shared memory.
+#include "gemm.cuh"
+#include "vector.cuh"
+
+#ifndef BM
+#define BM 128
+#endif
+#ifndef BN
+#define BN 128
+#endif
+#ifndef BK
+#define BK 8
+#endif
+#ifndef TM
+#define TM 8
+#endif
+#ifndef TN
+#define TN 8
+#endif
+
+constexpr int THREADS = (BM / TM) * (BN / TN);
+static_assert(TM % 4 == 0 && TN % 4 == 0, "a thread tile must consist of whole vectors");
+static_assert(BM % TM == 0 && BN % TN == 0, "the thread tiles must cover the block tile");
+static_assert(THREADS <= 1024, "a block has at most 1024 threads");
+static_assert(THREADS * 4 % BK == 0 && BK % 4 == 0 && BM % (THREADS * 4 / BK) == 0, "whole rows of A's tile in a pass");
+static_assert(THREADS * 4 % BN == 0 && BK % (THREADS * 4 / BN) == 0, "whole rows of B's tile in a pass");
+static_assert((BM + BN) * BK * 4 <= 48 * 1024, "static shared memory ends at 48 KiB");
+
+template <int WIDTH>
+__global__ void __launch_bounds__(THREADS, 2) sgemm_vectorized(Gemm g) {
+  __shared__ __align__(16) float tile_A[BK][BM];  // transposed
+  __shared__ __align__(16) float tile_B[BK][BN];
+  Tile tile = tile_of_block(g, BM, BN);
+  int rows_left = g.m - tile.row;
+  int cols_left = g.n - tile.col;
+  int tid = threadIdx.x;
+  int row = tid / (BN / TN) * TM;
+  int col = tid % (BN / TN) * TN;
+
+  // The first vector that this thread copies of either tile, and the rows that all threads copy in one pass.
+  constexpr int ROWS_A = THREADS * WIDTH / BK;
+  constexpr int ROWS_B = THREADS * WIDTH / BN;
+  int row_A = tid / (BK / WIDTH);
+  int p_A = tid % (BK / WIDTH) * WIDTH;
+  int p_B = tid / (BN / WIDTH);
+  int col_B = tid % (BN / WIDTH) * WIDTH;
+  const float* A = g.A + (tile.row + row_A) * g.lda + p_A;
+  const float* B = g.B + p_B * g.ldb + tile.col + col_B;
+
+  float sum[TM][TN] = {};
+  for (int k_left = g.k; k_left > 0; k_left -= BK) {
+    alignas(16) float ldg_A[BM / ROWS_A][WIDTH];
+    alignas(16) float ldg_B[BK / ROWS_B][WIDTH];
+    // What lies outside the matrices counts as 0.
+    int rows_A = p_A < k_left ? rows_left - row_A : 0;
+    int rows_B = col_B < cols_left ? k_left - p_B : 0;
+#pragma unroll
+    for (int i = 0; i < BM / ROWS_A; ++i) {
+      copy_vector<WIDTH>(ldg_A[i], A + i * ROWS_A * g.lda, i * ROWS_A < rows_A);
+    }
+    A += BK;
+#pragma unroll
+    for (int i = 0; i < BK / ROWS_B; ++i) {
+      copy_vector<WIDTH>(ldg_B[i], B, i * ROWS_B < rows_B);
+      B += ROWS_B * g.ldb;
+    }
+    __syncthreads();
+#pragma unroll
+    for (int i = 0; i < BM / ROWS_A; ++i) {
+#pragma unroll
+      for (int v = 0; v < WIDTH; ++v) {
+        tile_A[p_A + v][row_A + i * ROWS_A] = ldg_A[i][v];
+      }
+    }
+#pragma unroll
+    for (int i = 0; i < BK / ROWS_B; ++i) {
+      copy_vector<WIDTH>(&tile_B[p_B + i * ROWS_B][col_B], ldg_B[i]);
+    }
+    __syncthreads();
+#pragma unroll
+    for (int p = 0; p < BK; ++p) {
+      alignas(16) float frag_A[TM];
+      alignas(16) float frag_B[TN];
+#pragma unroll
+      for (int i = 0; i < TM; i += 4) {
+        copy_vector<4>(&frag_A[i], &tile_A[p][row + i]);
+      }
+#pragma unroll
+      for (int j = 0; j < TN; j += 4) {
+        copy_vector<4>(&frag_B[j], &tile_B[p][col + j]);
+      }
+#pragma unroll
+      for (int i = 0; i < TM; ++i) {
+#pragma unroll
+        for (int j = 0; j < TN; ++j) {
+          sum[i][j] += frag_A[i] * frag_B[j];
+        }
+      }
+    }
+  }
+
+#pragma unroll
+  for (int i = 0; i < TM; ++i) {
+    if (row + i >= rows_left) {
+      break;
+    }
+#pragma unroll
+    for (int j = 0; j < TN; j += 4) {
+      store_vector<WIDTH>(g, tile.row + row + i, tile.col + col + j, &sum[i][j], cols_left - col - j);
+    }
+  }
+}
+
+cudaError_t run(const Gemm& g, void*, cudaStream_t stream) {
+  auto kernel = vector_width(g) == 4 ? sgemm_vectorized<4> : sgemm_vectorized<1>;
+  return launch(kernel, tile_grid(g, BM, BN), dim3(THREADS), 0, stream, g);
+}
+
+EXPORT_SGEMM(run)

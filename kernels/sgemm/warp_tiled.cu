@@ -1,0 +1,143 @@
+// warp_tiled: between the block's tile and the thread's stands a tile for each warp.
+//
+// Against `conflict_free`: the 32 threads of a warp cover 4 x 8 thread tiles, WM x WN = 32 x 64 results, instead of 2 x
+// 16. A warp then needs 32 + 64 different elements in a step of p instead of 16 + 128: 384 bytes from shared memory for
+// 2048 FMAs instead of 576. The vectors of a thread stand WM / (TM / 4) rows or WN / (TN / 4) columns apart, so that
+// neighbouring threads read neighbouring vectors. That alone keeps the loads of B free of conflicts, without padding.
+// BK grows to 16: half as many barriers, and half as many waits for global memory that only the other block can fill.
+//
+// Limit: shared memory's cycles, a third less for each warp, and the stalls at barriers.
+//
+// Occupancy: 128 registers a thread, two blocks of 256 threads, 16 of an SM's 64 warps; 16.3 KiB of shared memory.
+#include "gemm.cuh"
+#include "vector.cuh"
+
+#ifndef BM
+#define BM 128
+#endif
+#ifndef BN
+#define BN 128
+#endif
+#ifndef BK
+#define BK 16
+#endif
+#ifndef TM
+#define TM 8
+#endif
+#ifndef TN
+#define TN 8
+#endif
+#ifndef WM
+#define WM 32
+#endif
+#ifndef WN
+#define WN 64
+#endif
+
+constexpr int THREADS = (BM / WM) * (BN / WN) * 32;
+constexpr int PITCH_A = BM + 4;        // the padding keeps the transposed stores of A's vectors from each other's banks
+constexpr int STEP_M = WM / (TM / 4);  // rows between a thread's vectors
+constexpr int STEP_N = WN / (TN / 4);  // columns between them
+static_assert(TM % 4 == 0 && TN % 4 == 0, "a thread tile must consist of whole vectors");
+static_assert(WM % TM == 0 && WN % TN == 0 && (WM / TM) * (WN / TN) == 32, "32 thread tiles must cover the warp tile");
+static_assert(BM % WM == 0 && BN % WN == 0, "the warp tiles must cover the block tile");
+static_assert(THREADS <= 1024, "a block has at most 1024 threads");
+static_assert(THREADS * 4 % BK == 0 && BK % 4 == 0 && BM % (THREADS * 4 / BK) == 0, "whole rows of A's tile in a pass");
+static_assert(THREADS * 4 % BN == 0 && BK % (THREADS * 4 / BN) == 0, "whole rows of B's tile in a pass");
+static_assert((PITCH_A + BN) * BK * 4 <= 48 * 1024, "static shared memory ends at 48 KiB");
+
+template <int WIDTH>
+__global__ void __launch_bounds__(THREADS, 2) sgemm_warp_tiled(Gemm g) {
+  __shared__ __align__(16) float tile_A[BK][PITCH_A];  // transposed
+  __shared__ __align__(16) float tile_B[BK][BN];
+  Tile tile = tile_of_block(g, BM, BN);
+  int rows_left = g.m - tile.row;
+  int cols_left = g.n - tile.col;
+  int tid = threadIdx.x;
+  int warp = tid / 32;
+  int lane = tid % 32;
+  int row = warp / (BN / WN) * WM + lane / (WN / TN) * 4;  // of the thread's first vector
+  int col = warp % (BN / WN) * WN + lane % (WN / TN) * 4;
+
+  // The first vector that this thread copies of either tile, and the rows that all threads copy in one pass.
+  constexpr int ROWS_A = THREADS * WIDTH / BK;
+  constexpr int ROWS_B = THREADS * WIDTH / BN;
+  int row_A = tid / (BK / WIDTH);
+  int p_A = tid % (BK / WIDTH) * WIDTH;
+  int p_B = tid / (BN / WIDTH);
+  int col_B = tid % (BN / WIDTH) * WIDTH;
+  const float* A = g.A + (tile.row + row_A) * g.lda + p_A;
+  const float* B = g.B + p_B * g.ldb + tile.col + col_B;
+
+  float sum[TM][TN] = {};
+  for (int k_left = g.k; k_left > 0; k_left -= BK) {
+    alignas(16) float ldg_A[BM / ROWS_A][WIDTH];
+    alignas(16) float ldg_B[BK / ROWS_B][WIDTH];
+    // What lies outside the matrices counts as 0.
+    int rows_A = p_A < k_left ? rows_left - row_A : 0;
+    int rows_B = col_B < cols_left ? k_left - p_B : 0;
+#pragma unroll
+    for (int i = 0; i < BM / ROWS_A; ++i) {
+      copy_vector<WIDTH>(ldg_A[i], A + i * ROWS_A * g.lda, i * ROWS_A < rows_A);
+    }
+    A += BK;
+#pragma unroll
+    for (int i = 0; i < BK / ROWS_B; ++i) {
+      copy_vector<WIDTH>(ldg_B[i], B, i * ROWS_B < rows_B);
+      B += ROWS_B * g.ldb;
+    }
+    __syncthreads();
+#pragma unroll
+    for (int i = 0; i < BM / ROWS_A; ++i) {
+#pragma unroll
+      for (int v = 0; v < WIDTH; ++v) {
+        tile_A[p_A + v][row_A + i * ROWS_A] = ldg_A[i][v];
+      }
+    }
+#pragma unroll
+    for (int i = 0; i < BK / ROWS_B; ++i) {
+      copy_vector<WIDTH>(&tile_B[p_B + i * ROWS_B][col_B], ldg_B[i]);
+    }
+    __syncthreads();
+#pragma unroll
+    for (int p = 0; p < BK; ++p) {
+      alignas(16) float frag_A[TM];
+      alignas(16) float frag_B[TN];
+#pragma unroll
+      for (int i = 0; i < TM; i += 4) {
+        copy_vector<4>(&frag_A[i], &tile_A[p][row + i / 4 * STEP_M]);
+      }
+#pragma unroll
+      for (int j = 0; j < TN; j += 4) {
+        copy_vector<4>(&frag_B[j], &tile_B[p][col + j / 4 * STEP_N]);
+      }
+#pragma unroll
+      for (int i = 0; i < TM; ++i) {
+#pragma unroll
+        for (int j = 0; j < TN; ++j) {
+          sum[i][j] += frag_A[i] * frag_B[j];
+        }
+      }
+    }
+  }
+
+#pragma unroll
+  for (int i = 0; i < TM; ++i) {
+    int r = row + i / 4 * STEP_M + i % 4;
+    if (r >= rows_left) {
+      break;
+    }
+#pragma unroll
+    for (int j = 0; j < TN; j += 4) {
+      int c = col + j / 4 * STEP_N;
+      store_vector<WIDTH>(g, tile.row + r, tile.col + c, &sum[i][j], cols_left - c);
+    }
+  }
+}
+
+cudaError_t run(const Gemm& g, void*, cudaStream_t stream) {
+  auto kernel = vector_width(g) == 4 ? sgemm_warp_tiled<4> : sgemm_warp_tiled<1>;
+  return launch(kernel, tile_grid(g, BM, BN), dim3(THREADS), 0, stream, g);
+}
+
+EXPORT_SGEMM(run)

@@ -1,0 +1,223 @@
+"""What the tests of the package share: rungs, GPUs, a small project, and records as the pipeline writes them."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from ladder import config, plan, records, toolchain
+from ladder.build import Build
+from ladder.config import Rung, Shape
+from ladder.evidence import Evidence
+from ladder.gpu import Gpu, Present
+from ladder.timing import Measurement, ShapeTiming
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+
+# A GPU whose FP32 peak is a round number: 100 * 128 * 2 * 1000 MHz = 25600 GFLOP/s.
+ROUND_GPU = Gpu(
+    name="round",
+    title="Round GPU",
+    compute_capability="9.0",
+    architecture="sm_90a",
+    sms=100,
+    fp32_lanes_per_sm=128,
+    sm_clock_mhz=1000,
+    memory_bandwidth_gb_s=1000,
+    sizes=(),
+    cuda="13",
+    file="config/gpus/round.yaml",
+)
+
+KERNELS = {
+    "empty": {"title": "nothing", "source": "empty.cu", "role": "floor"},
+    "cublas": {"title": "the library", "source": "cublas.cu", "role": "baseline"},
+    "naive": {"title": "the first", "source": "naive.cu"},
+    "coalesced": {"title": "the second", "source": "coalesced.cu", "before": "naive"},
+    "tiled": {
+        "title": "the third",
+        "source": "tiled.cu",
+        "before": "coalesced",
+        "variants": [{"TILE": 8}, {"TILE": 16}],
+    },
+}
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    """A project of its own, with five small entries, that the package takes for the checkout."""
+    for values in KERNELS.values():
+        write(tmp_path / "kernels" / values["source"], '#include "gemm.cuh"\n')
+    write(tmp_path / "kernels/include/gemm.cuh", "#pragma once\n")
+    write(tmp_path / "config/kernels.yaml", json.dumps(KERNELS))
+    monkeypatch.setattr(config, "ROOT", tmp_path)
+    monkeypatch.setattr(plan, "ROOT", tmp_path)
+    monkeypatch.setattr(plan, "KERNELS", tmp_path / "config/kernels.yaml")
+    monkeypatch.setattr(toolchain, "ROOT", tmp_path)
+    monkeypatch.setattr(toolchain, "INCLUDE", tmp_path / "kernels/include")
+    return tmp_path
+
+
+@pytest.fixture(scope="session")
+def nvcc():
+    """The nvcc that the pipeline would use."""
+    return toolchain.find_nvcc()
+
+
+def write(path: Path, text: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    return path
+
+
+def a_rung(name: str = "naive", **changes) -> Rung:
+    """A rung of the name, which may be a variant's."""
+    entry, macros = config.parse_variant(name)
+    values = {
+        "name": name,
+        "entry": entry,
+        "title": f"title of {name}",
+        "source": f"sgemm/{entry}.cu",
+        "macros": macros,
+        "precision": "fp32",
+        "role": {"empty": "floor", "cublas": "baseline"}.get(entry, "rung"),
+        "before": None,
+        "compute_capability": "5.0",
+    }
+    return Rung(**values | changes)
+
+
+def a_device(name: str = "NVIDIA H100 80GB HBM3", **changes) -> Present:
+    """A GPU as NVML describes it; without changes an H100."""
+    values = {
+        "name": name,
+        "uuid": "GPU-0",
+        "compute_capability": "9.0",
+        "cores": 16896,
+        "sm_clock_mhz": 1980,
+        "memory_clock_mhz": 2619,
+        "memory_bus_bits": 5120,
+        "memory_bytes": 85520809984,
+        "power_limit_w": 700.0,
+        "driver": "580.1",
+        "cuda_driver": "13.0",
+    }
+    return Present(**values | changes)
+
+
+def a_where(build: str = "build-1", settings: str = "settings-1", measured_at: str = "2026-01-02T03:04:05+00:00"):
+    """Where and when a record was made, as `ladder.build.environment` says it."""
+    return {
+        "measured_at": measured_at,
+        "gpu": vars(a_device()),
+        "software": {"git_commit": "0" * 40, "python": "3.12.0", "system": "Linux", "packages": {"numpy": "2.0"}},
+        "compile": {
+            "nvcc": "13.0.88",
+            "flags": ["-O3"],
+            "architecture": "sm_90a",
+            "source_digest": "source-1",
+            "build_digest": build,
+        },
+        "config_digest": settings,
+    }
+
+
+def a_check(status: str = "pass", message: str = "", build: str = "build-1", cases=()):
+    """A check record."""
+    return {"status": status, "message": message, "where": a_where(build), "cases": list(cases)}
+
+
+def a_case(shape: str = "4", verdict: str = "pass", **changes):
+    """One case of a check record."""
+    plain = {"alpha": 1, "beta": 0, "padding": 0, "offset": 0, "seed": 1}
+    errors = {"error_componentwise": 1e-9, "error_normwise": 2e-9}
+    return {"shape": shape, **plain, **errors, "verdict": verdict, **changes}
+
+
+def time_run(
+    rung: str,
+    samples: dict[tuple[str, str], list[float]],
+    *,
+    measured_at: str = "2026-01-02T03:04:05+00:00",
+    build: str = "build-1",
+    settings: str = "settings-1",
+    clocks_hz: float = 1.5e9,
+) -> dict[str, bytes]:
+    """The files of one run in a time record, as NVBench and the time stage write them.
+
+    `samples` has the times in seconds of each (kernel, shape).
+    """
+    files, states, device = {}, [], []
+    for index, ((kernel, shape), times) in enumerate(samples.items()):
+        folders = {
+            "bin:nv/cold/sample_times": "nvbench.json-bin",
+            "freqs-bin:nv/cold/sample_freqs": "nvbench.json-freqs-bin",
+        }
+        summaries = [{"tag": "nv/cold/sample_size", "name": "Samples", "data": [_datum("value", "int64", len(times))]}]
+        for tag, folder in folders.items():
+            name = f"{folder}/{index}.bin"
+            values = times if folder == "nvbench.json-bin" else [clocks_hz] * len(times)
+            files[name] = np.array(values, "<f4").tobytes()
+            data = [_datum("filename", "string", name), _datum("size", "int64", len(times))]
+            summaries.append({"tag": f"nv/json/{tag}", "name": "File", "data": data})
+        axes = [_datum("kernel", "string", kernel), _datum("shape", "string", shape)]
+        state = {"name": f"Device=0 kernel={kernel} shape={shape}", "is_skipped": False}
+        states.append({**state, "axis_values": axes, "summaries": summaries})
+        after = {"temperature_c": 45, "power_w": 131.5, "throttle_reasons": []}
+        device.append({"kernel": kernel, "shape": shape, "seed": 7, "before": after, "after": after})
+    files["nvbench.json"] = json.dumps({"benchmarks": [{"name": "sgemm", "states": states}]}).encode()
+    record = {
+        "schema_version": records.SCHEMA_VERSION,
+        "rung": rung,
+        "shapes": list(dict.fromkeys(shape for _, shape in samples)),
+        "settings": {"warmup": 5, "iterations": 50},
+        "where": a_where(build, settings, measured_at),
+        "states": device,
+    }
+    return {**files, "record.json": json.dumps(record).encode()}
+
+
+def _datum(name: str, kind: str, value: object) -> dict[str, str]:
+    return {"name": name, "type": kind, "value": str(value)}
+
+
+def a_timing(rung: str, shape: str, times_ms: dict[str, list[float]], **after) -> ShapeTiming:
+    """What one process measured at one shape: the times in milliseconds of each kernel, and the device's state."""
+    square = Shape.parse(shape)
+    state = {"after": {"temperature_c": 50, "power_w": 300.0, "throttle_reasons": [], **after}}
+    measured = {
+        kernel: Measurement(kernel, square, np.array(times) / 1e3, np.full(len(times), 1.5e9), 50, state)
+        for kernel, times in times_ms.items()
+    }
+    return ShapeTiming(rung, square, a_where(), measured)
+
+
+def an_evidence(name: str = "naive", timings: tuple[ShapeTiming, ...] = (), **changes) -> Evidence:
+    """A rung that compiled and passed its check, with these timings."""
+    rung = changes.pop("rung", None) or a_rung(name)
+    inspection = {
+        "status": "ok",
+        "message": "",
+        "rung": name,
+        "nvcc": "13.0.88",
+        "architecture": "sm_90a",
+        "kernels": [],
+        "launches": {},
+    }
+    values = {
+        "rung": rung,
+        "inspection": inspection,
+        "check": None if rung.role == "floor" else a_check(),
+        "timings": {timing.shape: timing for timing in timings},
+        "timing_failure": "",
+        "profiles": {},
+        "profile_failure": "",
+    }
+    return Evidence(**values | changes)
+
+
+def a_build(folder: Path, **changes) -> Build:
+    """The folder of a rung that compiled, without its library."""
+    record = {"rung": "naive", "status": "ok", "message": "", "log": "", **a_where()["compile"], **changes}
+    records.write_json(folder / "compile.json", record)
+    return Build(folder)

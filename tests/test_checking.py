@@ -1,0 +1,300 @@
+"""The check stage: which cases there are, what is wrong in each, and what the record says of them all."""
+
+import json
+
+import numpy as np
+import pytest
+from conftest import a_build, a_case, a_check, a_where
+from ladder import check_worker, checking, records
+from ladder.checking import all_cases, check_rung, describe, merge_check
+from ladder.config import Shape
+from ladder.worker import Outcome
+
+PLAIN = {"alpha": 1, "beta": 0, "padding": 0, "offset": 0}
+
+
+# Cases
+
+
+def test_every_shape_is_crossed_with_every_case_and_what_is_timed_is_added_as_it_is_timed():
+    cases = [PLAIN, PLAIN | {"alpha": 2, "padding": 3}]
+    assert all_cases([Shape(7, 7, 7), Shape(1, 2, 0)], cases, [Shape(128, 128, 128)]) == [
+        {"shape": "7", **PLAIN},
+        {"shape": "7", **PLAIN, "alpha": 2, "padding": 3},
+        {"shape": "1x2x0", **PLAIN},
+        {"shape": "1x2x0", **PLAIN, "alpha": 2, "padding": 3},
+        {"shape": "128", **PLAIN},
+    ]
+
+
+def test_a_timed_shape_that_is_checked_already_is_not_checked_twice():
+    timed = [Shape(7, 7, 7), Shape(8, 8, 8)]
+    assert all_cases([Shape(7, 7, 7)], [PLAIN | {"alpha": 1.0}], timed) == [
+        {"shape": "7", **PLAIN},
+        {"shape": "8", **PLAIN},
+    ]
+    assert len(all_cases([Shape(7, 7, 7)], [PLAIN | {"beta": 1}], timed)) == 3
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({}, "31x33x32"),
+        ({"alpha": -1.25, "beta": 0.75, "padding": 3}, "31x33x32, alpha -1.25, beta 0.75, padding 3"),
+        ({"alpha": 0, "offset": 1}, "31x33x32, alpha 0, offset 1"),
+        ({"seed": 5, "verdict": "pass"}, "31x33x32"),
+    ],
+)
+def test_a_case_is_described_by_what_is_not_plain_about_it(changes, words):
+    assert describe({"shape": "31x33x32", **PLAIN} | changes) == words
+
+
+def test_a_case_without_scalars_is_plain():
+    assert describe({"shape": "7"}) == "7"
+
+
+# The verdict over all cases
+
+
+@pytest.fixture
+def checked(tmp_path, monkeypatch):
+    """Checks a rung with a worker that sends these events and ends like this."""
+
+    def check(events, outcome=Outcome("ok", ""), made=None):  # noqa: B008
+        def worker(module, request, on_event, time_limit_s, log):
+            assert (module, time_limit_s) == ("ladder.check_worker", 60)
+            assert request["cases"] == [{"shape": "7", **PLAIN}]
+            for event in events:
+                on_event(event)
+            return outcome
+
+        monkeypatch.setattr(checking, "run_worker", worker)
+        check.progress = []
+        made = made or a_build(tmp_path / "naive")
+        cases = [{"shape": "7", **PLAIN}]
+        return check_rung(
+            made, cases, 0, 60, lambda compiled: a_where(), tmp_path / "log", lambda *at: check.progress.append(at)
+        )
+
+    return check
+
+
+def events_of(*cases):
+    return [event for case in cases for event in ({"starts": {"shape": case["shape"], **PLAIN}}, {"case": case})]
+
+
+def test_a_rung_passes_when_every_case_does(checked):
+    cases = [a_case("7"), a_case("8")]
+    record = checked(events_of(*cases))
+    assert record == {"status": "pass", "message": "", "where": a_where(), "cases": cases}
+    assert [(done, case["shape"]) for done, case in checked.progress] == [(0, "7"), (1, "8")]
+
+
+def test_the_first_wrong_case_is_told_and_the_others_are_counted(checked):
+    wrong = [a_case("8", "wrote into A or B", alpha=2), a_case("9", "NaN")]
+    record = checked(events_of(a_case("7"), *wrong))
+    assert record["status"] == "failed"
+    assert record["message"] == "8, alpha 2: wrote into A or B (and 1 more of 3 cases)"
+    assert len(record["cases"]) == 3
+    assert checked(events_of(wrong[1]))["message"] == "9: NaN"
+
+
+def test_a_worker_that_crashed_is_told_with_the_case_it_was_at(checked):
+    crash = Outcome("failed", "crashed: killed by SIGSEGV")
+    record = checked([*events_of(a_case("7")), {"starts": {"shape": "8", **PLAIN, "beta": 2}}], crash)
+    assert (record["status"], record["message"]) == ("failed", "8, beta 2: crashed: killed by SIGSEGV")
+    assert [case["shape"] for case in record["cases"]] == ["7"]
+
+
+def test_a_worker_that_never_started_a_case_is_told(checked):
+    record = checked([], Outcome("failed", "out of GPU memory"))
+    assert (record["status"], record["message"], record["cases"]) == ("failed", "out of GPU memory", [])
+
+
+def test_a_wrong_case_is_told_before_a_crash_behind_it(checked):
+    record = checked(events_of(a_case("7", "NaN")), Outcome("failed", "crashed"))
+    assert record["message"] == "7: NaN"
+
+
+@pytest.mark.parametrize("status", ["failed", "does not apply"])
+def test_a_rung_that_did_not_compile_is_not_checked(checked, tmp_path, status):
+    made = a_build(tmp_path / "broken", status=status, message="a.cu(3): error")
+    assert checked([{"unexpected": 1}], made=made) == {"status": status, "message": "a.cu(3): error", "cases": []}
+
+
+# Records of earlier runs
+
+
+def merged(tmp_path, earlier, record):
+    if earlier is not None:
+        records.write_json(tmp_path / "check.json", earlier)
+    return merge_check(tmp_path / "check.json", record)
+
+
+def test_cases_that_this_run_did_not_ask_for_are_kept(tmp_path):
+    old = [a_case("7", seed=1), a_case("8", seed=1), a_case("7", seed=1, alpha=2)]
+    new = [a_case("7", seed=2), a_case("9", seed=2)]
+    record = merged(tmp_path, a_check(cases=old), a_check(cases=new))
+    assert record == a_check(cases=[*new, old[1], old[2]])
+
+
+@pytest.mark.parametrize(
+    ("earlier", "record"),
+    [
+        (None, a_check(cases=[a_case("7")])),
+        (a_check(cases=[a_case("8")], build="build-2"), a_check(cases=[a_case("7")])),
+        (a_check("failed", "8: NaN", cases=[a_case("8", "NaN")]), a_check(cases=[a_case("7")])),
+        (a_check(cases=[a_case("8")]), a_check("failed", "7: NaN", cases=[a_case("7", "NaN")])),
+        ({"status": "does not apply", "message": "", "cases": []}, a_check(cases=[a_case("7")])),
+        (a_check(cases=[a_case("8")]), {"status": "failed", "message": "a.cu(3): error", "cases": []}),
+    ],
+    ids=["no record", "another build", "earlier failed", "this failed", "did not apply", "did not compile"],
+)
+def test_nothing_is_kept_of_what_does_not_belong_together(tmp_path, earlier, record):
+    assert merged(tmp_path, earlier, record) == record
+
+
+# One case: the judgement, with NumPy in the place of CuPy
+
+
+@pytest.fixture
+def on_cpu(monkeypatch):
+    monkeypatch.setattr(check_worker, "cp", np)
+
+
+def problem(shape: Shape, alpha=1.0, beta=0.0, seed=0):
+    """Inputs of a case, and its product in float64."""
+    random = np.random.default_rng(seed)
+    A, B, C = (random.uniform(-1, 1, size).astype(np.float32) for size in shape_of(shape))
+    right = alpha * (A.astype(np.float64) @ B) + (beta * C.astype(np.float64) if beta else 0)
+    return A, B, C, right
+
+
+def shape_of(shape: Shape) -> list[tuple[int, int]]:
+    return [(shape.m, shape.k), (shape.k, shape.n), (shape.m, shape.n)]
+
+
+SQUARE = Shape(33, 17, 100)
+
+
+@pytest.mark.parametrize("alpha", [1, -1.25, 0])
+@pytest.mark.parametrize("beta", [0, 0.75])
+@pytest.mark.parametrize("shape", [SQUARE, Shape(5, 7, 0), Shape(1, 1, 1)], ids=str)
+def test_a_rounded_product_passes(on_cpu, shape, alpha, beta):
+    A, B, C, right = problem(shape, alpha, beta)
+    found = check_worker.judge(shape, alpha, beta, A, B, C, right.astype(np.float32))
+    assert found["verdict"] == "pass"
+    assert 0 <= found["error_normwise"] < 1e-7
+
+
+@pytest.mark.parametrize("panel_bytes", [8 * 17, 8 * 17 * 10, 1 << 28])
+def test_the_errors_do_not_depend_on_the_panels(on_cpu, monkeypatch, panel_bytes):
+    A, B, C, right = problem(SQUARE, 2.0, -1.0)
+    whole = check_worker.judge(SQUARE, 2.0, -1.0, A, B, C, right.astype(np.float32))
+    monkeypatch.setattr(check_worker, "PANEL_BYTES", panel_bytes)
+    found = check_worker.judge(SQUARE, 2.0, -1.0, A, B, C, right.astype(np.float32))
+    assert found["error_normwise"] == pytest.approx(whole["error_normwise"], rel=1e-3)
+    assert found["error_componentwise"] == whole["error_componentwise"]
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("panel_bytes", [8 * 17 * 10, 1 << 28])
+def test_a_nan_where_a_number_belongs_is_told_with_its_place(on_cpu, monkeypatch, value, panel_bytes):
+    monkeypatch.setattr(check_worker, "PANEL_BYTES", panel_bytes)
+    A, B, C, right = problem(SQUARE)
+    result = right.astype(np.float32)
+    result[25, 3] = value
+    found = check_worker.judge(SQUARE, 1, 0, A, B, C, result)
+    assert found == {"verdict": "NaN or infinity at row 25, column 3"}
+
+
+def test_one_wrong_element_is_told(on_cpu):
+    A, B, C, right = problem(SQUARE)
+    result = right.astype(np.float32)
+    result[32, 16] *= np.float32(1.001)
+    found = check_worker.judge(SQUARE, 1, 0, A, B, C, result)
+    assert found["verdict"] == "an element's error exceeds the bound of an FP32 product"
+    assert found["error_componentwise"] > found["error_normwise"] > 0
+
+
+@pytest.mark.parametrize(("wrong_alpha", "wrong_beta"), [(1.0, 0.75), (2.0, 0.0), (2.0, 1.0), (0.0, 0.75)])
+def test_scalars_that_are_ignored_are_told(on_cpu, wrong_alpha, wrong_beta):
+    A, B, C, _ = problem(SQUARE)
+    result = (wrong_alpha * (A.astype(np.float64) @ B) + wrong_beta * C).astype(np.float32)
+    found = check_worker.judge(SQUARE, 2.0, 0.75, A, B, C, result)
+    assert found["verdict"] == "an element's error exceeds the bound of an FP32 product"
+
+
+def test_arithmetic_in_tf32_is_told_by_the_norm(on_cpu):
+    shape = Shape(32, 32, 4096)
+    A, B, C, _ = problem(shape)
+
+    def tf32(values):
+        bits = values.view(np.uint32)
+        return ((bits + 0xFFF + ((bits >> 13) & 1)) & np.uint32(0xFFFFE000)).view(np.float32).astype(np.float64)
+
+    found = check_worker.judge(shape, 1, 0, A, B, C, (tf32(A) @ tf32(B)).astype(np.float32))
+    assert found["verdict"] == "the error's norm exceeds that of FP32 rounding"
+    assert 1e-4 < found["error_normwise"] < 1e-3
+
+
+def test_anything_but_zero_where_nothing_was_summed_is_told(on_cpu):
+    shape = Shape(5, 7, 0)
+    A, B, C, right = problem(shape)
+    result = right.astype(np.float32)
+    result[0, 0] = 1e-30
+    found = check_worker.judge(shape, 1, 0, A, B, C, result)
+    assert found["verdict"] == "an element's error exceeds the bound of an FP32 product"
+
+
+def test_a_verdict_is_json(on_cpu):
+    A, B, C, right = problem(Shape(5, 7, 0))
+    for result in (right, right + 1):
+        found = check_worker.judge(Shape(5, 7, 0), 1, 0, A, B, C, result.astype(np.float32))
+        assert json.loads(json.dumps(found, allow_nan=False)) == found
+
+
+# Guards
+
+
+def guarded(values=None):
+    """A 3 x 4 matrix with two gap columns, one float behind the boundary."""
+    return check_worker.buffer(values, 3, 4, padding=2, offset=1)
+
+
+def test_a_guarded_matrix_lies_between_nans(on_cpu):
+    values = np.arange(12, dtype=np.float32).reshape(3, 4)
+    made = guarded(values)
+    assert (made.ld, made.start % 64, made.matrix.tolist()) == (6, 1, values.tolist())
+    assert np.isnan(made.memory).sum() == len(made.memory) - 12
+    assert made.start >= check_worker.GUARD <= len(made.memory) - made.start - 3 * 6
+
+
+def test_a_matrix_that_must_not_be_read_holds_nans(on_cpu):
+    assert np.isnan(guarded().matrix).all()
+
+
+def test_a_matrix_without_columns_has_a_leading_dimension_of_one(on_cpu):
+    assert check_worker.buffer(None, 3, 0, 0, 0).ld == 1
+
+
+def test_an_untouched_matrix_is_known(on_cpu):
+    made = guarded()
+    assert not made.touched()
+    assert not made.touched_outside()
+
+
+def test_a_write_into_the_elements_is_known_from_one_outside(on_cpu):
+    made = guarded()
+    made.matrix[...] = 1
+    assert made.touched()
+    assert not made.touched_outside()
+
+
+@pytest.mark.parametrize("place", [-1, -check_worker.GUARD, 4, 5, 16, 18, 18 + check_worker.GUARD - 1])
+@pytest.mark.parametrize("value", [0.0, np.nan])
+def test_a_write_into_a_gap_or_a_guard_is_known_even_of_a_nan(on_cpu, place, value):
+    made = guarded()
+    made.memory[made.start + place] = value
+    assert made.touched_outside()
+    assert made.touched()

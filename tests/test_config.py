@@ -1,0 +1,758 @@
+"""The configuration: shapes, schemas, the ladder, the selection; the GPU files and the plan that follows from them."""
+
+import json
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import yaml
+from conftest import KERNELS, REPOSITORY, a_check, a_device, write
+from ladder import gpu, plan, records
+from ladder.config import (
+    Shape,
+    dotted,
+    parse_variant,
+    read_kernels,
+    read_shapes,
+    read_yaml,
+    schema,
+    select_rungs,
+    validated,
+    variant_name,
+)
+from ladder.errors import LadderError
+
+
+def message_of(function, *arguments) -> str:
+    """The one line that a LadderError says."""
+    with pytest.raises(LadderError) as caught:
+        function(*arguments)
+    text = str(caught.value)
+    assert len(text.splitlines()) == 1, text
+    return text
+
+
+def description(name: str, *path: str) -> str:
+    """The description in a schema, which is the remedy in messages, of a key; `[]` stands for a list's items."""
+    rules = schema(name)
+    for part in path:
+        rules = rules["items"] if part == "[]" else rules["properties"][part]
+    return rules["description"].strip().rstrip(".")
+
+
+# Shapes
+
+
+@pytest.mark.parametrize(
+    ("text", "shape"),
+    [
+        ("1024", (1024, 1024, 1024)),
+        (7, (7, 7, 7)),
+        ("31x33x0", (31, 33, 0)),
+        ("1x300x129", (1, 300, 129)),
+        ("0", (0, 0, 0)),
+    ],
+)
+def test_a_shape_is_read_from_n_or_mxnxk(text, shape):
+    assert Shape.parse(text) == Shape(*shape)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "x", "-1", "1.0", "1x2", "1x2x3x4", "1xx3", "1X2X3", " 1", "1 ", "1\n", "٣", "1e3", True, None, 1.0, "0x10"],
+)
+def test_what_is_no_shape_is_refused_by_its_text(text):
+    with pytest.raises(ValueError) as caught:  # noqa: PT011
+        Shape.parse(text)
+    assert str(caught.value) == f"{text!r} is neither a positive integer nor MxNxK"
+
+
+@pytest.mark.parametrize(("shape", "text"), [((5, 5, 5), "5"), ((5, 5, 6), "5x5x6"), ((6, 5, 5), "6x5x5")])
+def test_a_shape_prints_as_it_is_read(shape, text):
+    assert str(Shape(*shape)) == text
+    assert Shape.parse(text) == Shape(*shape)
+
+
+def test_a_product_is_two_operations_a_term():
+    assert Shape(3, 5, 7).flop == 2 * 3 * 5 * 7
+
+
+def test_shapes_keep_their_order_and_lose_repetitions():
+    assert read_shapes([256, "128", "256x256x256", 128], "F", "sizes") == [Shape(256, 256, 256), Shape(128, 128, 128)]
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ([128, 0], "F: sizes[1]: 0 is not a positive integer; write 1 or more"),
+        (["128x0x128"], "F: sizes[0]: 128x0x128 is not a positive integer; write 1 or more"),
+        ([-4], "F: sizes[0]: -4 is neither a positive integer nor MxNxK; write 1024 or 512x1024x2048"),
+        (["foo"], "F: sizes[0]: 'foo' is neither a positive integer nor MxNxK; write 1024 or 512x1024x2048"),
+    ],
+)
+def test_a_size_that_is_none_is_named_with_its_place_and_a_remedy(values, message):
+    assert message_of(read_shapes, values, "F", "sizes") == message
+
+
+# The schemas' errors
+
+
+@pytest.mark.parametrize(
+    ("document", "message"),
+    [
+        ({"kernel": "all"}, "F: kernel: unknown key; did you mean kernels?"),
+        ({"timing": {"itertions": 5}}, "F: timing.itertions: unknown key; did you mean iterations?"),
+        (
+            {"check": {"cases": [{}, {"gamma": 1}]}},
+            "F: check.cases[1].gamma: unknown key; known keys: alpha, beta, offset, padding",
+        ),
+    ],
+)
+def test_an_unknown_key_is_named_beside_the_nearest_known_one(document, message):
+    assert message_of(validated, document, "config", "F") == message
+
+
+def test_an_unknown_key_without_a_near_one_lists_the_known_ones():
+    message = message_of(validated, {"zzz": 1}, "config", "F")
+    assert message == f"F: zzz: unknown key; known keys: {', '.join(sorted(schema('config')['properties']))}"
+
+
+@pytest.mark.parametrize(
+    ("document", "problem", "remedy"),
+    [
+        ({"sizes": 0}, "sizes: 0 is less than 1", ["sizes"]),
+        ({"sizes": [128, 0]}, "sizes[1]: 0 is less than 1", ["sizes", "[]"]),
+        ({"sizes": [-4]}, "sizes[0]: -4 is less than 1", ["sizes", "[]"]),
+        ({"sizes": [1.5]}, "sizes[0]: 1.5 is not of type ['integer', 'string']", ["sizes", "[]"]),
+        ({"sizes": []}, "sizes: [] has too few entries", ["sizes"]),
+        ({"sizes": {"n": 1}}, "sizes: {'n': 1} is not of type ['string', 'integer', 'array']", ["sizes"]),
+        ({"kernels": []}, "kernels: [] has too few entries", ["kernels"]),
+        ({"kernels": [3]}, "kernels[0]: 3 is not of type string", ["kernels", "[]"]),
+        ({"gpu": "H 100"}, "gpu: 'H 100' is not valid", ["gpu"]),
+        ({"gpu": "../h100"}, "gpu: '../h100' is not valid", ["gpu"]),
+        ({"measure": "yes"}, "measure: 'yes' is none of ['auto', True, False]", ["measure"]),
+        ({"device": -1}, "device: -1 is less than 0", ["device"]),
+        ({"device": "x"}, "device: 'x' is not of type integer", ["device"]),
+        ({"timing": 5}, "timing: 5 is not of type object", ["timing"]),
+        ({"timing": "{iterations: foo}"}, "timing: '{iterations: foo}' is not of type object", ["timing"]),
+        (
+            {"timing": {"iterations": "foo"}},
+            "timing.iterations: 'foo' is not of type integer",
+            ["timing", "iterations"],
+        ),
+        ({"timing": {"iterations": 0}}, "timing.iterations: 0 is less than 1", ["timing", "iterations"]),
+        ({"timing": {"iterations": 1.5}}, "timing.iterations: 1.5 is not of type integer", ["timing", "iterations"]),
+        ({"timing": {"warmup": -1}}, "timing.warmup: -1 is less than 0", ["timing", "warmup"]),
+        ({"timing": {"budget_s": 0}}, "timing.budget_s: 0 is not greater than 0", ["timing", "budget_s"]),
+        (
+            {"check": {"cases": [{"alpha": "x"}]}},
+            "check.cases[0].alpha: 'x' is not of type number",
+            ["check", "cases", "[]", "alpha"],
+        ),
+        (
+            {"check": {"cases": [{"padding": -1}]}},
+            "check.cases[0].padding: -1 is less than 0",
+            ["check", "cases", "[]", "padding"],
+        ),
+        ({"profile": {"enabled": "nope"}}, "profile.enabled: 'nope' is not of type boolean", ["profile", "enabled"]),
+        ({"profile": {"sizes": [0]}}, "profile.sizes[0]: 0 is less than 1", ["profile", "sizes", "[]"]),
+        ({"compile": {"flags": "-O3"}}, "compile.flags: '-O3' is not of type array", ["compile", "flags"]),
+    ],
+)
+def test_a_value_that_breaks_the_schema_is_named_with_file_key_and_remedy(document, problem, remedy):
+    message = message_of(validated, document, "config", "config/config.yaml")
+    assert message == f"config/config.yaml: {problem}; it should be: {description('config', *remedy)}"
+
+
+def test_a_value_that_came_from_the_command_line_is_said_to_be_from_there():
+    sources = {"sizes": "--config"}
+    assert message_of(validated, {"sizes": 0}, "config", "F", sources).startswith("--config: sizes: 0 is less than 1;")
+    assert message_of(validated, {"device": -1}, "config", "F", sources).startswith("F: device: -1 is less than 0;")
+
+
+@pytest.mark.parametrize("document", [5, "text", [1]])
+def test_a_document_that_is_no_mapping_is_one_line(document):
+    assert message_of(validated, document, "config", "F").startswith(
+        f"F: (top level): {document!r} is not of type object;"
+    )
+
+
+@pytest.mark.parametrize(
+    ("document", "path", "value"),
+    [
+        ({"device": "1"}, ["device"], 1),
+        ({"timing": {"iterations": "7"}}, ["timing", "iterations"], 7),
+        ({"timing": {"budget_s": "0.5"}}, ["timing", "budget_s"], 0.5),
+        ({"profile": {"enabled": "false"}}, ["profile", "enabled"], False),
+        ({"profile": {"sizes": "[512, 1x2x3]"}}, ["profile", "sizes"], [512, "1x2x3"]),
+        ({"check": {"cases": [{"alpha": "-1.25"}]}}, ["check", "cases", 0, "alpha"], -1.25),
+        ({"kernels": ["7"]}, ["kernels", 0], "7"),
+        ({"sizes": ["128", "1x2x3"]}, ["sizes"], ["128", "1x2x3"]),
+    ],
+)
+def test_text_becomes_the_number_or_truth_value_that_the_schema_wants(document, path, value):
+    found = validated(document, "config", "F")
+    for part in path:
+        found = found[part]
+    assert found == value
+    assert type(found) is type(value)
+
+
+def test_an_empty_configuration_gets_every_default():
+    found = validated(None, "config", "F")
+    assert {key: found[key] for key in ("gpu", "measure", "device", "kernels", "sizes")} == {
+        "gpu": "auto",
+        "measure": "auto",
+        "device": 0,
+        "kernels": "all",
+        "sizes": "gpu",
+    }
+    assert (found["timing"]["warmup"], found["timing"]["iterations"]) == (5, 50)
+    assert found["compile"]["flags"] == ["-O3", "-std=c++17", "-lineinfo"]
+    assert set(found) == set(schema("config")["properties"])
+
+
+def test_defaults_are_filled_beside_what_is_given_and_are_never_shared():
+    first = validated({"timing": {"iterations": 3}}, "config", "F")
+    assert (first["timing"]["iterations"], first["timing"]["warmup"]) == (3, 5)
+    first["default_sizes"].append(1)
+    assert 1 not in validated({}, "config", "F")["default_sizes"]
+
+
+def test_the_projects_own_configuration_is_valid():
+    path = REPOSITORY / "config/config.yaml"
+    assert validated(read_yaml(path), "config", "config/config.yaml")["timing"]["iterations"] == 50
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        (("check", "shapes", 3), "check.shapes[3]"),
+        (("timing",), "timing"),
+        ((), "(top level)"),
+        (("a", 0, "b"), "a[0].b"),
+    ],
+)
+def test_a_path_into_a_document_is_written_as_a_reader_would(path, text):
+    assert dotted(path) == text
+
+
+def test_a_file_that_is_not_yaml_is_named_with_its_line(project):
+    path = write(project / "config/broken.yaml", "a: 1\nb: [1,\nc: }\n")
+    message = message_of(read_yaml, path)
+    assert message.startswith("config/broken.yaml: line 3: is not YAML: ")
+
+
+def test_a_missing_file_is_named(project):
+    assert message_of(read_yaml, project / "config/none.yaml") == "config/none.yaml: there is no such file"
+
+
+# The ladder
+
+
+def ladder_with(project: Path, **entries) -> Path:
+    """The project's kernels.yaml with entries changed or added."""
+    return write(project / "config/kernels.yaml", json.dumps(KERNELS | entries))
+
+
+def entry(**changes) -> dict:
+    return {"title": "a title", "source": "naive.cu"} | changes
+
+
+def test_the_ladder_has_every_variant_in_the_order_of_the_file(project):
+    ladder = read_kernels(project / "config/kernels.yaml")
+    assert list(ladder) == ["empty", "cublas", "naive", "coalesced", "tiled@TILE=8", "tiled@TILE=16"]
+    tiled = ladder["tiled@TILE=8"]
+    assert (tiled.entry, tiled.macros, tiled.before, tiled.role) == ("tiled", {"TILE": "8"}, "coalesced", "rung")
+    assert (tiled.precision, tiled.compute_capability) == ("fp32", "5.0")
+
+
+def test_the_projects_own_ladder_is_valid_and_has_one_baseline():
+    ladder = read_kernels(REPOSITORY / "config/kernels.yaml")
+    assert [rung.name for rung in ladder.values() if rung.role == "baseline"] == ["cublas"]
+    assert next(rung.name for rung in ladder.values() if rung.role == "rung") == "naive"
+
+
+@pytest.mark.parametrize(
+    ("entries", "message"),
+    [
+        (
+            {"lost": entry(source="sgemm/lost.cu")},
+            "lost.source: kernels/sgemm/lost.cu does not exist; write it or mend the name",
+        ),
+        ({"late": entry(before="coalescd")}, "late.before: 'coalescd' is no rung; did you mean coalesced?"),
+        ({"late": entry(before="tiled@TILE=9")}, "late.before: 'tiled@TILE=9' is no rung; did you mean tiled@TILE=8?"),
+        ({"late": {"title": "no source"}}, "late: 'source' is a required property; add it"),
+        ({"late": entry(sourc="x")}, "late.sourc: unknown key; did you mean source?"),
+        (
+            {"late": entry(role="rug")},
+            "late.role: 'rug' is none of ['rung', 'baseline', 'floor']; it should be: "
+            + schema("kernels")["additionalProperties"]["properties"]["role"]["description"],
+        ),
+        (
+            {"late": entry(source="../naive.cu")},
+            "late.source: '../naive.cu' is not valid; it should be: the .cu file, as a path below kernels/",
+        ),
+        (
+            {"late": entry(variants=[{"tile": 8}])},
+            "late.variants[0]: 'tile' is not valid; it should be: capital letters, digits and underscores",
+        ),
+        (
+            {"late": entry(variants=[{"TILE": "8 -o x"}])},
+            "late.variants[0].TILE: '8 -o x' is not of type integer; it should be: a whole number",
+        ),
+        (
+            {"late": entry(compute_capability="90")},
+            "late.compute_capability: '90' is not valid; it should be: the lowest compute "
+            'capability that the rung runs on, such as "8.0"',
+        ),
+    ],
+)
+def test_an_entry_of_the_ladder_that_cannot_be_is_one_line_with_a_remedy(project, entries, message):
+    path = ladder_with(project, **entries)
+    assert message_of(read_kernels, path) == f"config/kernels.yaml: {message}"
+
+
+@pytest.mark.parametrize("name", ["a/b", "../x", "a b", "a;b", "$(a)", "`a`", "a'b", "A", "1a", "a-b", "a@B=1", ""])
+def test_an_entry_may_not_be_named_with_what_a_path_or_a_shell_reads(project, name):
+    message = message_of(read_kernels, ladder_with(project, **{name: entry()}))
+    assert message == (
+        f"config/kernels.yaml: (top level): {name!r} is not valid; "
+        "it should be: a small letter, then small letters, digits and underscores"
+    )
+
+
+def test_an_empty_ladder_is_refused(project):
+    assert message_of(read_kernels, write(project / "config/kernels.yaml", "{}")).startswith(
+        "config/kernels.yaml: (top level): {} "
+    )
+
+
+# The selection
+
+
+@pytest.mark.parametrize(
+    ("wanted", "names"),
+    [
+        ("all", ["empty", "cublas", "naive", "coalesced", "tiled@TILE=8", "tiled@TILE=16"]),
+        ("naive", ["naive"]),
+        ("tiled", ["tiled@TILE=8", "tiled@TILE=16"]),
+        (["tiled", "naive", "cublas"], ["cublas", "naive", "tiled@TILE=8", "tiled@TILE=16"]),
+        (["tiled@TILE=16"], ["tiled@TILE=16"]),
+        (["tiled@TILE=24", "tiled"], ["tiled@TILE=24", "tiled@TILE=8", "tiled@TILE=16"]),
+        (["coalesced@X=1", "naive"], ["naive", "coalesced@X=1"]),
+        (["naive", "naive"], ["naive"]),
+    ],
+)
+def test_the_selection_stands_in_the_ladders_order(project, wanted, names):
+    ladder = read_kernels(project / "config/kernels.yaml")
+    assert [rung.name for rung in select_rungs(wanted, ladder, "F")] == names
+
+
+def test_a_variant_of_the_users_own_is_its_entry_with_other_macros(project):
+    ladder = read_kernels(project / "config/kernels.yaml")
+    (rung,) = select_rungs(["tiled@TILE=24,WIDE=1"], ladder, "F")
+    listed = ladder["tiled@TILE=8"]
+    assert rung.macros == {"TILE": "24", "WIDE": "1"}
+    assert (rung.source, rung.before, rung.entry, rung.title) == (
+        listed.source,
+        listed.before,
+        listed.entry,
+        listed.title,
+    )
+
+
+@pytest.mark.parametrize("name", ["../x", "a/b", "a b", "a;b", "$(a)", "`a`", "tiled@", "tiled@TILE", "tiled@TILE=;a"])
+def test_a_selected_name_with_what_a_path_or_a_shell_reads_is_refused(project, name):
+    ladder = read_kernels(project / "config/kernels.yaml")
+    assert message_of(select_rungs, ["naive", name], ladder, "--config") == (
+        f"--config: kernels[1]: {name!r} is neither a kernel's name nor NAME@MACRO=VALUE,MACRO=VALUE; "
+        f"known: {', '.join(ladder)}"
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("nave", "F: kernels[0]: 'nave' is no kernel; did you mean naive?"),
+        (
+            "zzz",
+            "F: kernels[0]: 'zzz' is no kernel; known: empty, cublas, naive, coalesced, tiled@TILE=8, tiled@TILE=16",
+        ),
+    ],
+)
+def test_a_selected_name_that_is_no_kernel_is_answered_with_the_nearest(project, name, message):
+    ladder = read_kernels(project / "config/kernels.yaml")
+    assert message_of(select_rungs, [name], ladder, "F") == message
+
+
+@pytest.mark.parametrize(("entry", "macros"), [("tiled", {"TILE": "8", "X": "1"}), ("naive", {})])
+def test_a_variants_name_is_read_as_it_is_written(entry, macros):
+    assert parse_variant(variant_name(entry, macros)) == (entry, macros)
+
+
+# GPU files
+
+
+@pytest.fixture
+def gpu_files(project, monkeypatch):
+    """The folder of GPU files of the project: those of the checkout, to be added to."""
+    folder = project / "config/gpus"
+    folder.mkdir()
+    for path in gpu.GPU_FILES.glob("*.yaml"):
+        write(folder / path.name, path.read_text())
+    monkeypatch.setattr(gpu, "GPU_FILES", folder)
+    monkeypatch.setattr(gpu, "ROOT", project)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("name", "slug"),
+    [
+        ("NVIDIA RTX 4000 SFF Ada Generation", "rtx-4000-sff-ada-generation"),
+        ("Tesla P100-PCIE-16GB", "p100-pcie-16gb"),
+        ("NVIDIA GeForce GTX 1080 Ti", "gtx-1080-ti"),
+        ("Quadro RTX 6000", "rtx-6000"),
+        ("NVIDIA", "gpu"),
+        ("../$(x) ;y", "x-y"),
+    ],
+)
+def test_a_gpus_name_becomes_a_files_name(name, slug):
+    assert gpu.slug(name) == slug
+
+
+@pytest.mark.parametrize(
+    ("capability", "architecture"),
+    [("7.0", "sm_70"), ("7.5", "sm_75"), ("8.9", "sm_89"), ("9.0", "sm_90a"), ("10.0", "sm_100a"), ("12.0", "sm_120a")],
+)
+def test_the_architecture_follows_from_the_compute_capability(capability, architecture):
+    assert gpu.architecture_of(capability) == architecture
+
+
+def test_throttle_reasons_are_the_bits_of_nvml_by_name():
+    assert gpu.throttle_reasons(0) == []
+    assert gpu.throttle_reasons(0x4 | 0x40) == ["software power cap", "hardware thermal"]
+    assert len(gpu.throttle_reasons(0x1FF)) == 9
+
+
+RECOGNISED = {
+    "NVIDIA H100 80GB HBM3": "h100-sxm",
+    "NVIDIA A100-SXM4-80GB": "a100-sxm",
+    "NVIDIA A100-SXM4-40GB": "a100-sxm-40gb",
+    "NVIDIA A100 80GB PCIe": "a100-pcie",
+    "NVIDIA A100-PCIE-40GB": "a100-pcie-40gb",
+    "Tesla V100-SXM2-16GB": "v100",
+    "Tesla T4": "t4",
+    "NVIDIA GeForce RTX 2080 Ti": "rtx-2080-ti",
+    "NVIDIA GeForce RTX 3090": "rtx-3090",
+    "NVIDIA RTX A4500": "rtx-a4500",
+    "NVIDIA RTX A6000": "rtx-a6000",
+    "NVIDIA GeForce RTX 4090": "rtx-4090",
+    "NVIDIA GeForce RTX 5090": "rtx-5090",
+    "NVIDIA L4": "l4",
+    "NVIDIA H200": "h200-sxm",
+    "NVIDIA B200": "b200",
+}
+
+
+@pytest.mark.parametrize(("name", "file"), RECOGNISED.items())
+def test_a_card_is_recognised_by_its_file(name, file):
+    assert gpu.recognise(a_device(name)) == file
+
+
+@pytest.mark.parametrize("name", ["NVIDIA H100 PCIe", "NVIDIA GeForce RTX 3090 Ti", "NVIDIA Unheard 1", ""])
+def test_a_card_without_a_file_is_not_recognised(name):
+    assert gpu.recognise(a_device(name)) is None
+
+
+def test_every_file_is_recognised_by_a_card():
+    assert set(RECOGNISED.values()) == set(gpu.names())
+
+
+@pytest.mark.parametrize("name", gpu.names())
+def test_every_gpu_file_is_read(name):
+    found = gpu.read_gpu(name)
+    assert found.name == name
+    assert found.file == f"config/gpus/{name}.yaml"
+    assert found.architecture == gpu.architecture_of(found.compute_capability)
+
+
+def test_the_peak_is_two_operations_a_lane_and_cycle():
+    assert gpu.read_gpu("h100-sxm").peak_gflops == pytest.approx(132 * 128 * 2 * 1.980e9 / 1e9)
+
+
+def test_an_unknown_gpu_is_named_beside_the_known_ones():
+    message = message_of(gpu.read_gpu, "h101")
+    assert message.endswith(f"'h101' has no file in config/gpus; known: {', '.join(gpu.names())}, or auto")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"sms": 0}, "sms: 0 is less than 1; it should be: Streaming multiprocessors enabled on this card"),
+        ({"fp32_lanes_per_sm": 100}, "fp32_lanes_per_sm: 100 is none of [64, 128]; "),
+        ({"sizes": [128, 0]}, "sizes[1]: 0 is less than 1; "),
+        ({"smss": 1}, "smss: unknown key; did you mean sms?"),
+        ({"match": {}}, "match: 'name' is a required property; add it"),
+    ],
+)
+def test_a_gpu_file_that_breaks_its_schema_is_named_with_the_key(gpu_files, change, message):
+    values = yaml.safe_load((gpu_files / "t4.yaml").read_text())
+    write(gpu_files / "t4.yaml", yaml.safe_dump(values | change))
+    assert message_of(gpu.read_gpu, "t4").startswith(f"config/gpus/t4.yaml: {message}")
+
+
+@pytest.mark.parametrize(
+    ("capability", "cores", "sms", "lanes", "cuda"),
+    [
+        ("7.0", 5120, 80, 64, "12"),
+        ("7.5", 2560, 40, 64, "13"),
+        ("8.0", 6912, 108, 64, "13"),
+        ("8.6", 10496, 82, 128, "13"),
+        ("9.0", 16896, 132, 128, "13"),
+        ("10.0", 18944, 148, 128, "13"),
+    ],
+)
+def test_a_gpu_without_a_file_has_its_own_properties(capability, cores, sms, lanes, cuda):
+    device = a_device("NVIDIA Unheard 1", compute_capability=capability, cores=cores)
+    found = gpu.from_device(device)
+    assert (found.sms, found.fp32_lanes_per_sm, found.cuda) == (sms, lanes, cuda)
+    assert (found.name, found.title, found.sizes) == ("unheard-1", "NVIDIA Unheard 1", ())
+    assert found.architecture == gpu.architecture_of(capability)
+    assert found.sm_clock_mhz == 1980
+    assert found.memory_bandwidth_gb_s == pytest.approx(2 * 2619e6 * 5120 / 8 / 1e9)
+
+
+def test_a_gpu_file_is_never_overwritten(gpu_files):
+    path = write(gpu_files / "mine.yaml", "mine\n")
+    message = message_of(gpu.keep, path, a_device())
+    assert message == "config/gpus/mine.yaml: exists already; delete it to write it anew"
+    assert path.read_text() == "mine\n"
+
+
+def test_a_machine_without_nvml_has_no_gpu(monkeypatch):
+    def missing():
+        raise RuntimeError("no driver")
+
+    monkeypatch.setitem(sys.modules, "pynvml", SimpleNamespace(nvmlInit=missing))
+    gpu.present.cache_clear()
+    try:
+        assert gpu.present(0) is None
+    finally:
+        gpu.present.cache_clear()
+
+
+# The plan
+
+
+@pytest.fixture
+def machine(project, monkeypatch):
+    """Sets the GPU that this machine has."""
+
+    def has(device):
+        monkeypatch.setattr(gpu, "present", lambda index=0: device)
+
+    has(None)
+    return has
+
+
+H100, T4, UNHEARD = a_device(), a_device("Tesla T4"), a_device("NVIDIA Unheard 1")
+HINT = "; set gpu=auto, or measure=false for its records"
+
+
+@pytest.mark.parametrize(
+    ("device", "wanted", "measure", "name", "measuring"),
+    [
+        (None, "auto", "auto", "a100-sxm", False),
+        (None, "auto", False, "a100-sxm", False),
+        (H100, "auto", "auto", "h100-sxm", True),
+        (H100, "auto", True, "h100-sxm", True),
+        (H100, "auto", False, "h100-sxm", False),
+        (UNHEARD, "auto", "auto", "unheard-1", True),
+        (UNHEARD, "auto", True, "unheard-1", True),
+        (UNHEARD, "auto", False, "unheard-1", False),
+        (None, "h100-sxm", "auto", "h100-sxm", False),
+        (None, "h100-sxm", False, "h100-sxm", False),
+        (H100, "h100-sxm", "auto", "h100-sxm", True),
+        (H100, "h100-sxm", True, "h100-sxm", True),
+        (H100, "h100-sxm", False, "h100-sxm", False),
+        (T4, "h100-sxm", False, "h100-sxm", False),
+        (UNHEARD, "h100-sxm", False, "h100-sxm", False),
+    ],
+)
+def test_the_gpu_and_whether_it_is_measured(machine, device, wanted, measure, name, measuring):
+    machine(device)
+    found = plan.plan({"gpu": wanted, "measure": measure, "fallback_gpu": "a100-sxm"})
+    assert (found.gpu.name, found.measuring) == (name, measuring)
+    assert found.device == (device if measuring else None)
+
+
+@pytest.mark.parametrize(
+    ("device", "wanted", "measure", "message"),
+    [
+        (None, "auto", True, "measure: true, but there is no GPU here; run where `nvidia-smi` lists one"),
+        (None, "h100-sxm", True, "gpu: 'h100-sxm' is to be measured, but there is no GPU here" + HINT),
+        (T4, "h100-sxm", "auto", "gpu: 'h100-sxm' is to be measured, but the GPU here is Tesla T4" + HINT),
+        (T4, "h100-sxm", True, "gpu: 'h100-sxm' is to be measured, but the GPU here is Tesla T4" + HINT),
+        (UNHEARD, "t4", "auto", "gpu: 't4' is to be measured, but the GPU here is NVIDIA Unheard 1" + HINT),
+    ],
+)
+def test_a_gpu_that_is_to_be_measured_and_is_not_here_is_an_error(machine, device, wanted, measure, message):
+    machine(device)
+    assert message_of(plan.plan, {"gpu": wanted, "measure": measure}).endswith(message)
+
+
+def test_the_device_that_is_asked_for_is_the_one_looked_at(machine, monkeypatch):
+    monkeypatch.setattr(gpu, "present", lambda index=0: [H100, T4][index])
+    assert plan.plan({"device": 1}).gpu.name == "t4"
+    assert plan.plan({"device": "0"}).gpu.name == "h100-sxm"
+
+
+def test_the_headline_names_the_measured_gpu_and_its_driver(machine):
+    machine(H100)
+    assert plan.plan({}).headline == ("measuring on NVIDIA H100 80GB HBM3 (config/gpus/h100-sxm.yaml), driver 580.1")
+
+
+def test_a_gpu_without_a_file_is_told_how_to_get_one(machine):
+    machine(UNHEARD)
+    found = plan.plan({})
+    assert found.gpu == gpu.from_device(UNHEARD)
+    assert found.headline == (
+        "measuring on NVIDIA Unheard 1, which has no file in config/gpus and runs from its own properties; "
+        "keep them in config/gpus/unheard-1.yaml with: snakemake gpu_file"
+    )
+
+
+def test_the_headline_without_a_gpu_and_without_records_says_what_is_left_to_do(machine):
+    assert plan.plan({"gpu": "h100-sxm"}).headline == (
+        "no GPU is measured, and nothing is recorded for NVIDIA H100 SXM5 80 GB: rungs are compiled and inspected only"
+    )
+
+
+@pytest.mark.parametrize(
+    ("days", "span"),
+    [(["2026-01-02"], "2026-01-02"), (["2026-01-05", "2026-01-02", "2026-01-03"], "2026-01-02 to 2026-01-05")],
+)
+def test_the_headline_without_a_gpu_says_what_was_recorded_when(machine, project, days, span):
+    for index, day in enumerate(days):
+        record = a_check()
+        record["where"]["measured_at"] = f"{day}T03:04:05+00:00"
+        records.write_json(project / f"results/h100-sxm/raw/check/rung{index}.json", record)
+    records.write_json(project / "results/h100-sxm/raw/check/lost.json", {"status": "failed", "cases": []})
+    assert plan.plan({"gpu": "h100-sxm"}).headline == (
+        f"no GPU is measured: results are the recorded measurements of NVIDIA H100 80GB HBM3, {span}"
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "beside"),
+    [
+        ("naive", ["naive", "cublas"]),
+        ("cublas", ["cublas", "naive"]),
+        ("coalesced", ["coalesced", "cublas", "naive"]),
+        ("tiled@TILE=8", ["tiled@TILE=8", "cublas", "naive", "coalesced"]),
+        ("tiled@TILE=24", ["tiled@TILE=24", "cublas", "naive", "coalesced"]),
+        ("empty", ["empty"]),
+    ],
+)
+def test_a_rung_is_timed_beside_the_baseline_the_first_and_the_one_before(machine, name, beside):
+    assert plan.plan({"kernels": ["naive", "tiled@TILE=24"]}).side_by_side(name) == beside
+
+
+@pytest.mark.parametrize(
+    ("references", "beside"),
+    [
+        ([], []),
+        (["before"], ["coalesced"]),
+        (["naive", "cublas"], ["naive", "cublas"]),
+        (["cublas", "before"], ["cublas", "coalesced"]),
+    ],
+)
+def test_a_rung_is_timed_beside_the_references_that_are_configured(machine, references, beside):
+    found = plan.plan({"kernels": ["tiled@TILE=8"], "timing": {"references": references}})
+    assert found.side_by_side("tiled@TILE=8") == ["tiled@TILE=8", *beside]
+    assert [rung.name for rung in found.needed] == ["tiled@TILE=8", *beside]
+
+
+def test_what_a_rung_is_compared_with_is_compiled_and_checked_as_well(machine):
+    found = plan.plan({"kernels": ["empty", "tiled@TILE=24"]})
+    assert [rung.name for rung in found.rungs] == ["empty", "tiled@TILE=24"]
+    assert [rung.name for rung in found.needed] == ["empty", "tiled@TILE=24", "cublas", "naive", "coalesced"]
+    assert found.checked == ["tiled@TILE=24", "cublas", "naive", "coalesced"]
+    assert found.by_name("tiled@TILE=24").macros == {"TILE": "24"}
+
+
+@pytest.mark.parametrize(("enabled", "profiled"), [(True, ["cublas", "naive"]), (False, []), ("false", [])])
+def test_only_rungs_of_the_run_are_profiled_and_none_where_profiling_is_off(machine, enabled, profiled):
+    config = {"kernels": ["empty", "cublas", "naive"], "profile": {"enabled": enabled}}
+    assert plan.plan(config).profiled == profiled
+
+
+def test_the_empty_kernel_is_timed_at_the_smallest_shape_alone(machine):
+    found = plan.plan({"sizes": [512, 128, 256]})
+    assert found.timed("empty") == [Shape(128, 128, 128)]
+    assert found.timed("naive") == [Shape(512, 512, 512), Shape(128, 128, 128), Shape(256, 256, 256)]
+
+
+def test_what_is_timed_or_profiled_is_checked_as_it_is_run(machine):
+    config = {"sizes": [128, 96], "profile": {"sizes": [64]}, "check": {"shapes": [7], "cases": [{"alpha": 2}]}}
+    plain = {"alpha": 1, "beta": 0, "padding": 0, "offset": 0}
+    assert plan.plan(config).cases() == [
+        {"shape": "7", **plain, "alpha": 2},
+        {"shape": "64", **plain},
+        {"shape": "96", **plain},
+        {"shape": "128", **plain},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("sizes", "shapes"),
+    [
+        ([256, "1x2x3"], ["256", "1x2x3"]),
+        (64, ["64"]),
+        ("64", ["64"]),
+        ("1x2x3", ["1x2x3"]),
+        ("gpu", ["5", "6"]),
+    ],
+)
+def test_the_sizes_are_those_asked_for_or_the_default_ones(machine, sizes, shapes):
+    found = plan.plan({"sizes": sizes, "default_sizes": [5, 6], "gpu": "h100-sxm"})
+    assert [str(shape) for shape in found.shapes] == shapes
+
+
+def test_the_sizes_of_the_gpu_file_come_before_the_default_ones(machine, gpu_files):
+    values = yaml.safe_load((gpu_files / "t4.yaml").read_text())
+    write(gpu_files / "t4.yaml", yaml.safe_dump(values | {"sizes": [96, "1x2x3"]}))
+    assert plan.plan({"gpu": "t4", "default_sizes": [5]}).shapes == (Shape(96, 96, 96), Shape(1, 2, 3))
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        ({"sizes": ["foo"]}, "sizes[0]: 'foo' is neither a positive integer nor MxNxK; write 1024 or 512x1024x2048"),
+        ({"sizes": ["0"]}, "sizes[0]: 0 is not a positive integer; write 1 or more"),
+        ({"profile": {"sizes": ["0"]}}, "profile.sizes[0]: 0 is not a positive integer; write 1 or more"),
+        ({"kernels": ["nave"]}, "kernels[0]: 'nave' is no kernel; did you mean naive?"),
+    ],
+)
+@pytest.mark.parametrize(("sources", "place"), [(None, "config/config.yaml"), ("--config", "--config")])
+def test_a_plan_that_cannot_be_names_where_the_key_came_from(machine, config, message, sources, place):
+    places = dict.fromkeys(config, sources) if sources else None
+    assert message_of(plan.plan, config, places) == f"{place}: {message}"
+
+
+def test_a_check_shape_that_is_none_is_named(machine):
+    message = message_of(plan.plan, {"check": {"shapes": [7, "foo"]}})
+    assert message.startswith("config/config.yaml: check.shapes[1]: 'foo' is ")
+    assert message.endswith("; write 127 or 31x33x0")
+
+
+def test_a_check_shape_may_be_nothing(machine):
+    assert {case["shape"] for case in plan.plan({"check": {"shapes": ["0x5x7"]}, "sizes": [5]}).cases()} >= {"0x5x7"}
+
+
+def test_the_timing_digest_follows_the_timing_settings_alone(machine):
+    one = plan.plan({"timing": {"iterations": 50}}).timing_digest
+    assert plan.plan({"kernels": ["naive"]}).timing_digest == one
+    assert plan.plan({"timing": {"iterations": 51}}).timing_digest != one

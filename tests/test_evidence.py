@@ -1,0 +1,146 @@
+"""The evidence of a rung: what its records amount to, and which of them belong to the build that was checked."""
+
+import pytest
+from conftest import a_check, a_rung, a_timing, a_where, an_evidence, time_run, write
+from ladder import records
+from ladder.config import Shape
+from ladder.errors import LadderError
+from ladder.evidence import read_evidence
+from ladder.profiling import keep_profiles
+
+TIMED = (a_timing("naive", "512", {"naive": [1.0]}),)
+NOT_COMPILED = {"status": "failed", "message": "a.cu(3): error"}
+NOT_APPLICABLE = {"status": "does not apply", "message": "needs 10.0"}
+WRONG = a_check("failed", "4: NaN")
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "status", "message", "sound"),
+    [
+        ("naive", {}, "ok", "", True),
+        ("naive", {"timings": TIMED}, "ok", "", True),
+        ("naive", {"check": None}, "not recorded", "", False),
+        ("naive", {"check": WRONG}, "wrong", "4: NaN", False),
+        ("naive", {"check": WRONG, "timing_failure": "it hung"}, "wrong", "4: NaN", False),
+        ("naive", {"timing_failure": "it hung", "timings": TIMED}, "timing failed", "it hung", False),
+        ("naive", {"inspection": NOT_COMPILED}, "does not compile", "a.cu(3): error", False),
+        ("naive", {"inspection": NOT_COMPILED, "check": WRONG}, "does not compile", "a.cu(3): error", False),
+        ("naive", {"inspection": NOT_APPLICABLE}, "does not apply", "needs 10.0", False),
+        ("empty", {"timings": TIMED}, "not checked", "", True),
+        ("empty", {}, "not recorded", "", False),
+        ("empty", {"timing_failure": "it hung"}, "timing failed", "it hung", False),
+        ("empty", {"inspection": NOT_COMPILED}, "does not compile", "a.cu(3): error", False),
+    ],
+)
+def test_what_the_records_of_a_rung_amount_to(name, changes, status, message, sound):
+    changes = dict(changes)
+    item = an_evidence(name, changes.pop("timings", ()), **changes)
+    assert (item.status, item.message, item.sound) == (status, message, sound)
+
+
+@pytest.mark.parametrize(
+    ("digest", "changes", "current"),
+    [
+        ("source-1", {}, True),
+        ("source-2", {}, False),
+        ("source-1", {"check": None, "timings": TIMED}, True),
+        ("source-2", {"check": None, "timings": TIMED}, False),
+        ("source-1", {"check": None}, None),
+        ("source-1", {"check": {"status": "failed", "message": "", "cases": []}}, None),
+    ],
+)
+def test_records_are_current_while_the_source_is_as_it_was(monkeypatch, digest, changes, current):
+    monkeypatch.setattr("ladder.evidence.source_digest", lambda rung: digest)
+    changes = dict(changes)
+    assert an_evidence("naive", changes.pop("timings", ()), **changes).source_is_current is current
+
+
+def test_every_record_says_where_it_was_made():
+    profile = {"512": {"where": a_where(measured_at="2026-03-01T00:00:00+00:00"), "kernels": []}}
+    item = an_evidence("naive", TIMED, profiles=profile)
+    assert [place["measured_at"][:7] for place in item.places] == ["2026-01", "2026-01", "2026-03"]
+    assert an_evidence("naive", check={"status": "failed", "message": "", "cases": []}).places == []
+
+
+# Reading
+
+
+@pytest.fixture
+def recorded(tmp_path):
+    """Writes records of a rung and reads its evidence."""
+    raw = tmp_path / "raw"
+    inspection = tmp_path / "inspect.json"
+    records.write_json(inspection, {"status": "ok", "message": "", "kernels": [], "launches": {}})
+
+    def read(name="naive", shapes=(512, 1024), check=None, runs=(), failure="", profiles=None, profile_failure=""):
+        if check:
+            records.write_json(raw / f"check/{name}.json", check)
+        for run in runs:
+            records.add_run(raw / f"time/{name}.zip", run)
+        if failure:
+            records.conclude_timing(raw / f"time/{name}.zip", failure, "build-1")
+        if profiles is not None:
+            keep_profiles(raw / f"profile/{name}.json.gz", name, profiles, profile_failure, "build-1")
+        return read_evidence(a_rung(name), inspection, raw, [Shape(n, n, n) for n in shapes])
+
+    read.raw = raw
+    return read
+
+
+def run(*sizes: str, hour: int = 1, name: str = "naive", **changes):
+    samples = {(name, size): [hour * 1e-3] for size in sizes}
+    return time_run(name, samples, measured_at=f"2026-01-02T{hour:02}:00:00+00:00", **changes)
+
+
+def sizes(item) -> list[int]:
+    return [shape.n for shape in item.timings]
+
+
+def test_a_rung_without_records_is_not_recorded(recorded):
+    item = recorded()
+    assert (item.status, item.check, item.timings, item.profiles) == ("not recorded", None, {}, {})
+
+
+def test_only_the_shapes_asked_for_are_taken_in_their_order(recorded):
+    assert sizes(recorded(shapes=(1024, 512), check=a_check(), runs=[run("512", "1024", "2048")])) == [1024, 512]
+
+
+def test_timings_of_another_build_than_the_checked_one_are_left_out(recorded):
+    runs = [run("512", hour=1), run("1024", hour=2, build="build-2")]
+    assert sizes(recorded(check=a_check(build="build-2"), runs=runs)) == [1024]
+
+
+@pytest.mark.parametrize("check", [None, WRONG], ids=["not checked", "wrong"])
+def test_timings_without_a_passed_check_are_left_out(recorded, check):
+    item = recorded(check=check, runs=[run("512")])
+    assert item.timings == {}
+
+
+def test_the_empty_kernel_needs_no_check_for_its_timings(recorded):
+    item = recorded("empty", runs=[run("512", name="empty")])
+    assert (item.status, sizes(item)) == ("not checked", [512])
+
+
+def test_why_the_last_attempt_at_timing_failed_is_read(recorded):
+    item = recorded(check=a_check(), runs=[run("512")], failure="it hung")
+    assert (item.status, item.message, sizes(item)) == ("timing failed", "it hung", [512])
+
+
+def test_profiles_and_why_others_are_missing_are_read(recorded):
+    profile = {"512": {"where": a_where(), "kernels": []}}
+    item = recorded(check=a_check(), profiles=profile, profile_failure="ncu: not found")
+    assert (item.profiles, item.profile_failure) == (profile, "ncu: not found")
+    assert item.status == "ok"
+
+
+def test_profiles_of_a_rung_that_is_wrong_are_left_out(recorded):
+    profile = {"512": {"where": a_where(), "kernels": []}}
+    assert recorded(check=WRONG, profiles=profile).profiles == {}
+
+
+@pytest.mark.parametrize("file", ["check/naive.json", "time/naive.zip", "profile/naive.json.gz"])
+def test_a_damaged_record_is_never_taken_for_a_missing_one(recorded, file):
+    write(recorded.raw / file, "damaged")
+    with pytest.raises(LadderError, match=f"{file}: the record is damaged"):
+        recorded()
+    assert (recorded.raw / file).read_text() == "damaged"

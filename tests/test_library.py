@@ -1,0 +1,214 @@
+"""A compiled rung through its contract, on a machine without a GPU: all that returns before any work is queued."""
+
+import ctypes
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from conftest import REPOSITORY, a_rung, write
+from ladder import gpu, toolchain
+from ladder.build import Build, build
+from ladder.config import Shape
+from ladder.errors import LadderError
+from ladder.inspection import inspect
+from ladder.library import Library, Operands, explain
+from ladder.toolchain import resource_report
+
+T4 = gpu.read_gpu("t4")
+ADDRESS = 1 << 20  # of matrices that are never read
+INVALID = "cudaErrorInvalidValue: an argument outside the contract, or a launch larger than CUDA allows"
+
+# A rung with all that a launch can have: tiles, a grid that follows the SMs, dynamic shared memory, a workspace.
+SOURCE = """\
+#include "gemm.cuh"
+
+static __global__ void sgemm_first(Gemm g) { dynamic_shared<float>()[threadIdx.x] = 0.0f; }
+__global__ void sgemm_second(Gemm g) {}
+
+size_t needed(const Gemm& g) { return sizeof(float) * g.m * g.n; }
+
+cudaError_t run(const Gemm& g, void* workspace, cudaStream_t stream) {
+  int sms = 0;
+  cudaError_t error = sm_count(&sms);
+  if (error != cudaSuccess) {
+    return error;
+  }
+  error = launch(sgemm_first, dim3(sms, 2, 3), dim3(32, 4, 2), 100000, stream, g);
+  return error != cudaSuccess ? error : launch(sgemm_second, tile_grid(g, 32, 16), dim3(64), 0, stream, g);
+}
+
+EXPORT_SGEMM_WITH_WORKSPACE(run, needed)
+"""
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory, nvcc):
+    """The build of that rung."""
+    folder = tmp_path_factory.mktemp("project")
+    write(folder / "kernels/sgemm/large.cu", SOURCE)
+    (folder / "kernels/include").symlink_to(REPOSITORY / "kernels/include")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(toolchain, "ROOT", folder)
+        patch.setattr(toolchain, "INCLUDE", folder / "kernels/include")
+        record = build(a_rung("large"), T4, nvcc, ["-std=c++17"], folder / "build")
+    assert record["status"] == "ok", record["log"]
+    return Build(folder / "build")
+
+
+@pytest.fixture
+def large(made):
+    return Library(made.library)
+
+
+def operands(shape: Shape, **changes) -> Operands:
+    ld = {"lda": max(1, shape.k), "ldb": max(1, shape.n), "ldc": max(1, shape.n)}
+    return Operands(**{"A": ADDRESS, "B": ADDRESS, "C": ADDRESS, **ld} | changes)
+
+
+# Launches
+
+
+def test_every_launch_of_a_shape_is_seen_in_order_with_all_its_numbers(large):
+    first, second = large.launches(Shape(8, 8, 8), sms=40)
+    assert "sgemm_first" in first.kernel
+    assert "sgemm_second" in second.kernel
+    assert (first.grid, first.block, first.dynamic_shared_bytes) == ((40, 2, 3), (32, 4, 2), 100000)
+    assert (second.grid, second.block, second.dynamic_shared_bytes) == ((1, 1, 1), (64, 1, 1), 0)
+
+
+@pytest.mark.parametrize(
+    ("shape", "blocks"),
+    [((1, 1, 1), 1), ((32, 16, 5), 1), ((33, 65, 7), 2 * 5), ((4096, 4096, 4096), 128 * 256), ((1, 100000, 1), 6250)],
+)
+def test_a_grid_follows_the_shape(large, shape, blocks):
+    assert large.launches(Shape(*shape), sms=40)[1].grid == (blocks, 1, 1)
+
+
+def test_a_grid_follows_the_number_of_sms_that_it_is_told(large):
+    assert [large.launches(Shape(8, 8, 8), sms)[0].grid[0] for sms in (132, 7)] == [132, 7]
+
+
+def test_a_launch_is_named_as_the_compiler_names_its_kernel_even_a_static_one(made, large):
+    report = resource_report(made.record["log"])
+    assert [launch.kernel in report for launch in large.launches(Shape(8, 8, 8), sms=40)] == [True, True]
+
+
+@pytest.mark.parametrize(("shape", "blocks"), [((5, 7, 0), 1), ((16, 16, 0), 1), ((100, 100, 0), 40)])
+def test_a_product_of_nothing_only_scales(large, shape, blocks):
+    (launch,) = large.launches(Shape(*shape), sms=40)
+    assert "scale_kernel" in launch.kernel
+    assert (launch.grid, launch.block) == ((blocks, 1, 1), (256, 1, 1))
+
+
+@pytest.mark.parametrize("shape", [(0, 5, 7), (5, 0, 7), (0, 0, 0)])
+def test_an_empty_result_launches_nothing(large, shape):
+    assert large.launches(Shape(*shape), sms=40) == []
+
+
+def test_nothing_is_observed_any_more_behind_an_observation(made, large):
+    large.launches(Shape(8, 8, 8), sms=40)
+    library = ctypes.CDLL(str(made.library.resolve()))
+    assert ctypes.c_void_p.in_dll(library, "launch_observer").value is None
+    assert ctypes.c_int.in_dll(library, "observed_sms").value == 0
+
+
+def test_two_libraries_in_one_process_are_observed_apart(made, large, tmp_path):
+    other = Library(Path(shutil.copy(made.library, tmp_path / "other.so")))
+    assert [each.launches(Shape(8, 8, 8), sms)[0].grid[0] for each, sms in ((large, 3), (other, 5), (large, 7))] == [
+        3,
+        5,
+        7,
+    ]
+
+
+def test_the_inspection_joins_resources_and_launches(made):
+    record = inspect(made, [Shape(8, 8, 8), Shape(0, 8, 8)], sms=40)
+    assert (record["status"], record["message"], record["rung"]) == ("ok", "", "large")
+    assert record["architecture"] == "sm_75"
+    kernels = {kernel["symbol"]: kernel for kernel in record["kernels"]}
+    launches = record["launches"]["8"]
+    assert record["launches"]["0x8x8"] == []
+    assert [kernels[launch["symbol"]]["registers"] > 0 for launch in launches] == [True, True]
+    assert launches[0]["grid"] == (40, 2, 3)
+
+
+@pytest.mark.skipif(shutil.which("c++filt") is None, reason="binutils' c++filt is not installed")
+def test_the_inspection_names_kernels_as_the_source_does(made):
+    kernels = {kernel["kernel"] for kernel in inspect(made, [], sms=40)["kernels"]}
+    assert kernels == {"sgemm_first", "sgemm_second", "scale_kernel"}
+
+
+# The contract's errors
+
+
+@pytest.mark.parametrize("change", [{"lda": 7}, {"ldb": 5}, {"ldc": 5}, {"lda": 0}, {"ldc": -1}], ids=str)
+def test_a_leading_dimension_that_is_too_small_is_refused(large, change):
+    shape = Shape(4, 6, 8)
+    with pytest.raises(LadderError) as caught:
+        large.workspace_bytes(shape, 1.0, 0.0, operands(shape, **change))
+    assert str(caught.value) == f"sgemm refuses 4x6x8: {INVALID}"
+    assert large.queue(shape, 1.0, 0.0, operands(shape, **change)) == 1
+
+
+@pytest.mark.parametrize("shape", [(-1, 1, 1), (1, -1, 1), (1, 1, -1)])
+def test_a_negative_size_is_refused(large, shape):
+    assert large.queue(Shape(*shape), 1.0, 0.0, operands(Shape(*shape))) == 1
+
+
+@pytest.mark.parametrize("shape", [(0, 5, 7), (5, 0, 7), (0, 0, 0)])
+@pytest.mark.parametrize("beta", [0.0, 2.0])
+def test_an_empty_result_is_done_at_once(large, shape, beta):
+    assert large.queue(Shape(*shape), 1.0, beta, operands(Shape(*shape))) == 0
+
+
+@pytest.mark.parametrize(("shape", "alpha"), [((5, 7, 0), 1.0), ((5, 7, 9), 0.0)])
+def test_a_product_of_nothing_that_keeps_c_is_done_at_once(large, shape, alpha):
+    assert large.queue(Shape(*shape), alpha, 1.0, operands(Shape(*shape))) == 0
+
+
+@pytest.mark.parametrize(
+    ("shape", "alpha", "needed"),
+    [((4, 6, 8), 1.0, 96), ((4, 6, 8), 0.0, 0), ((4, 6, 0), 1.0, 0), ((0, 6, 8), 1.0, 0)],
+)
+def test_the_workspace_is_what_the_rung_asks_for_and_nothing_where_there_is_no_product(large, shape, alpha, needed):
+    shape = Shape(*shape)
+    assert large.workspace_bytes(shape, alpha, 0.0, operands(shape)) == needed
+
+
+# What is no rung
+
+
+def test_a_library_without_sgemm_is_one_line_that_says_what_is_missing(tmp_path):
+    source = write(tmp_path / "other.c", "int other(void) { return 0; }\n")
+    library = tmp_path / "other.so"
+    subprocess.run(["gcc", "-shared", "-fPIC", "-o", library, source], check=True)
+    with pytest.raises(LadderError) as caught:
+        Library(library)
+    text = str(caught.value)
+    assert text.startswith(f"{library}: cannot be used as a rung (")
+    assert "undefined symbol: sgemm" in text
+    assert text.endswith("; end the source with EXPORT_SGEMM")
+    assert "\n" not in text
+
+
+@pytest.mark.parametrize("content", [None, b"no library"], ids=["missing", "no library"])
+def test_a_file_that_is_no_library_is_one_line(tmp_path, content):
+    path = tmp_path / "library.so"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(LadderError, match=rf"^{path}: cannot be used as a rung \(.*\); end the source with") as caught:
+        Library(path)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (1, INVALID),
+        (700, "cudaErrorIllegalAddress: a kernel read or wrote outside its memory"),
+        (9999, "CUDA error 9999"),
+    ],
+)
+def test_an_error_is_told_in_words(error, words):
+    assert explain(error) == words

@@ -1,0 +1,149 @@
+"""The profile stage: how ncu is run, and one line for each way in which it gives no report.
+
+Reading a report is not tested here: it takes one, and a report comes from a GPU alone.
+"""
+
+import os
+import sys
+import time
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from conftest import a_where, write
+from ladder import records
+from ladder.build import Build
+from ladder.profiling import keep_profiles, ncu_command, profile_shape, read_profiles, why_not
+
+PERMISSION = (
+    "==PROF== Connected to process 1\n"
+    "==ERROR== ERR_NVGPUCTRPERM - The user does not have permission to access NVIDIA GPU Performance Counters\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("output", "line"),
+    [
+        (
+            PERMISSION,
+            "ncu: ERR_NVGPUCTRPERM: this user may not read the GPU's counters; run as root or set "
+            "NVreg_RestrictProfilingToAdminUsers=0 for the nvidia module",
+        ),
+        (
+            "==ERROR== Failed to load: LibraryNotLoaded\n",
+            "ncu: LibraryNotLoaded: this virtual machine gives no access to the GPU's counters; profile on another",
+        ),
+        (
+            "==ERROR== Profiling is not supported on device 0.\n",
+            "ncu: not supported on: this ncu does not know the GPU; install a newer Nsight Compute",
+        ),
+        ("==PROF== 1\n==ERROR== The application crashed ==\n==ERROR== more\n", "ncu: ERROR The application crashed"),
+        ("RuntimeError: out of memory\n", "ncu: RuntimeError: out of memory"),
+        ("==WARNING== No kernels were profiled.\n", "ncu: wrote no report"),
+        ("", "ncu: wrote no report"),
+    ],
+)
+def test_why_there_is_no_report_is_one_line_with_the_remedy_where_one_is_known(output, line):
+    found = why_not(output)
+    assert found.replace("== ", " ").replace("  ", " ") == line
+    assert "\n" not in found
+
+
+def test_ncu_watches_the_second_product_at_the_clocks_as_they_are():
+    command = ncu_command(Path("/opt/ncu"), Path("out.ncu-rep"), Build(Path("build/naive")), "512", 1)
+    assert command[0] == "/opt/ncu"
+    options = dict(pairwise(command))
+    assert (options["--set"], options["--clock-control"], options["--profile-from-start"]) == ("full", "none", "off")
+    assert options["--export"] == "out.ncu-rep"
+    assert command[-6:] == [sys.executable, "-m", "ladder.profile_worker", "build/naive/library.so", "512", "1"]
+
+
+@pytest.fixture
+def profiled(tmp_path):
+    """Profiles with a program in the place of ncu; gives the message, the report's path and the log."""
+
+    def run(script: str, time_limit_s: float = 10):
+        ncu = write(tmp_path / "ncu", f"#!/bin/sh\nreport={tmp_path}/reports/512.ncu-rep\n{script}\n")
+        ncu.chmod(0o755)
+        report, log = tmp_path / "reports/512.ncu-rep", tmp_path / "log"
+        made = Build(tmp_path / "naive")
+        return profile_shape(ncu, made, "512", 0, report, time_limit_s, log), report, log.read_text()
+
+    return run
+
+
+def test_a_report_is_a_profile(profiled):
+    message, report, log = profiled('echo profiled; echo "$PYTHONPATH"; echo x > $report')
+    assert message == ""
+    assert report.read_text() == "x\n"
+    assert log.startswith("profiled\n")
+    assert str(Path(__file__).parents[1] / "workflow") in log
+
+
+@pytest.mark.parametrize(
+    ("script", "message"),
+    [
+        ("true", "ncu: wrote no report"),
+        ("echo '==ERROR== it broke' >&2; echo x > $report; exit 1", "it broke"),
+        ("echo ERR_NVGPUCTRPERM; exit 1", "ncu: ERR_NVGPUCTRPERM: this user may not read the GPU's counters"),
+    ],
+    ids=["no report", "exit status", "permission"],
+)
+def test_ncu_that_fails_is_told(profiled, script, message):
+    found, _, log = profiled(script)
+    assert message in found
+    assert script == "true" or log
+
+
+def test_ncu_that_hangs_is_stopped_with_its_children(profiled, tmp_path):
+    started = time.monotonic()
+    message, _, _ = profiled(f"sleep 60 & echo $! > {tmp_path}/pid; wait", time_limit_s=0.5)
+    assert message == "no profile within 0.5 s; stopped"
+    assert time.monotonic() - started < 10
+    deadline = time.monotonic() + 10
+    pid = int((tmp_path / "pid").read_text())
+    while time.monotonic() < deadline and not ended(pid):
+        time.sleep(0.01)
+    assert ended(pid)
+
+
+def ended(pid: int) -> bool:
+    """Whether a process is gone, or dead and only waits to be collected."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return True
+
+
+# Records
+
+
+def profile(kernel: str):
+    return {"where": a_where(), "kernels": [{"kernel": kernel, "metrics": {}, "advice": []}]}
+
+
+def test_profiles_are_kept_beside_those_of_other_shapes(tmp_path):
+    path = tmp_path / "profile/naive.json.gz"
+    assert read_profiles(path, "build-1") == {}
+    keep_profiles(path, "naive", {"512": profile("old"), "1024": profile("old")}, "", "build-1")
+    keep_profiles(path, "naive", {"512": profile("new")}, "", "build-1")
+    assert read_profiles(path, "build-1") == {"512": profile("new"), "1024": profile("old")}
+    assert records.read_json(path)["failure"] is None
+
+
+def test_why_profiles_are_missing_is_kept_until_there_are_some(tmp_path):
+    path = tmp_path / "naive.json.gz"
+    keep_profiles(path, "naive", {"512": profile("old")}, "", "build-1")
+    keep_profiles(path, "naive", {}, "ncu: not found", "build-2")
+    record = records.read_json(path)
+    assert record["failure"] == {"message": "ncu: not found", "build_digest": "build-2"}
+    assert record["shapes"] == {"512": profile("old")}
+    keep_profiles(path, "naive", {}, "", "build-2")
+    assert records.read_json(path)["failure"] is None
+
+
+def test_equal_profiles_are_equal_bytes(tmp_path):
+    for name in ("1.json.gz", "2.json.gz"):
+        keep_profiles(tmp_path / name, "naive", {"512": profile("a")}, "", "build-1")
+        os.utime(tmp_path / name, (0, 0))
+    assert (tmp_path / "1.json.gz").read_bytes() == (tmp_path / "2.json.gz").read_bytes()

@@ -1,0 +1,121 @@
+"""What a run says at its end, for rungs that are right, wrong, or do not compile."""
+
+import pytest
+from conftest import ROUND_GPU, a_check, a_rung, a_timing, an_evidence
+from ladder.summary import FAILURES, summary
+from ladder.tables import all_tables, read_table, write_table
+
+LAST = "Tables: results/round/tables   Figures: results/round/figures   Report: snakemake --report report.html\n"
+BROKEN = {"status": "failed", "message": 'kernels/sgemm/tiled.cu(3): error: expected a ";"'}
+
+
+@pytest.fixture
+def told(tmp_path, monkeypatch):
+    """The summary of the evidence, by way of tables on disk."""
+    monkeypatch.setattr("ladder.evidence.source_digest", lambda rung: "source-1")
+
+    def tell(*items):
+        made = all_tables(items, ROUND_GPU, "cublas", "naive")
+        for name in ("timings", "rungs"):
+            write_table(made[name], tmp_path / f"{name}.csv")
+        rungs, timings = read_table(tmp_path / "rungs.csv"), read_table(tmp_path / "timings.csv")
+        return summary(rungs, timings, "measuring on Round GPU", "results/round")
+
+    return tell
+
+
+TIMES = {"cublas": [1.0], "naive": [40.0], "coalesced": [8.0], "tiled": [0.5]}
+
+
+def good(name: str, *sizes: str, times=TIMES, **changes):
+    shapes = sizes or ("512", "1024", "4096x4096x4095")
+    return an_evidence(name, tuple(a_timing(name, size, times) for size in shapes), rung=a_rung(name), **changes)
+
+
+def test_each_rung_has_its_time_rate_and_speedups_at_the_largest_square(told):
+    lines = told(good("cublas"), good("naive"), good("tiled")).splitlines()
+    gflops = 2 * 1024**3 / 1e9
+    assert lines[:7] == [
+        "measuring on Round GPU",
+        "",
+        "rung at 1024                    time   ± 95 %   GFLOP/s  of cuBLAS  over naive",
+        "-" * 78,
+        f"cublas                      1.000 ms   0.00 %{gflops / 1e-3:>10.0f}    100.0 %     40.00 x",
+        f"naive                      40.000 ms   0.00 %{gflops / 40e-3:>10.0f}      2.5 %      1.00 x",
+        f"tiled                       500.0 us   0.00 %{gflops / 0.5e-3:>10.0f}    200.0 %     80.00 x",
+    ]
+    assert lines[7:] == ["", LAST.strip()]
+
+
+def test_the_spread_is_half_the_interval_of_the_median(told):
+    text = told(good("naive", "512", times={"naive": [1.0, 1.0, 1.0, 1.0, 1.0, 1.2] * 20}))
+    assert "1.000 ms   0.00 %" in text
+    text = told(good("naive", "512", times={"naive": [0.9, 1.1] * 2}))
+    assert "1.000 ms  10.00 %" in text
+
+
+def test_where_no_square_was_timed_the_largest_shape_stands_for_it(told):
+    assert "rung at 10x20x31 " in told(good("naive", "10x20x30", "10x20x31"))
+
+
+def test_a_reference_that_was_not_measured_is_a_dash(told):
+    (line,) = [line for line in told(good("naive", "512", times={"naive": [1.0]})).splitlines() if "1.000 ms" in line]
+    assert line.split()[-3:] == ["-", "1.00", "x"]
+
+
+def test_a_wrong_rung_stands_without_numbers_and_is_told_with_the_reason(told):
+    text = told(good("naive"), good("tiled", check=a_check("failed", "127: NaN or infinity at row 3, column 0")))
+    assert "tiled                          wrong\n" in text
+    assert "\nFailed or left out:\n  tiled: wrong: 127: NaN or infinity at row 3, column 0\n" in text
+    assert "naive:" not in text
+
+
+def test_a_rung_that_does_not_compile_is_told_with_the_compilers_words(told):
+    text = told(good("naive"), good("tiled", inspection=BROKEN | {"nvcc": "", "kernels": [], "launches": {}}))
+    assert "tiled                   does not compile\n" in text
+    assert f"\nFailed or left out:\n  tiled: does not compile: {BROKEN['message']}\n" in text
+
+
+def test_a_rung_whose_timing_failed_is_told(told):
+    text = told(good("naive"), good("tiled", timing_failure="tiled at 128: no progress for 120 s; stopped"))
+    assert "  tiled: timing failed: tiled at 128: no progress for 120 s; stopped\n" in text
+
+
+def test_a_rung_that_does_not_apply_is_left_out_with_the_reason(told):
+    inspection = {"status": "does not apply", "message": "needs compute capability 9.0; T4 has 7.5"}
+    text = told(good("naive"), an_evidence("tma", inspection=inspection | {"kernels": [], "launches": {}}))
+    assert "  tma: does not apply: needs compute capability 9.0; T4 has 7.5\n" in text
+    assert "does not apply" not in FAILURES
+
+
+def test_the_empty_kernel_is_no_line_of_the_table(told):
+    text = told(an_evidence("empty", (a_timing("empty", "512", {"empty": [0.002]}),)), good("naive", "512"))
+    assert "empty" not in text
+
+
+def test_where_nothing_is_timed_each_rung_stands_with_its_status(told):
+    text = told(an_evidence("naive", check=None), an_evidence("tiled", check=a_check("failed", "4: NaN")))
+    assert text.splitlines()[2:4] == ["naive                    not recorded", "tiled                    wrong"]
+    assert text.endswith(LAST)
+
+
+def test_why_rungs_were_not_profiled_is_told_once(told):
+    failed = {"profile_failure": "ncu: not found"}
+    text = told(
+        good("naive", **failed), good("tiled", **failed), good("cublas", check=a_check("failed", "x"), **failed)
+    )
+    assert text.count("Not profiled: ncu: not found (2 rungs)\n") == 1
+
+
+def test_records_of_other_sources_are_told(told, monkeypatch):
+    items = [good("naive"), good("tiled")]
+    assert "Recorded from other sources" not in told(*items)
+    monkeypatch.setattr("ladder.evidence.source_digest", lambda rung: {"naive": "source-1"}.get(rung.name, "x"))
+    assert "Recorded from other sources than the present ones: tiled\n" in told(*items)
+
+
+def test_nothing_wrong_tells_of_nothing_wrong(told):
+    text = told(good("cublas"), good("naive"))
+    for words in ("Failed", "Not profiled", "Recorded from"):
+        assert words not in text
+    assert text.endswith("\n\n" + LAST)

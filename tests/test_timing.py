@@ -1,0 +1,230 @@
+"""Time records: what NVBench wrote is read back sample by sample, the latest of each shape, or not at all."""
+
+import json
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from conftest import a_where, time_run
+from ladder import records, timing
+from ladder.build import Build
+from ladder.config import Shape
+from ladder.errors import LadderError
+from ladder.timing import read_time_record, time_rung, timed_shapes
+from ladder.worker import Outcome
+
+S128, S256 = Shape(128, 128, 128), Shape(256, 256, 256)
+MORNING, NOON = "2026-01-02T08:00:00+00:00", "2026-01-02T12:00:00+00:00"
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "time/tiled.zip"
+
+
+def test_every_sample_is_read_back_beside_its_references(path):
+    samples = {
+        ("tiled", "128"): [1e-3, 2e-3, 3e-3],
+        ("cublas", "128"): [0.5e-3, 0.25e-3],
+        ("tiled", "31x33x32"): [4e-3],
+        ("cublas", "31x33x32"): [5e-3],
+    }
+    records.add_run(path, time_run("tiled", samples, clocks_hz=1.25e9))
+    found = read_time_record(path)
+    assert list(found) == [S128, Shape(31, 33, 32)]
+    of_128 = found[S128]
+    assert (of_128.rung, of_128.shape, list(of_128.measurements)) == ("tiled", S128, ["tiled", "cublas"])
+    assert of_128.own.times_s == pytest.approx([1e-3, 2e-3, 3e-3], rel=1e-7)
+    assert of_128.measurements["cublas"].times_s == pytest.approx([0.5e-3, 0.25e-3], rel=1e-7)
+    assert of_128.own.clocks_hz.tolist() == [1.25e9] * 3
+    assert (of_128.own.target_samples, of_128.own.state["after"]["power_w"]) == (50, 131.5)
+    assert of_128.where == a_where()
+    assert found[Shape(31, 33, 32)].own.times_s == pytest.approx([4e-3], rel=1e-7)
+
+
+@pytest.mark.parametrize("order", [(MORNING, NOON), (NOON, MORNING)])
+def test_the_latest_run_wins_shape_by_shape_whatever_was_added_first(path, order):
+    runs = {
+        MORNING: time_run("tiled", {("tiled", "128"): [1e-3], ("tiled", "256"): [2e-3]}, measured_at=MORNING),
+        NOON: time_run("tiled", {("tiled", "256"): [9e-3], ("tiled", "512"): [3e-3]}, measured_at=NOON),
+    }
+    for when in order:
+        records.add_run(path, runs[when])
+    found = read_time_record(path)
+    medians = {shape.n: float(np.median(timing.own.times_s)) for shape, timing in found.items()}
+    assert medians == pytest.approx({128: 1e-3, 256: 9e-3, 512: 3e-3}, rel=1e-6)
+    assert {shape.n: timing.where["measured_at"] for shape, timing in found.items()} == {
+        128: MORNING,
+        256: NOON,
+        512: NOON,
+    }
+
+
+def test_references_are_of_the_same_process_as_the_rung(path):
+    records.add_run(path, time_run("tiled", {("tiled", "128"): [1e-3], ("cublas", "128"): [2e-3]}, measured_at=MORNING))
+    later = {("tiled", "128"): [3e-3], ("tiled", "256"): [3e-3]}
+    records.add_run(path, time_run("tiled", later, measured_at=NOON))
+    assert list(read_time_record(path)[S128].measurements) == ["tiled"]
+
+
+def test_a_record_of_attempts_alone_holds_no_timings(path):
+    records.conclude_timing(path, "it hung", "build-1")
+    assert read_time_record(path) == {}
+    assert timed_shapes(path, "settings-1", "build-1") == set()
+
+
+def damage(**changes):
+    """A run in which one file is changed (None takes it away)."""
+    files = time_run("tiled", {("tiled", "128"): [1e-3, 2e-3]})
+    for name, change in changes.items():
+        file = {"times": "nvbench.json-bin/0.bin", "clocks": "nvbench.json-freqs-bin/0.bin"}.get(name, "nvbench.json")
+        if change is None:
+            del files[file]
+        else:
+            files[file] = change(files[file])
+    return files
+
+
+def no_state(content: bytes) -> bytes:
+    document = json.loads(content)
+    document["benchmarks"][0]["states"][0]["summaries"] = []
+    return json.dumps(document).encode()
+
+
+DAMAGES = {
+    "samples cut inside one": {"times": lambda content: content[:-1]},
+    "samples cut between two": {"times": lambda content: content[:-4]},
+    "clocks cut": {"clocks": lambda content: content[:-4]},
+    "one sample too many": {"times": lambda content: content + content[:4]},
+    "a NaN among samples": {"times": lambda content: np.array([np.nan, 1e-3], "<f4").tobytes()},
+    "a sample of no time": {"times": lambda content: np.array([0, 1e-3], "<f4").tobytes()},
+    "a negative sample": {"times": lambda content: np.array([-1e-3, 1e-3], "<f4").tobytes()},
+    "no sample file": {"times": None},
+    "no document": {"document": None},
+    "half a document": {"document": lambda content: content[: len(content) // 2]},
+    "no summaries": {"document": no_state},
+}
+
+
+@pytest.mark.parametrize("changes", DAMAGES.values(), ids=DAMAGES)
+def test_a_damaged_time_record_is_one_line_and_is_left_as_it_is(path, changes):
+    records.add_run(path, damage(**changes))
+    before = path.read_bytes()
+    with pytest.raises(LadderError) as caught:
+        read_time_record(path)
+    text = str(caught.value)
+    assert text.startswith(f"{path}: the record is damaged (")
+    assert text.endswith("; restore it with git checkout, or delete it to measure again")
+    assert "\n" not in text
+    assert path.read_bytes() == before
+
+
+def test_samples_that_are_missing_are_counted(path):
+    records.add_run(path, damage(times=lambda content: content[:-4]))
+    with pytest.raises(LadderError, match=r"nvbench\.json-bin/0\.bin holds 1 samples of which 2 were expected"):
+        read_time_record(path)
+
+
+# What is held already
+
+
+def test_a_shape_is_held_only_for_the_same_build_and_settings(path):
+    records.add_run(path, time_run("tiled", {("tiled", "128"): [1e-3]}, measured_at=MORNING))
+    assert timed_shapes(path, "settings-1", "build-1") == {"128"}
+    assert timed_shapes(path, "settings-2", "build-1") == set()
+    assert timed_shapes(path, "settings-1", "build-2") == set()
+
+
+def test_shapes_are_held_over_several_runs(path):
+    records.add_run(path, time_run("tiled", {("tiled", "128"): [1e-3]}, measured_at=MORNING))
+    records.add_run(path, time_run("tiled", {("tiled", "256"): [1e-3]}, measured_at=NOON, build="build-2"))
+    assert timed_shapes(path, "settings-1", "build-1") == {"128"}
+    assert timed_shapes(path, "settings-1", "build-2") == {"256"}
+
+
+def test_nothing_is_held_where_there_is_no_record(path):
+    assert timed_shapes(path, "settings-1", "build-1") == set()
+
+
+# One attempt
+
+
+SETTINGS = {"warmup": 5, "iterations": 50, "min_iterations": 5, "budget_s": 5, "reference_budget_s": 1}
+
+
+@pytest.fixture
+def attempt(path, tmp_path, monkeypatch):
+    """Runs the time stage with a worker that sends these events, leaves these files and ends like this."""
+
+    def run(outcome=Outcome("ok", ""), files=None, events=()):  # noqa: B008
+        seen = SimpleNamespace(progress=[])
+
+        def worker(module, request, on_event, time_limit_s, log):
+            seen.module, seen.request, seen.time_limit_s = module, request, time_limit_s
+            for event in events:
+                on_event(event)
+            for name, content in (files or {}).items():
+                file = timing.Path(request["folder"]) / name
+                file.parent.mkdir(parents=True, exist_ok=True)
+                file.write_bytes(content)
+            return outcome
+
+        monkeypatch.setattr(timing, "run_worker", worker)
+        seen.message = time_rung(
+            "tiled",
+            {"tiled": Build(tmp_path / "tiled"), "cublas": Build(tmp_path / "cublas")},
+            ["128"],
+            SETTINGS | {"time_limit_s": 120},
+            0,
+            a_where(),
+            path,
+            tmp_path / "log",
+            lambda *place: seen.progress.append(place),
+        )
+        return seen
+
+    return run
+
+
+def measured() -> tuple[dict[str, bytes], list[dict]]:
+    """The files that NVBench leaves, and the states that the worker sends."""
+    files = time_run("tiled", {("tiled", "128"): [1e-3], ("cublas", "128"): [2e-3]})
+    record = json.loads(files.pop("record.json"))
+    return files, record["states"]
+
+
+def test_a_completed_attempt_is_added_to_the_record(attempt, path):
+    files, states = measured()
+    starts = [{"starts": {"kernel": kernel, "shape": "128"}} for kernel in ("tiled", "cublas")]
+    seen = attempt(files=files, events=[*starts, {"states": states}])
+    assert seen.message == ""
+    assert seen.progress == [("tiled", "128"), ("cublas", "128")]
+    assert (seen.module, seen.time_limit_s) == ("ladder.time_worker", 120)
+    assert {key: seen.request[key] for key in SETTINGS} == SETTINGS
+    assert list(seen.request["libraries"]) == ["tiled", "cublas"]
+    assert read_time_record(path)[S128].measurements["cublas"].times_s == pytest.approx([2e-3], rel=1e-6)
+    ((_, run),) = records.read_runs(path).items()
+    assert {name: content for name, content in run.items() if name != "record.json"} == files
+
+
+@pytest.mark.parametrize(
+    ("events", "message"),
+    [
+        ([], "crashed: killed by SIGSEGV"),
+        ([{"starts": {"kernel": "cublas", "shape": "128"}}], "cublas at 128: crashed: killed by SIGSEGV"),
+    ],
+)
+def test_a_failed_attempt_names_what_was_measured_and_adds_nothing(attempt, path, events, message):
+    records.add_run(path, time_run("tiled", {("tiled", "256"): [1e-3]}, measured_at=MORNING))
+    before = path.read_bytes()
+    assert attempt(Outcome("failed", "crashed: killed by SIGSEGV"), measured()[0], events).message == message
+    assert path.read_bytes() == before
+
+
+def test_what_nvbench_skipped_fails_the_attempt(attempt, path):
+    files, _ = measured()
+    document = json.loads(files["nvbench.json"])
+    document["benchmarks"][0]["states"][1] |= {"is_skipped": True, "skip_reason": "deadlock"}
+    files["nvbench.json"] = json.dumps(document).encode()
+    assert attempt(files=files).message == "NVBench skipped Device=0 kernel=cublas shape=128: deadlock"
+    assert not path.exists()

@@ -1,0 +1,354 @@
+"""The toolchain: what a rung is made of, what nvcc makes of it, and what its words mean."""
+
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+from conftest import REPOSITORY, ROUND_GPU, a_build, a_check, a_rung, write
+from ladder import gpu, toolchain
+from ladder.build import Build, build, settings_digest, why_not_measured
+from ladder.config import Shape
+from ladder.errors import LadderError
+from ladder.inspection import inspect
+from ladder.library import Library, Operands
+from ladder.toolchain import (
+    Nvcc,
+    compile_command,
+    compile_rung,
+    find_nvcc,
+    find_tool,
+    first_error,
+    require_architecture,
+    require_tool,
+    resource_report,
+    source_digest,
+    sources,
+    supported_architectures,
+)
+
+FLAGS = ["-O3", "-std=c++17", "-lineinfo"]
+NVCC = Nvcc(Path("/opt/nvcc"), "13.0.88", ("-L/opt/lib",))
+
+
+def line_of(function, *arguments) -> str:
+    """The one line that a LadderError says."""
+    with pytest.raises(LadderError) as caught:
+        function(*arguments)
+    text = str(caught.value)
+    assert len(text.splitlines()) == 1, text
+    return text
+
+
+# Sources
+
+
+@pytest.fixture
+def tree(project):
+    """A rung that includes outer.cuh, which includes inner.cuh; lone.cuh is nobody's."""
+    include = project / "kernels/include"
+    write(include / "outer.cuh", '#pragma once\n#  include "inner.cuh"\n')
+    write(include / "inner.cuh", '#pragma once\n#include "outer.cuh"\n')
+    write(include / "lone.cuh", "#pragma once\n")
+    write(
+        project / "kernels/sgemm/naive.cu",
+        '// #include "lone.cuh"\n#include <cuda_runtime.h>\n#include "outer.cuh"\n#include "missing.cuh"\n',
+    )
+    return project / "kernels"
+
+
+def test_a_rungs_sources_are_its_file_and_what_that_includes_directly_or_not(tree):
+    names = ["sgemm/naive.cu", "include/inner.cuh", "include/outer.cuh"]
+    assert sources(a_rung()) == [tree / name for name in names]
+
+
+def test_the_real_rungs_depend_on_the_contract():
+    names = [path.relative_to(REPOSITORY / "kernels").as_posix() for path in sources(a_rung("naive"))]
+    assert names == ["sgemm/naive.cu", "include/gemm.cuh", "include/launch.cuh"]
+
+
+@pytest.mark.parametrize(
+    ("file", "changes"),
+    [("sgemm/naive.cu", True), ("include/outer.cuh", True), ("include/inner.cuh", True), ("include/lone.cuh", False)],
+)
+def test_the_source_digest_follows_the_content_of_what_is_included(tree, file, changes):
+    before = source_digest(a_rung())
+    with (tree / file).open("a") as text:
+        text.write("// more\n")
+    assert (source_digest(a_rung()) != before) is changes
+
+
+def test_the_source_digest_follows_the_macros(tree):
+    macros = [{}, {"TILE": "8"}, {"TILE": "16"}, {"TILE": "8", "X": "1"}, {"TILE8": "1"}]
+    assert len({source_digest(a_rung(macros=each)) for each in macros}) == len(macros)
+
+
+# Finding tools
+
+
+@pytest.fixture
+def no_tools(monkeypatch):
+    """A machine without NVIDIA's tools."""
+    monkeypatch.setattr(toolchain, "wheel_folders", lambda: [])
+    monkeypatch.setattr(toolchain, "TOOLKITS", ())
+    monkeypatch.setenv("PATH", "")
+
+
+def program(folder: Path, name: str, text: str = "#!/bin/sh\n") -> Path:
+    path = write(folder / name, text)
+    path.chmod(0o755)
+    return path
+
+
+def test_a_tool_that_is_nowhere_is_named_with_the_remedy(no_tools):
+    assert find_tool("ncu") is None
+    assert line_of(require_tool, "nvcc") == (
+        "nvcc: not found; `make env` installs it, or set its path in config/config.yaml"
+    )
+
+
+def test_a_configured_tool_that_is_no_program_is_an_error_even_where_another_is_found(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(program(tmp_path, "ncu").parent))
+    assert "'/no/such/ncu' is no program" in line_of(find_tool, "ncu", "/no/such/ncu")
+
+
+def test_a_tool_of_the_environment_comes_before_the_paths_and_that_before_a_toolkits(tmp_path, monkeypatch, no_tools):
+    found = {place: program(tmp_path / place, "nvcc") for place in ("toolkit", "path", "wheel", "own")}
+    monkeypatch.setattr(toolchain, "TOOLKITS", (str(tmp_path / "toolkit"),))
+    assert find_tool("nvcc") == found["toolkit"]
+    monkeypatch.setenv("PATH", str(tmp_path / "path"))
+    assert find_tool("nvcc") == found["path"]
+    monkeypatch.setattr(toolchain, "wheel_folders", lambda: [tmp_path / "wheel"])
+    assert find_tool("nvcc") == found["wheel"]
+    assert find_tool("nvcc", str(found["own"])) == found["own"]
+
+
+@pytest.mark.parametrize("text", ["#!/bin/sh\nexit 3\n", "#!/bin/sh\necho something else\n"], ids=["fails", "other"])
+def test_an_nvcc_that_does_not_answer_is_named(tmp_path, text):
+    path = program(tmp_path, "nvcc", text)
+    assert line_of(find_nvcc, str(path)) == (
+        f"{path}: does not answer --version; give another nvcc in config/config.yaml: compile.nvcc"
+    )
+
+
+def test_a_toolkits_nvcc_needs_no_folders_of_the_wheels(tmp_path):
+    path = program(tmp_path, "nvcc", "#!/bin/sh\necho 'Cuda compilation tools, release 12.4, V12.4.131'\n")
+    assert find_nvcc(str(path)) == Nvcc(path, "12.4.131", ())
+
+
+# Architectures
+
+
+@pytest.fixture
+def cuda13(monkeypatch):
+    monkeypatch.setattr(toolchain, "supported_architectures", lambda nvcc: {"sm_75", "sm_90", "sm_100"})
+
+
+def test_a_gpu_that_nvcc_no_longer_knows_is_sent_to_the_other_environment(cuda13):
+    assert line_of(require_architecture, NVCC, gpu.read_gpu("v100")) == (
+        "config/gpus/v100.yaml: architecture: nvcc 13.0.88 does not compile for sm_70; "
+        "use CUDA 12: make env ENV=cuda12 (envs/cuda12.txt), and its toolkit's nvcc as compile.nvcc"
+    )
+
+
+def test_a_gpu_that_is_newer_than_nvcc_needs_a_newer_nvcc(cuda13):
+    assert line_of(require_architecture, NVCC, gpu.read_gpu("rtx-5090")) == (
+        "config/gpus/rtx-5090.yaml: architecture: nvcc 13.0.88 does not compile for sm_120a; "
+        "set compile.nvcc to a newer nvcc"
+    )
+
+
+@pytest.mark.parametrize("name", ["t4", "h100-sxm", "b200"])
+def test_an_architecture_with_accelerated_features_is_known_by_its_number(cuda13, name):
+    require_architecture(NVCC, gpu.read_gpu(name))
+
+
+# Reading the compiler's words
+
+
+LOG = """\
+ptxas info    : 0 bytes gmem
+ptxas info    : Compiling entry function '_Z11sgemm_naive4Gemm' for 'sm_90a'
+ptxas info    : Function properties for _Z11sgemm_naive4Gemm
+    0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads
+ptxas info    : Used 32 registers, used 0 barriers
+ptxas info    : Compile time = 64.892 ms
+ptxas info    : Compiling entry function '_Z11sgemm_tiled4Gemm' for 'sm_90a'
+ptxas info    : Function properties for _Z11sgemm_tiled4Gemm
+    16 bytes stack frame, 24 bytes spill stores, 40 bytes spill loads
+ptxas info    : Used 255 registers, used 1 barriers, 16 bytes cumulative stack size, 8192 bytes smem, 456 bytes cmem[0]
+ptxas info    : Compile time = 22.288 ms
+"""
+
+
+def test_the_resource_report_has_each_kernels_registers_shared_memory_stack_and_spills():
+    assert resource_report(LOG) == {
+        "_Z11sgemm_naive4Gemm": {
+            "stack_bytes": 0,
+            "spill_store_bytes": 0,
+            "spill_load_bytes": 0,
+            "registers": 32,
+            "static_shared_bytes": 0,
+        },
+        "_Z11sgemm_tiled4Gemm": {
+            "stack_bytes": 16,
+            "spill_store_bytes": 24,
+            "spill_load_bytes": 40,
+            "registers": 255,
+            "static_shared_bytes": 8192,
+        },
+    }
+
+
+def test_a_log_without_kernels_reports_none():
+    assert resource_report("ptxas info    : 0 bytes gmem\n") == {}
+
+
+@pytest.mark.parametrize(
+    ("log", "line"),
+    [
+        (
+            'kernels/a.cu(3): warning #177-D: unused\n\nkernels/a.cu(7): error: expected a ";"\n\n1 error detected',
+            'kernels/a.cu(7): error: expected a ";"',
+        ),
+        (
+            "In file included from a.cu:1:\nkernels/a.cu:2:10: fatal error: b.h: No such file\n",
+            "kernels/a.cu:2:10: fatal error: b.h: No such file",
+        ),
+        ("nvcc fatal   : Unsupported gpu architecture 'sm_1'\n", "nvcc fatal   : Unsupported gpu architecture 'sm_1'"),
+        ("", ""),
+    ],
+)
+def test_the_first_error_is_the_line_that_says_where(log, line):
+    assert first_error(log) == line
+
+
+@pytest.mark.skipif(shutil.which("c++filt") is None, reason="binutils' c++filt is not installed")
+def test_symbols_are_demangled():
+    assert toolchain.demangled(["_Z11sgemm_naive4Gemm"]) == {"_Z11sgemm_naive4Gemm": "sgemm_naive(Gemm)"}
+
+
+def test_without_binutils_a_symbol_is_its_own_name(no_tools):
+    assert toolchain.demangled(["_Z1a"]) == {"_Z1a": "_Z1a"}
+
+
+# Compiling
+
+
+def test_the_command_has_the_architecture_the_macros_and_the_flags_asked_for():
+    rung = a_rung("tiled@TILE=8,WIDE=1")
+    command = compile_command(rung, ROUND_GPU, NVCC, ["-O1"], Path("out.so"))
+    assert command[:2] == ["/opt/nvcc", "-O1"]
+    assert "-gencode=arch=compute_90a,code=sm_90a" in command
+    assert command[command.index("-DTILE=8") + 1] == "-DWIDE=1"
+    assert "-L/opt/lib" in command
+    assert command[command.index("-o") + 1 :] == ["out.so", "kernels/sgemm/tiled.cu", "-ldl"]
+
+
+BROKEN = """\
+#include "gemm.cuh"
+
+__global__ void sgemm_broken(Gemm g) { g.C[0] = undeclared; }
+"""
+
+
+def test_a_source_that_does_not_compile_fails_with_its_file_and_line(project, nvcc):
+    shutil.rmtree(project / "kernels/include")
+    (project / "kernels/include").symlink_to(REPOSITORY / "kernels/include")
+    write(project / "kernels/sgemm/broken.cu", BROKEN)
+    made = project / "build/broken"
+    record = build(a_rung("broken"), gpu.read_gpu("t4"), nvcc, FLAGS, made)
+    assert record["status"] == "failed"
+    assert record["message"] == 'kernels/sgemm/broken.cu(3): error: identifier "undeclared" is undefined'
+    assert str(project) not in record["log"]
+    assert not Build(made).library.exists()
+    assert Build(made).record["message"] == record["message"]
+    assert why_not_measured(Build(made), None) == f"it does not compile: {record['message']}"
+    inspected = inspect(Build(made), [Shape(8, 8, 8)], 1)
+    assert (inspected["status"], inspected["kernels"], inspected["launches"]) == ("failed", [], {})
+
+
+ARCHITECTURES = sorted({gpu.read_gpu(name).architecture for name in gpu.names()})
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_the_first_rung_compiles_for_every_gpu_that_this_nvcc_knows(tmp_path, nvcc, architecture):
+    one = next(found for name in gpu.names() if (found := gpu.read_gpu(name)).architecture == architecture)
+    if architecture.rstrip("a") not in supported_architectures(nvcc):
+        assert f"does not compile for {architecture}" in line_of(require_architecture, nvcc, one)
+        return
+    require_architecture(nvcc, one)
+    record = compile_rung(a_rung("naive"), one, nvcc, FLAGS, tmp_path / "library.so")
+    assert (record["status"], record["message"]) == ("ok", "")
+    assert (record["architecture"], record["nvcc"]) == (architecture, nvcc.version)
+    assert f"for '{architecture}'" in record["log"]
+    resources = resource_report(record["log"])
+    assert {re.search(r"sgemm_naive|scale_kernel", symbol)[0] for symbol in resources} == {
+        "sgemm_naive",
+        "scale_kernel",
+    }
+    for kernel in resources.values():
+        assert 0 < kernel["registers"] <= 255
+        assert (kernel["spill_store_bytes"], kernel["spill_load_bytes"], kernel["static_shared_bytes"]) == (0, 0, 0)
+    shape = Shape(33, 65, 7)
+    library = Library(tmp_path / "library.so")
+    (launch,) = library.launches(shape, one.sms)
+    assert launch.kernel in resources
+    assert (launch.grid, launch.block, launch.dynamic_shared_bytes) == ((2 * 3, 1, 1), (32, 32, 1), 0)
+    assert library.workspace_bytes(shape, 1.0, 0.0, Operands(0, 7, 0, 65, 0, 65)) == 0
+
+
+# What compiling decides about the stages behind it
+
+
+@pytest.fixture
+def no_compiler(monkeypatch):
+    """Stands in for nvcc: every source compiles at once."""
+    done = type("Done", (), {"returncode": 0, "stdout": "", "stderr": ""})
+    monkeypatch.setattr(toolchain.subprocess, "run", lambda *_, **__: done)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"nvcc": Nvcc(Path("/opt/nvcc"), "13.0.89", ())},
+        {"flags": ["-O2"]},
+        {"flags": ["-O3", "-lineinfo", "-std=c++17"]},
+        {"gpu": gpu.read_gpu("t4")},
+        {"rung": a_rung("tiled@TILE=8")},
+    ],
+    ids=["nvcc", "flag", "order of flags", "architecture", "macros"],
+)
+def test_the_build_digest_follows_all_that_made_the_library(no_compiler, tmp_path, change):
+    plain = {"rung": a_rung("tiled@TILE=16"), "gpu": ROUND_GPU, "nvcc": NVCC, "flags": FLAGS}
+    library = tmp_path / "library.so"
+    first = compile_rung(**plain, library=library)["build_digest"]
+    assert compile_rung(**plain, library=library)["build_digest"] == first
+    assert compile_rung(**plain | change, library=library)["build_digest"] != first
+
+
+def test_a_rung_above_the_gpus_compute_capability_is_not_compiled(tmp_path):
+    rung = a_rung("naive", compute_capability="10.0")
+    record = build(rung, ROUND_GPU, NVCC, FLAGS, tmp_path)
+    assert record["status"] == "does not apply"
+    assert record["message"] == "needs compute capability 10.0; Round GPU has 9.0"
+    assert why_not_measured(Build(tmp_path), None) == record["message"]
+
+
+@pytest.mark.parametrize(
+    ("check", "reason"),
+    [
+        (None, ""),
+        (a_check(), ""),
+        (a_check("failed", "4: NaN at row 0"), "its check failed: 4: NaN at row 0"),
+        (a_check(build="build-2"), "its check was of another build; run the check stage again"),
+    ],
+    ids=["empty kernel", "passed", "wrong", "of another build"],
+)
+def test_only_the_build_that_passed_its_check_is_measured(tmp_path, check, reason):
+    assert why_not_measured(a_build(tmp_path), check) == reason
+
+
+def test_the_digest_of_settings_does_not_depend_on_their_order():
+    assert settings_digest({"a": 1, "b": 2}) == settings_digest({"b": 2, "a": 1})
+    assert settings_digest({"a": 1}) != settings_digest({"a": 2})
