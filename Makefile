@@ -50,6 +50,7 @@ $(VENV)/.$(ENV): envs/build.txt envs/$(ENV).txt envs/$(CUBLAS).txt
 	$(PYTHON) -m venv --clear $(VENV)
 	$(INSTALL) -r envs/build.txt
 	$(INSTALL) -r envs/$(ENV).txt
+	@$(BIN)/python -m compileall -q -j 0 $(VENV)/lib || true
 	@if nvidia-smi -L >/dev/null 2>&1; then case "$$(PATH="$$PATH:/usr/sbin:/sbin" ldconfig -p 2>/dev/null)" in \
 	  *libcublas.so.$(CUDA)*) ;; \
 	  *) echo 'No cuBLAS $(CUDA) is installed here: adding envs/$(CUBLAS).txt'; $(INSTALL) -r envs/$(CUBLAS).txt;; \

@@ -1,18 +1,14 @@
 // Vector access: four neighbouring floats in one 16-byte instruction.
 //
-// A vector must lie at a multiple of 16 bytes. In global memory that holds for all vectors of a matrix or for none: its
-// pointer and its leading dimension decide. So the host asks vector_width once and picks the variant of the kernel whose
-// instructions move that many floats, 4 or 1. Where the rows are whole vectors, too, every vector lies either inside its
-// matrix or outside: no instruction has to be taken apart at an edge.
+// A vector must lie at a multiple of 16 bytes. In global memory that holds for a whole matrix or not at all: its
+// pointer and its leading dimension decide. So the host asks vector_width once for A and once for B, and picks the
+// variant of the kernel whose copies move that many floats in an instruction, 4 or 1.
 #pragma once
 
 #include "gemm.cuh"
 
-inline int vector_width(const Gemm& g) {
-  bool aligned =
-      (reinterpret_cast<uintptr_t>(g.A) | reinterpret_cast<uintptr_t>(g.B) | reinterpret_cast<uintptr_t>(g.C)) % 16 ==
-      0;
-  return aligned && (g.k | g.n | g.lda | g.ldb | g.ldc) % 4 == 0 ? 4 : 1;
+__host__ __device__ inline int vector_width(const float* matrix, int64_t ld) {
+  return reinterpret_cast<uintptr_t>(matrix) % 16 == 0 && ld % 4 == 0 ? 4 : 1;
 }
 
 // Copies WIDTH floats between registers, global and shared memory.
@@ -26,55 +22,27 @@ __device__ inline void copy_vector(float* to, const float* from) {
   }
 }
 
-// The same, or zeros where the matrix has ended: then nothing is read.
+// The same where the matrix ends after `left` of them: reads no more, and sets the others to 0.
 template <int WIDTH>
-__device__ inline void copy_vector(float* to, const float* from, bool inside) {
-  if (inside) {
+__device__ inline void copy_vector(float* to, const float* from, int left) {
+  if (left >= WIDTH) {
     copy_vector<WIDTH>(to, from);
   } else {
 #pragma unroll
     for (int v = 0; v < WIDTH; ++v) {
-      to[v] = 0.0f;
+      to[v] = v < left ? from[v] : 0.0f;
     }
   }
 }
 
-#ifdef __CUDACC__
-
-// The same from global to shared memory in the background (compute capability 8.0 and up). __pipeline_memcpy_async
-// would take two instructions, of which one is executed; PTX has the choice as an operand (PTX ISA, "cp.async"). What
-// orders the copies against other accesses are the waits and barriers around them.
-template <int WIDTH>
-__device__ inline void copy_vector_async(float* to, const float* from, bool inside) {
-  uint32_t shared = static_cast<uint32_t>(__cvta_generic_to_shared(to));
-  if constexpr (WIDTH == 4) {
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared), "l"(from), "r"(inside ? 16 : 0));
-  } else {
-    asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(shared), "l"(from), "r"(inside ? 4 : 0));
-  }
-}
-
-#else  // the emulator
-
-#include <cuda_pipeline.h>
-
-template <int WIDTH>
-__device__ inline void copy_vector_async(float* to, const float* from, bool inside) {
-  __pipeline_memcpy_async(to, from, 4 * WIDTH, inside ? 0 : 4 * WIDTH);
-}
-
-#endif
-
-// C[row][col + v] = alpha * sum[v] + beta * C[row][col + v] for the first `left` of four, without reading C at beta = 0.
-template <int WIDTH>
-__device__ inline void store_vector(const Gemm& g, int row, int col, const float* sum, int left) {
-  if constexpr (WIDTH == 4) {
-    if (left > 0) {
-      float4* c = reinterpret_cast<float4*>(g.C + row * g.ldc + col);
-      float4 old = g.beta == 0.0f ? float4{0.0f, 0.0f, 0.0f, 0.0f} : *c;
-      *c = float4{g.alpha * sum[0] + g.beta * old.x, g.alpha * sum[1] + g.beta * old.y,
-                  g.alpha * sum[2] + g.beta * old.z, g.alpha * sum[3] + g.beta * old.w};
-    }
+// C[row][col + v] = alpha * sum[v] + beta * C[row][col + v] for the first `left` of four, without reading C at beta =
+// 0. width_C is C's vector_width.
+__device__ inline void store_vector(const Gemm& g, int row, int col, const float* sum, int left, int width_C) {
+  if (width_C == 4 && left >= 4) {
+    float4* c = reinterpret_cast<float4*>(g.C + row * g.ldc + col);
+    float4 old = g.beta == 0.0f ? float4{0.0f, 0.0f, 0.0f, 0.0f} : *c;
+    *c = float4{g.alpha * sum[0] + g.beta * old.x, g.alpha * sum[1] + g.beta * old.y, g.alpha * sum[2] + g.beta * old.z,
+                g.alpha * sum[3] + g.beta * old.w};
   } else {
 #pragma unroll
     for (int v = 0; v < 4; ++v) {

@@ -7,12 +7,11 @@
 //   600 to 1000). A tile needs one barrier instead of two, since nobody reads the buffer that is written.
 // - Registers hold two steps of fragments. The shared loads of step p + 1 (some 30 cycles) run behind the FMAs of step
 //   p, and the first fragments of the next tile are loaded behind the last FMAs of this one.
-// With the latencies hidden inside a thread, no second block is needed to hide them. That frees registers for 8 x 16
-// results a thread: 6 shared loads of 16 bytes for 128 FMAs instead of 4 for 64. A warp's tile of 64 x 64 needs 64 + 64
-//   elements for 4096 FMAs instead of 32 + 64 for 2048. The block tile of 128 x 256 has an
+// With the latencies hidden inside a thread, no second block is needed to hide them. That frees registers for 16 x 8
+// results a thread: 6 shared loads of 16 bytes for 128 FMAs instead of 4 for 64. The block tile of 256 x 128 has an
 // intensity of 43 FLOP for each byte from global memory instead of 32.
 //
-// Limit: latency first, then issue slots: beside the 1024 FMAs of a tile stand some 110 other instructions.
+// Limit: latency first, then issue slots: beside the 1024 FMAs of a tile stand some 100 other instructions.
 //
 // Occupancy: 128 sums, 48 registers of fragments and 12 on the way make up to 255 a thread: one block of 256 threads, 8
 // of an SM's 64 warps; 24.3 KiB of shared memory.
@@ -20,19 +19,19 @@
 #include "vector.cuh"
 
 #ifndef BM
-#define BM 128
+#define BM 256
 #endif
 #ifndef BN
-#define BN 256
+#define BN 128
 #endif
 #ifndef BK
 #define BK 8
 #endif
 #ifndef TM
-#define TM 8
+#define TM 16
 #endif
 #ifndef TN
-#define TN 16
+#define TN 8
 #endif
 #ifndef WM
 #define WM 64
@@ -53,13 +52,21 @@ static_assert(THREADS * 4 % BK == 0 && BK % 4 == 0 && BM % (THREADS * 4 / BK) ==
 static_assert(THREADS * 4 % BN == 0 && BK % (THREADS * 4 / BN) == 0, "whole rows of B's tile in a pass");
 static_assert(2 * (PITCH_A + BN) * BK * 4 <= 48 * 1024, "static shared memory ends at 48 KiB");
 
-// Global memory to registers: one vector of every ROWS-th row of a tile, as far as there are `rows` rows from the first
-// of these vectors on.
+// Global memory to registers: one vector of every ROWS-th row of a tile. `rows_left` and `left` say how many rows and
+// columns of the matrix there are from the first of these vectors on.
 template <int ROWS, int PASSES, int WIDTH>
-__device__ inline void ldg_tile(float (&to)[PASSES][WIDTH], const float* from, int64_t ld, int rows) {
+__device__ inline void ldg_tile(float (&to)[PASSES][WIDTH], const float* from, int64_t ld, bool whole, int rows_left,
+                                int left) {
+  if (whole) {
 #pragma unroll
-  for (int i = 0; i < PASSES; ++i) {
-    copy_vector<WIDTH>(to[i], from + i * ROWS * ld, i * ROWS < rows);
+    for (int i = 0; i < PASSES; ++i) {
+      copy_vector<WIDTH>(to[i], from + i * ROWS * ld);
+    }
+  } else {
+#pragma unroll
+    for (int i = 0; i < PASSES; ++i) {
+      copy_vector<WIDTH>(to[i], from + i * ROWS * ld, i * ROWS < rows_left ? left : 0);
+    }
   }
 }
 
@@ -91,13 +98,14 @@ __device__ inline void lds_fragment(float (&to)[LENGTH], const float* from, int 
   }
 }
 
-template <int WIDTH>
+template <int WIDTH_A, int WIDTH_B>
 __global__ void __launch_bounds__(THREADS) sgemm_double_buffered(Gemm g) {
   __shared__ __align__(16) float tile_A[2][BK][PITCH_A];  // transposed
   __shared__ __align__(16) float tile_B[2][BK][BN];
   Tile tile = tile_of_block(g, BM, BN);
   int rows_left = g.m - tile.row;
   int cols_left = g.n - tile.col;
+  bool inside = rows_left >= BM && cols_left >= BN;
   int tid = threadIdx.x;
   int warp = tid / 32;
   int lane = tid % 32;
@@ -105,25 +113,25 @@ __global__ void __launch_bounds__(THREADS) sgemm_double_buffered(Gemm g) {
   int col = warp % (BN / WN) * WN + lane % (WN / TN) * 4;
 
   // The first vector that this thread copies of either tile, and the rows that all threads copy in one pass.
-  constexpr int ROWS_A = THREADS * WIDTH / BK;
-  constexpr int ROWS_B = THREADS * WIDTH / BN;
-  int row_A = tid / (BK / WIDTH);
-  int p_A = tid % (BK / WIDTH) * WIDTH;
-  int p_B = tid / (BN / WIDTH);
-  int col_B = tid % (BN / WIDTH) * WIDTH;
+  constexpr int ROWS_A = THREADS * WIDTH_A / BK;
+  constexpr int ROWS_B = THREADS * WIDTH_B / BN;
+  int row_A = tid / (BK / WIDTH_A);
+  int p_A = tid % (BK / WIDTH_A) * WIDTH_A;
+  int p_B = tid / (BN / WIDTH_B);
+  int col_B = tid % (BN / WIDTH_B) * WIDTH_B;
   const float* A = g.A + (tile.row + row_A) * g.lda + p_A;
   const float* B = g.B + p_B * g.ldb + tile.col + col_B;
 
-  alignas(16) float ldg_A[BM / ROWS_A][WIDTH];
-  alignas(16) float ldg_B[BK / ROWS_B][WIDTH];
+  alignas(16) float ldg_A[BM / ROWS_A][WIDTH_A];
+  alignas(16) float ldg_B[BK / ROWS_B][WIDTH_B];
   alignas(16) float frag_A[2][TM];
   alignas(16) float frag_B[2][TN];
   float sum[TM][TN] = {};
 
   // The first tile has nothing to hide behind.
   int k_left = g.k;
-  ldg_tile<ROWS_A>(ldg_A, A, g.lda, p_A < k_left ? rows_left - row_A : 0);
-  ldg_tile<ROWS_B>(ldg_B, B, g.ldb, col_B < cols_left ? k_left - p_B : 0);
+  ldg_tile<ROWS_A>(ldg_A, A, g.lda, inside && k_left >= BK, rows_left - row_A, k_left - p_A);
+  ldg_tile<ROWS_B>(ldg_B, B, g.ldb, inside && k_left >= BK, k_left - p_B, cols_left - col_B);
   sts_tile_A<ROWS_A>(tile_A[0], ldg_A, row_A, p_A);
   sts_tile_B<ROWS_B>(tile_B[0], ldg_B, p_B, col_B);
   __syncthreads();
@@ -135,8 +143,8 @@ __global__ void __launch_bounds__(THREADS) sgemm_double_buffered(Gemm g) {
     if (k_left > 0) {
       A += BK;
       B += BK * g.ldb;
-      ldg_tile<ROWS_A>(ldg_A, A, g.lda, p_A < k_left ? rows_left - row_A : 0);
-      ldg_tile<ROWS_B>(ldg_B, B, g.ldb, col_B < cols_left ? k_left - p_B : 0);
+      ldg_tile<ROWS_A>(ldg_A, A, g.lda, inside && k_left >= BK, rows_left - row_A, k_left - p_A);
+      ldg_tile<ROWS_B>(ldg_B, B, g.ldb, inside && k_left >= BK, k_left - p_B, cols_left - col_B);
     }
 #pragma unroll
     for (int p = 0; p < BK; ++p) {
@@ -160,6 +168,7 @@ __global__ void __launch_bounds__(THREADS) sgemm_double_buffered(Gemm g) {
     }
   }
 
+  int width_C = vector_width(g.C, g.ldc);
 #pragma unroll
   for (int i = 0; i < TM; ++i) {
     int r = row + i / 4 * STEP_M + i % 4;
@@ -169,13 +178,16 @@ __global__ void __launch_bounds__(THREADS) sgemm_double_buffered(Gemm g) {
 #pragma unroll
     for (int j = 0; j < TN; j += 4) {
       int c = col + j / 4 * STEP_N;
-      store_vector<WIDTH>(g, tile.row + r, tile.col + c, &sum[i][j], cols_left - c);
+      store_vector(g, tile.row + r, tile.col + c, &sum[i][j], cols_left - c, width_C);
     }
   }
 }
 
 cudaError_t run(const Gemm& g, void*, cudaStream_t stream) {
-  auto kernel = vector_width(g) == 4 ? sgemm_double_buffered<4> : sgemm_double_buffered<1>;
+  bool vector_B = vector_width(g.B, g.ldb) == 4;
+  auto with_vector_A = vector_B ? sgemm_double_buffered<4, 4> : sgemm_double_buffered<4, 1>;
+  auto with_single_A = vector_B ? sgemm_double_buffered<1, 4> : sgemm_double_buffered<1, 1>;
+  auto kernel = vector_width(g.A, g.lda) == 4 ? with_vector_A : with_single_A;
   return launch(kernel, tile_grid(g, BM, BN), dim3(THREADS), 0, stream, g);
 }
 

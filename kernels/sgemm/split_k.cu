@@ -63,7 +63,7 @@ static_assert(THREADS * 4 % BN == 0 && BK % (THREADS * 4 / BN) == 0, "whole rows
 static_assert(BN % THREADS == 0 || THREADS % BN == 0, "whole rows of B's tile in a pass of single floats");
 static_assert(STAGES >= 2, "one stage to multiply, one on its way");
 
-// How a product is cut: `splits` ranges of k, each of `tiles_k` tiles but the last, which may have fewer.
+// How a product is cut: `splits` ranges of k, each of `tiles_k` tiles but the last, which may be shorter.
 struct Split {
   int splits, tiles_k;
   int64_t ld;  // of the splits' sums in the workspace: n rounded up to whole vectors
@@ -104,6 +104,68 @@ inline Split split_for(const Gemm& g) {
   return best;
 }
 
+// Global to shared memory in the background: every ROWS-th row of A's tile, every 8th column. `rows_left` and `p_left`
+// count the rows and columns that A has from this thread's first element on; a whole tile need not look at them.
+__device__ inline void copy_tile_A(float* to, const float* from, int64_t ld, bool whole, int rows_left, int p_left) {
+  constexpr int ROWS = THREADS / 8;
+  if (whole) {
+#pragma unroll
+    for (int i = 0; i < BM; i += ROWS) {
+#pragma unroll
+      for (int p = 0; p < BK; p += 8) {
+        __pipeline_memcpy_async(to + p * PITCH_A + i, from + i * ld + p, 4);
+      }
+    }
+  } else {
+#pragma unroll
+    for (int i = 0; i < BM; i += ROWS) {
+#pragma unroll
+      for (int p = 0; p < BK; p += 8) {
+        if (i < rows_left && p < p_left) {
+          __pipeline_memcpy_async(to + p * PITCH_A + i, from + i * ld + p, 4);
+        } else {
+          to[p * PITCH_A + i] = 0.0f;
+        }
+      }
+    }
+  }
+}
+
+// The same for B's tile, WIDTH floats at a time.
+template <int WIDTH>
+__device__ inline void copy_tile_B(float* to, const float* from, int64_t ld, bool whole, int p_left, int cols_left) {
+  constexpr int COLS = THREADS * WIDTH < BN ? THREADS * WIDTH : BN;
+  constexpr int ROWS = THREADS * WIDTH / COLS;
+  if (whole) {
+#pragma unroll
+    for (int p = 0; p < BK; p += ROWS) {
+#pragma unroll
+      for (int c = 0; c < BN; c += COLS) {
+        __pipeline_memcpy_async(to + p * BN + c, from + p * ld + c, 4 * WIDTH);
+      }
+    }
+  } else {
+#pragma unroll
+    for (int p = 0; p < BK; p += ROWS) {
+#pragma unroll
+      for (int c = 0; c < BN; c += COLS) {
+        if (p < p_left && c + WIDTH <= cols_left) {
+          __pipeline_memcpy_async(to + p * BN + c, from + p * ld + c, 4 * WIDTH);
+        } else {
+#pragma unroll
+          for (int v = 0; v < WIDTH; ++v) {
+            if (p < p_left && c + v < cols_left) {
+              __pipeline_memcpy_async(to + p * BN + c + v, from + p * ld + c + v, 4);
+            } else {
+              to[p * BN + c + v] = 0.0f;
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
 // Shared memory to registers: the vectors of a thread in a row of a tile, `step` floats apart.
 template <int LENGTH>
 __device__ inline void lds_fragment(float (&to)[LENGTH], const float* from, int step) {
@@ -113,71 +175,47 @@ __device__ inline void lds_fragment(float (&to)[LENGTH], const float* from, int 
   }
 }
 
-template <int WIDTH>
+template <int WIDTH_B>
 __global__ void __launch_bounds__(THREADS, MIN_BLOCKS) sgemm_split_k(Gemm g, Split split, float* sums) {
   float* shared = dynamic_shared<float>();
-  Tile tile = tile_of_block(g, BM, BN);
+  unsigned tiles_m = ceil_div(g.m, BM);
+  unsigned tiles_n = ceil_div(g.n, BN);
+  unsigned i_split = blockIdx.x / (tiles_m * tiles_n);
+  unsigned i_tile = blockIdx.x % (tiles_m * tiles_n);
+  Tile tile = {static_cast<int>(i_tile / tiles_n) * BM, static_cast<int>(i_tile % tiles_n) * BN};
+  int p_first = static_cast<int>(i_split) * split.tiles_k * BK;
   int rows_left = g.m - tile.row;
   int cols_left = g.n - tile.col;
+  bool inside = rows_left >= BM && cols_left >= BN;
   int tid = threadIdx.x;
   int warp = tid / 32;
   int lane = tid % 32;
   int row = warp / (BN / WN) * WM + lane / (WN / TN) * 4;  // of the thread's first vector
   int col = warp % (BN / WN) * WN + lane % (WN / TN) * 4;
 
-  // What this thread copies of a tile: of A every ROWS_A-th row and every 8th column, of B a vector of every ROWS_B-th
-  // row and COLS_B-th column. A warp copies 4 rows of A by 8 steps of p: whole sectors of global memory, 32 different
-  // banks of shared memory.
-  constexpr int ROWS_A = THREADS / 8;
-  constexpr int COLS_B = THREADS * WIDTH < BN ? THREADS * WIDTH : BN;
-  constexpr int ROWS_B = THREADS * WIDTH / COLS_B;
-  constexpr int COPIES_A = BM / ROWS_A * (BK / 8);
-  constexpr int COPIES_B = BK / ROWS_B * (BN / COLS_B);
+  // The first elements that this thread copies. A warp copies 4 rows of A by 8 steps of p: whole sectors of global
+  // memory, 32 different banks of shared memory.
   int row_A = tid / 8;
   int p_A = tid % 8;
-  int p_B = tid * WIDTH / COLS_B;
-  int col_B = tid * WIDTH % COLS_B;
+  int p_B = tid * WIDTH_B / BN;
+  int col_B = tid * WIDTH_B % BN;
+  const float* A = g.A + (tile.row + row_A) * g.lda + p_first + p_A;
+  const float* B = g.B + (p_first + p_B) * g.ldb + tile.col + col_B;
   int at_A = p_A * PITCH_A + row_A;
   int at_B = TILE_A + p_B * BN + col_B;
 
-  // If the tiles do not divide k, the first one begins `skip` steps ahead of the matrices and has zeros there. All
-  // others are whole, so what a thread must not read no longer depends on p. This block's range begins at p_first.
-  int all_tiles = ceil_div(g.k, BK);
-  int skip = (BK - g.k % BK) % BK;
-  int i_split = blockIdx.y;
-  int p_first = i_split * split.tiles_k * BK - skip;
-  int tiles = min(split.tiles_k, all_tiles - i_split * split.tiles_k);
-  const float* A = g.A + (tile.row + row_A) * g.lda + p_first + p_A;
-  const float* B = g.B + static_cast<int64_t>(p_first + p_B) * g.ldb + tile.col + col_B;
-  // Both go on to the next tile.
-  auto copy_A = [&](float* to, int p_first) {
+  // What the tiles of this range that are not yet being copied have left.
+  int k_left = ceil_div(g.k - p_first, BK) > split.tiles_k ? split.tiles_k * BK : g.k - p_first;
+  int tiles = ceil_div(k_left, BK);
 #pragma unroll
-    for (int i = 0; i < BM / ROWS_A; ++i) {
-#pragma unroll
-      for (int p = 0; p < BK; p += 8) {
-        copy_vector_async<1>(to + at_A + p * PITCH_A + i * ROWS_A, A + i * ROWS_A * g.lda + p,
-                             row_A + i * ROWS_A < rows_left && p_A + p >= p_first);
-      }
-    }
-    A += BK;
-  };
-  auto copy_B = [&](float* to, int p_first) {
-#pragma unroll
-    for (int p = 0; p < BK; p += ROWS_B) {
-#pragma unroll
-      for (int c = 0; c < BN / COLS_B; ++c) {
-        copy_vector_async<WIDTH>(to + at_B + p * BN + c * COLS_B, B + c * COLS_B,
-                                 col_B + c * COLS_B < cols_left && p_B + p >= p_first);
-      }
-      B += ROWS_B * g.ldb;
-    }
-  };
-
-#pragma unroll 1
-  for (int t = 0; t < STAGES - 1; ++t) {
-    if (t < tiles) {
-      copy_A(shared + t * STAGE, t == 0 && i_split == 0 ? skip : 0);
-      copy_B(shared + t * STAGE, t == 0 && i_split == 0 ? skip : 0);
+  for (int stage = 0; stage < STAGES; ++stage) {
+    if (k_left > 0) {
+      bool whole = inside && k_left >= BK;
+      copy_tile_A(shared + stage * STAGE + at_A, A, g.lda, whole, rows_left - row_A, k_left - p_A);
+      copy_tile_B<WIDTH_B>(shared + stage * STAGE + at_B, B, g.ldb, whole, k_left - p_B, cols_left - col_B);
+      A += BK;
+      B += BK * g.ldb;
+      k_left -= BK;
     }
     __pipeline_commit();
   }
@@ -185,35 +223,35 @@ __global__ void __launch_bounds__(THREADS, MIN_BLOCKS) sgemm_split_k(Gemm g, Spl
   alignas(16) float frag_A[2][TM];
   alignas(16) float frag_B[2][TN];
   float sum[TM][TN] = {};
-  __pipeline_wait_prior(STAGES - 2);
+  __pipeline_wait_prior(STAGES - 1);
   __syncthreads();
   lds_fragment(frag_A[0], shared + row, STEP_M);
   lds_fragment(frag_B[0], shared + TILE_A + col, STEP_N);
 
-  float* now = shared;
-  float* free = shared + (STAGES - 1) * STAGE;  // the stage that nobody reads any more
-  for (int t = 0; t < tiles; ++t) {
-    float* next = now + STAGE < shared + STAGES * STAGE ? now + STAGE : shared;
+  int stage = 0;
+  for (; tiles > 0; --tiles) {
+    float* now = shared + stage * STAGE;
+    stage = stage + 1 < STAGES ? stage + 1 : 0;
 #pragma unroll
     for (int p = 0; p < BK; ++p) {
       if (p + 1 < BK) {
         lds_fragment(frag_A[(p + 1) % 2], now + (p + 1) * PITCH_A + row, STEP_M);
         lds_fragment(frag_B[(p + 1) % 2], now + TILE_A + (p + 1) * BN + col, STEP_N);
-        // Not right behind the barrier, where all warps would fill the queue of shared memory at once; 4-byte copies in
-        // two portions.
-        if (p == 0 && t + STAGES - 1 < tiles) {
-          copy_A(free, 0);
-        }
-        if (p == (WIDTH == 4 ? 0 : BK / 2) && t + STAGES - 1 < tiles) {
-          copy_B(free, 0);
-        }
-      } else if (t + 1 < tiles) {
-        // From here on the next tile has arrived, and nobody reads this one any more.
-        __pipeline_commit();
+      } else if (tiles > 1) {
+        // The next tile has arrived, and no thread reads this one any more: its buffer takes the tile STAGES further.
         __pipeline_wait_prior(STAGES - 2);
         __syncthreads();
-        lds_fragment(frag_A[0], next + row, STEP_M);
-        lds_fragment(frag_B[0], next + TILE_A + col, STEP_N);
+        lds_fragment(frag_A[0], shared + stage * STAGE + row, STEP_M);
+        lds_fragment(frag_B[0], shared + stage * STAGE + TILE_A + col, STEP_N);
+        if (k_left > 0) {
+          bool whole = inside && k_left >= BK;
+          copy_tile_A(now + at_A, A, g.lda, whole, rows_left - row_A, k_left - p_A);
+          copy_tile_B<WIDTH_B>(now + at_B, B, g.ldb, whole, k_left - p_B, cols_left - col_B);
+          A += BK;
+          B += BK * g.ldb;
+          k_left -= BK;
+        }
+        __pipeline_commit();
       }
 #pragma unroll
       for (int i = 0; i < TM; ++i) {
@@ -223,8 +261,6 @@ __global__ void __launch_bounds__(THREADS, MIN_BLOCKS) sgemm_split_k(Gemm g, Spl
         }
       }
     }
-    free = now;
-    now = next;
   }
 
   Gemm out = g;
@@ -235,6 +271,7 @@ __global__ void __launch_bounds__(THREADS, MIN_BLOCKS) sgemm_split_k(Gemm g, Spl
     out.ldc = split.ld;
     cols_left = static_cast<int>(split.ld) - tile.col;  // zeros behind the last column, for the vectors of add_splits
   }
+  int width_C = vector_width(out.C, out.ldc);
 #pragma unroll
   for (int i = 0; i < TM; ++i) {
     int r = row + i / 4 * STEP_M + i % 4;
@@ -244,13 +281,12 @@ __global__ void __launch_bounds__(THREADS, MIN_BLOCKS) sgemm_split_k(Gemm g, Spl
 #pragma unroll
     for (int j = 0; j < TN; j += 4) {
       int c = col + j / 4 * STEP_N;
-      store_vector<WIDTH>(out, tile.row + r, tile.col + c, &sum[i][j], cols_left - c);
+      store_vector(out, tile.row + r, tile.col + c, &sum[i][j], cols_left - c, width_C);
     }
   }
 }
 
 // C = alpha * (the sums of all splits, in the order of k) + beta * C. A thread adds four neighbouring results.
-template <int WIDTH>
 __global__ void __launch_bounds__(256) add_splits(Gemm g, Split split, const float* sums) {
   int64_t i = (blockIdx.x * static_cast<int64_t>(blockDim.x) + threadIdx.x) * 4;
   int64_t results = g.m * split.ld;
@@ -269,7 +305,7 @@ __global__ void __launch_bounds__(256) add_splits(Gemm g, Split split, const flo
       sum[v] += part[v];
     }
   }
-  store_vector<WIDTH>(g, row, col, sum, g.n - col);
+  store_vector(g, row, col, sum, g.n - col, vector_width(g.C, g.ldc));
 }
 
 size_t split_workspace(const Gemm& g) {
@@ -280,17 +316,15 @@ size_t split_workspace(const Gemm& g) {
 cudaError_t run(const Gemm& g, void* workspace, cudaStream_t stream) {
   Split split = split_for(g);
   float* sums = static_cast<float*>(workspace);
-  bool vectors = vector_width(g) == 4;
+  auto kernel = vector_width(g.B, g.ldb) == 4 ? sgemm_split_k<4> : sgemm_split_k<1>;
   dim3 grid = tile_grid(g, BM, BN);
-  grid.y = split.splits;
-  cudaError_t error =
-      launch(vectors ? sgemm_split_k<4> : sgemm_split_k<1>, grid, dim3(THREADS), SHARED_BYTES, stream, g, split, sums);
+  grid.x *= split.splits;
+  cudaError_t error = launch(kernel, grid, dim3(THREADS), SHARED_BYTES, stream, g, split, sums);
   if (error != cudaSuccess || split.splits == 1) {
     return error;
   }
-  int64_t blocks = (g.m * split.ld / 4 + 255) / 256;
-  return launch(vectors ? add_splits<4> : add_splits<1>, dim3(static_cast<unsigned>(blocks)), dim3(256), 0, stream, g,
-                split, sums);
+  int64_t vectors = g.m * split.ld / 4;
+  return launch(add_splits, dim3(static_cast<unsigned>((vectors + 255) / 256)), dim3(256), 0, stream, g, split, sums);
 }
 
 EXPORT_SGEMM_WITH_WORKSPACE(run, split_workspace)

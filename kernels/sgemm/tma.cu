@@ -47,6 +47,9 @@
 #ifndef STAGES
 #define STAGES 4
 #endif
+#ifndef GROUP
+#define GROUP 16
+#endif
 
 constexpr int WARPS = (BM / WM) * (BN / WN);
 constexpr int THREADS = WARPS * 32;
@@ -59,7 +62,7 @@ constexpr CUtensorMapSwizzle SWIZZLE_A = BK == 8    ? CU_TENSOR_MAP_SWIZZLE_32B
                                          : BK == 16 ? CU_TENSOR_MAP_SWIZZLE_64B
                                                     : CU_TENSOR_MAP_SWIZZLE_128B;
 constexpr size_t SHARED_BYTES = sizeof(float) * STAGES * STAGE;
-static_assert(TM % 4 == 0 && TN % 4 == 0, "a thread tile must consist of whole vectors");
+static_assert(TN % 4 == 0, "a thread tile must consist of whole vectors");
 static_assert(WM % TM == 0 && WN % TN == 0 && (WM / TM) * (WN / TN) == 32, "32 thread tiles must cover the warp tile");
 static_assert(BM % WM == 0 && BN % WN == 0, "the warp tiles must cover the block tile");
 static_assert((WM & (WM - 1)) == 0 && (TM & (TM - 1)) == 0, "row numbers are taken apart by bits");
@@ -69,7 +72,17 @@ static_assert(BM <= 256 && BN <= 256, "a box of the engine has at most 256 eleme
 static_assert(STAGE * 4 % 1024 == 0 && TILE_A * 4 % 1024 == 0, "swizzled boxes start at multiples of 1024 bytes");
 static_assert(THREADS % BK == 0 && BM % (THREADS / BK) == 0, "whole rows of A's tile in a pass of single floats");
 static_assert(BN % THREADS == 0 || (THREADS % BN == 0 && BK % (THREADS / BN) == 0), "whole rows of B's tile in a pass");
-static_assert(STAGES >= 3, "one stage to multiply, one that has arrived, one on its way");
+static_assert(STAGES >= 2, "one stage to multiply, one on its way");
+
+// The tile of this block: GROUP rows of tiles at a time, down their columns.
+__device__ inline Tile grouped_tile(const Gemm& g) {
+  unsigned tiles_m = ceil_div(g.m, BM);
+  unsigned tiles_n = ceil_div(g.n, BN);
+  unsigned first = blockIdx.x / (GROUP * tiles_n) * GROUP;
+  unsigned rows = tiles_m - first < GROUP ? tiles_m - first : GROUP;
+  unsigned i = blockIdx.x % (GROUP * tiles_n);
+  return {static_cast<int>(first + i % rows) * BM, static_cast<int>(i / rows) * BN};
+}
 
 // By how much the swizzle moves the chunks of a row of A's tile: chunk c lies at c ^ swizzle(row).
 __device__ constexpr int swizzle(int row) { return row * BK / 32 % CHUNKS; }
@@ -80,6 +93,59 @@ __device__ inline void copy_boxes(float* to, const CUtensorMap* map_A, const CUt
   mbarrier_arrive_expect(full, STAGE * static_cast<int>(sizeof(float)));
   bulk_copy_box(to, map_A, tile.row, t * BK, full);
   bulk_copy_box(to + TILE_A, map_B, t * BK, tile.col, full);
+}
+
+// Without it, by all threads: every ROWS-th row of A's tile, to where the engine would put it. `rows_left` and `p_left`
+// count the rows and columns that A has from this thread's first element on; a whole tile need not look at them.
+__device__ inline void copy_tile_A(float* tile_A, const float* from, int64_t ld, int row, int p, bool whole,
+                                   int rows_left, int p_left) {
+  constexpr int ROWS = THREADS / BK;
+  float* to = tile_A + row * BK + ((p / 4) ^ swizzle(row)) * 4 + p % 4;
+  static_assert(swizzle(ROWS) == 0, "the rows of a thread must have the same swizzle");
+  if (whole) {
+#pragma unroll
+    for (int i = 0; i < BM; i += ROWS) {
+      __pipeline_memcpy_async(to + i * BK, from + i * ld, 4);
+    }
+  } else {
+#pragma unroll
+    for (int i = 0; i < BM; i += ROWS) {
+      if (i < rows_left && 0 < p_left) {
+        __pipeline_memcpy_async(to + i * BK, from + i * ld, 4);
+      } else {
+        to[i * BK] = 0.0f;
+      }
+    }
+  }
+}
+
+// The same for B's tile.
+__device__ inline void copy_tile_B(float* tile_B, const float* from, int64_t ld, int p, int col, bool whole, int p_left,
+                                   int cols_left) {
+  constexpr int COLS = THREADS < BN ? THREADS : BN;
+  constexpr int ROWS = THREADS / COLS;
+  float* to = tile_B + p * BN + col;
+  if (whole) {
+#pragma unroll
+    for (int i = 0; i < BK; i += ROWS) {
+#pragma unroll
+      for (int c = 0; c < BN; c += COLS) {
+        __pipeline_memcpy_async(to + i * BN + c, from + i * ld + c, 4);
+      }
+    }
+  } else {
+#pragma unroll
+    for (int i = 0; i < BK; i += ROWS) {
+#pragma unroll
+      for (int c = 0; c < BN; c += COLS) {
+        if (i < p_left && c < cols_left) {
+          __pipeline_memcpy_async(to + i * BN + c, from + i * ld + c, 4);
+        } else {
+          to[i * BN + c] = 0.0f;
+        }
+      }
+    }
+  }
 }
 
 // Shared memory to registers: the vectors of a thread in a row of B's tile.
@@ -96,44 +162,21 @@ __global__ void __launch_bounds__(THREADS)
   float* shared = dynamic_shared<float>();
   __shared__ uint64_t full[STAGES];   // the bytes of a stage have arrived
   __shared__ uint64_t empty[STAGES];  // every warp has read them
-  Tile tile = tile_of_block(g, BM, BN);
+  Tile tile = grouped_tile(g);
   int rows_left = g.m - tile.row;
   int cols_left = g.n - tile.col;
   int tid = threadIdx.x;
   int warp = tid / 32;
   int lane = tid % 32;
 
-  // Without the engine, by all threads: a column of every ROWS_A-th row of A's tile, to where the engine would put it, and
-  // a column of every ROWS_B-th row of B's.
-  constexpr int ROWS_A = THREADS / BK;
-  constexpr int COLS_B = THREADS < BN ? THREADS : BN;
-  constexpr int ROWS_B = THREADS / COLS_B;
-  static_assert(swizzle(ROWS_A) == 0, "the rows of a thread must have the same swizzle");
+  // The first elements that this thread copies without the engine.
+  bool inside = rows_left >= BM && cols_left >= BN;
   int row_A = tid / BK;
   int p_A = tid % BK;
-  int p_B = tid / COLS_B;
-  int col_B = tid % COLS_B;
-  auto copy_singles = [&](float* to, int t) {
-    int k_left = g.k - t * BK;
-    int rows_A = p_A < k_left ? rows_left - row_A : 0;
-    const float* A = g.A + (tile.row + row_A) * g.lda + t * BK + p_A;
-    float* to_A = to + row_A * BK + ((p_A / 4) ^ swizzle(row_A)) * 4 + p_A % 4;
-#pragma unroll 4
-    for (int i = 0; i < BM; i += ROWS_A) {
-      copy_vector_async<1>(to_A + i * BK, A, i < rows_A);
-      A += ROWS_A * g.lda;
-    }
-    const float* B = g.B + (static_cast<int64_t>(t) * BK + p_B) * g.ldb + tile.col + col_B;
-    float* to_B = to + TILE_A + p_B * BN + col_B;
-#pragma unroll 4
-    for (int p = 0; p < BK; p += ROWS_B) {
-#pragma unroll
-      for (int c = 0; c < BN; c += COLS_B) {
-        copy_vector_async<1>(to_B + p * BN + c, B + c, p_B + p < k_left && col_B + c < cols_left);
-      }
-      B += ROWS_B * g.ldb;
-    }
-  };
+  int p_B = tid / BN;
+  int col_B = tid % BN;
+  const float* A = g.A + (tile.row + row_A) * g.lda + p_A;
+  const float* B = g.B + p_B * g.ldb + tile.col + col_B;
 
   int tiles = ceil_div(g.k, BK);
   if constexpr (COPY_ENGINE) {
@@ -150,28 +193,37 @@ __global__ void __launch_bounds__(THREADS)
     __syncthreads();
     mbarrier_wait(&full[0], 0);
   } else {
-#pragma unroll 1
-    for (int t = 0; t < STAGES - 1; ++t) {
+    for (int t = 0; t < STAGES; ++t) {
       if (t < tiles) {
-        copy_singles(shared + t * STAGE, t);
+        int k_left = g.k - t * BK;
+        bool whole = inside && k_left >= BK;
+        float* to = shared + t * STAGE;
+        copy_tile_A(to, A, g.lda, row_A, p_A, whole, rows_left - row_A, k_left - p_A);
+        copy_tile_B(to + TILE_A, B, g.ldb, p_B, col_B, whole, k_left - p_B, cols_left - col_B);
+        A += BK;
+        B += BK * g.ldb;
       }
       __pipeline_commit();
     }
-    __pipeline_wait_prior(STAGES - 2);
+    __pipeline_wait_prior(STAGES - 1);
     __syncthreads();
   }
 
   int row = warp / (BN / WN) * WM + lane / (WN / TN);
   int col = warp % (BN / WN) * WN + lane % (WN / TN) * 4;
-  // Chunk c of the thread's row i lies in a stage at ((c * 4) ^ at_A[i's swizzle]) + i * STEP_M * BK.
-  int at_A = row * BK + swizzle(row) * 4;
+  // Where a stage holds chunk c of the thread's row i: at_A[c ^ swizzle(i * STEP_M)] + i * STEP_M * BK.
+  int at_A[CHUNKS];
+#pragma unroll
+  for (int c = 0; c < CHUNKS; ++c) {
+    at_A[c] = row * BK + (c ^ swizzle(row)) * 4;
+  }
 
-  alignas(16) float frag_A[2][TM][4];
+  alignas(16) float frag_A[TM][4];
   alignas(16) float frag_B[2][TN];
   float sum[TM][TN] = {};
 #pragma unroll
   for (int i = 0; i < TM; ++i) {
-    copy_vector<4>(frag_A[0][i], shared + (at_A ^ swizzle(i * STEP_M) * 4) + i * STEP_M * BK);
+    copy_vector<4>(frag_A[i], shared + at_A[swizzle(i * STEP_M)] + i * STEP_M * BK);
   }
   lds_fragment_B(frag_B[0], shared + TILE_A + col);
 
@@ -179,66 +231,60 @@ __global__ void __launch_bounds__(THREADS)
   int parity = 0;
   for (int t = 0; t < tiles; ++t) {
     float* now = shared + stage * STAGE;
-    int done = stage;
-    int before = stage > 0 ? stage - 1 : STAGES - 1;
-    stage = stage + 1 < STAGES ? stage + 1 : 0;
-    float* next = shared + stage * STAGE;
-    bool more = t + 1 < tiles;
+    float* next = now;
 #pragma unroll
     for (int p = 0; p < BK; ++p) {
-      if (p + 4 == BK && more) {
-        // The stage before this one is refilled only now: the other warps had most of this tile's time to give it back.
-        // From here on fragments of the next tile are loaded, too.
-        int refill = t - 1 + STAGES;
+      if (p + 1 < BK) {
+        lds_fragment_B(frag_B[(p + 1) % 2], now + TILE_A + (p + 1) * BN + col);
+      } else if (t + 1 < tiles) {
+        // All of this stage is in registers: give it back, and go on with the next one.
+        int done = stage;
+        stage = stage + 1 < STAGES ? stage + 1 : 0;
+        next = shared + stage * STAGE;
         if constexpr (COPY_ENGINE) {
+          __syncwarp();
+          if (lane == 0) {
+            mbarrier_arrive(&empty[done]);
+          }
+          // The stage before this one is refilled only now: the other warps had this tile's time to finish with it.
+          int refill = t - 1 + STAGES;
           if (tid == 0 && t > 0 && refill < tiles) {
+            int before = refill % STAGES;
             mbarrier_wait(&empty[before], (refill / STAGES - 1) % 2);
             copy_boxes(shared + before * STAGE, &map_A, &map_B, tile, refill, &full[before]);
           }
           parity ^= stage == 0;
           mbarrier_wait(&full[stage], parity);
         } else {
-          __pipeline_wait_prior(STAGES - 3);
+          __pipeline_wait_prior(STAGES - 2);
           __syncthreads();
-          if (refill < tiles) {
-            copy_singles(shared + before * STAGE, refill);
+          if (t + STAGES < tiles) {
+            int k_left = g.k - (t + STAGES) * BK;
+            bool whole = inside && k_left >= BK;
+            copy_tile_A(now, A, g.lda, row_A, p_A, whole, rows_left - row_A, k_left - p_A);
+            copy_tile_B(now + TILE_A, B, g.ldb, p_B, col_B, whole, k_left - p_B, cols_left - col_B);
+            A += BK;
+            B += BK * g.ldb;
           }
           __pipeline_commit();
         }
-      }
-      // A's next chunk, TM / 4 rows in each of the 4 steps before it is needed.
-      if (p + 4 < BK || more) {
-        const float* tile_A = p + 4 < BK ? now : next;
-#pragma unroll
-        for (int i = p % 4 * (TM / 4); i < (p % 4 + 1) * (TM / 4); ++i) {
-          int chunk = (p / 4 + 1) % CHUNKS;
-          copy_vector<4>(frag_A[(p / 4 + 1) % 2][i],
-                         tile_A + (at_A ^ (chunk ^ swizzle(i * STEP_M)) * 4) + i * STEP_M * BK);
-        }
-      }
-      if (p + 1 < BK) {
-        lds_fragment_B(frag_B[(p + 1) % 2], now + TILE_A + (p + 1) * BN + col);
-      } else if (more) {
-        if constexpr (COPY_ENGINE) {
-          // All of this stage is in registers: the warp gives it back.
-          __syncwarp();
-          if (lane == 0) {
-            mbarrier_arrive(&empty[done]);
-          }
-        }
         lds_fragment_B(frag_B[0], next + TILE_A + col);
       }
+      const float* tile_A = p + 1 < BK ? now : next;
 #pragma unroll
       for (int i = 0; i < TM; ++i) {
 #pragma unroll
         for (int j = 0; j < TN; ++j) {
-          sum[i][j] += frag_A[p / 4 % 2][i][p % 4] * frag_B[p % 2][j];
+          sum[i][j] += frag_A[i][p % 4] * frag_B[p % 2][j];
+        }
+        if (p % 4 == 3) {
+          copy_vector<4>(frag_A[i], tile_A + at_A[(p / 4 + 1) % CHUNKS ^ swizzle(i * STEP_M)] + i * STEP_M * BK);
         }
       }
     }
   }
 
-  constexpr int WIDTH = COPY_ENGINE ? 4 : 1;
+  int width_C = vector_width(g.C, g.ldc);
 #pragma unroll
   for (int i = 0; i < TM; ++i) {
     int r = row + i * STEP_M;
@@ -248,7 +294,7 @@ __global__ void __launch_bounds__(THREADS)
 #pragma unroll
     for (int j = 0; j < TN; j += 4) {
       int c = col + j / 4 * STEP_N;
-      store_vector<WIDTH>(g, tile.row + r, tile.col + c, &sum[i][j], cols_left - c);
+      store_vector(g, tile.row + r, tile.col + c, &sum[i][j], cols_left - c, width_C);
     }
   }
 }
@@ -257,7 +303,7 @@ cudaError_t run(const Gemm& g, void*, cudaStream_t stream) {
   CUtensorMap map_A = {};
   CUtensorMap map_B = {};
   dim3 grid = tile_grid(g, BM, BN);
-  if (vector_width(g) == 4 && make_tensor_map(&map_A, g.A, g.m, g.k, g.lda, BM, BK, SWIZZLE_A) &&
+  if (make_tensor_map(&map_A, g.A, g.m, g.k, g.lda, BM, BK, SWIZZLE_A) &&
       make_tensor_map(&map_B, g.B, g.k, g.n, g.ldb, BK, BN, CU_TENSOR_MAP_SWIZZLE_NONE)) {
     return launch(sgemm_tma<true>, grid, dim3(THREADS), SHARED_BYTES, stream, g, map_A, map_B);
   }

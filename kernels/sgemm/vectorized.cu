@@ -1,7 +1,8 @@
 // vectorized: 16-byte accesses to global and shared memory, A transposed on its way into shared memory.
 //
 // Against `tiled_2d`: a thread copies 4 neighbouring elements with one load and one store. Where 8 steps of p took 8
-// loads and 8 stores, each with its address and its bounds check, they take 2 loads and 5 stores. A's tile is stored transposed, so that the TM elements that a
+// loads and 8 stores, each with its address and its bounds check, they take 2 loads and 5 stores; and tiles that lie
+// inside the matrices are copied without bounds checks. A's tile is stored transposed, so that the TM elements that a
 // thread needs in a step of p lie side by side: two 16-byte loads fetch them, and no register holds elements of later
 // steps. Where pointer or leading dimension forbid 16 bytes, the kernel's 4-byte variant copies element by element.
 //
@@ -36,7 +37,7 @@ static_assert(THREADS * 4 % BK == 0 && BK % 4 == 0 && BM % (THREADS * 4 / BK) ==
 static_assert(THREADS * 4 % BN == 0 && BK % (THREADS * 4 / BN) == 0, "whole rows of B's tile in a pass");
 static_assert((BM + BN) * BK * 4 <= 48 * 1024, "static shared memory ends at 48 KiB");
 
-template <int WIDTH>
+template <int WIDTH_A, int WIDTH_B>
 __global__ void __launch_bounds__(THREADS, 2) sgemm_vectorized(Gemm g) {
   __shared__ __align__(16) float tile_A[BK][BM];  // transposed
   __shared__ __align__(16) float tile_B[BK][BN];
@@ -48,43 +49,53 @@ __global__ void __launch_bounds__(THREADS, 2) sgemm_vectorized(Gemm g) {
   int col = tid % (BN / TN) * TN;
 
   // The first vector that this thread copies of either tile, and the rows that all threads copy in one pass.
-  constexpr int ROWS_A = THREADS * WIDTH / BK;
-  constexpr int ROWS_B = THREADS * WIDTH / BN;
-  int row_A = tid / (BK / WIDTH);
-  int p_A = tid % (BK / WIDTH) * WIDTH;
-  int p_B = tid / (BN / WIDTH);
-  int col_B = tid % (BN / WIDTH) * WIDTH;
+  constexpr int ROWS_A = THREADS * WIDTH_A / BK;
+  constexpr int ROWS_B = THREADS * WIDTH_B / BN;
+  int row_A = tid / (BK / WIDTH_A);
+  int p_A = tid % (BK / WIDTH_A) * WIDTH_A;
+  int p_B = tid / (BN / WIDTH_B);
+  int col_B = tid % (BN / WIDTH_B) * WIDTH_B;
   const float* A = g.A + (tile.row + row_A) * g.lda + p_A;
   const float* B = g.B + p_B * g.ldb + tile.col + col_B;
 
   float sum[TM][TN] = {};
   for (int k_left = g.k; k_left > 0; k_left -= BK) {
-    alignas(16) float ldg_A[BM / ROWS_A][WIDTH];
-    alignas(16) float ldg_B[BK / ROWS_B][WIDTH];
-    // What lies outside the matrices counts as 0.
-    int rows_A = p_A < k_left ? rows_left - row_A : 0;
-    int rows_B = col_B < cols_left ? k_left - p_B : 0;
+    alignas(16) float ldg_A[BM / ROWS_A][WIDTH_A];
+    alignas(16) float ldg_B[BK / ROWS_B][WIDTH_B];
+    if (rows_left >= BM && cols_left >= BN && k_left >= BK) {
 #pragma unroll
-    for (int i = 0; i < BM / ROWS_A; ++i) {
-      copy_vector<WIDTH>(ldg_A[i], A + i * ROWS_A * g.lda, i * ROWS_A < rows_A);
+      for (int i = 0; i < BM / ROWS_A; ++i) {
+        copy_vector<WIDTH_A>(ldg_A[i], A + i * ROWS_A * g.lda);
+      }
+#pragma unroll
+      for (int i = 0; i < BK / ROWS_B; ++i) {
+        copy_vector<WIDTH_B>(ldg_B[i], B + i * ROWS_B * g.ldb);
+      }
+    } else {
+#pragma unroll
+      for (int i = 0; i < BM / ROWS_A; ++i) {
+        int left = i * ROWS_A < rows_left - row_A ? k_left - p_A : 0;
+        copy_vector<WIDTH_A>(ldg_A[i], A + i * ROWS_A * g.lda, left);
+      }
+#pragma unroll
+      for (int i = 0; i < BK / ROWS_B; ++i) {
+        int left = i * ROWS_B < k_left - p_B ? cols_left - col_B : 0;
+        copy_vector<WIDTH_B>(ldg_B[i], B + i * ROWS_B * g.ldb, left);
+      }
     }
     A += BK;
-#pragma unroll
-    for (int i = 0; i < BK / ROWS_B; ++i) {
-      copy_vector<WIDTH>(ldg_B[i], B, i * ROWS_B < rows_B);
-      B += ROWS_B * g.ldb;
-    }
+    B += BK * g.ldb;
     __syncthreads();
 #pragma unroll
     for (int i = 0; i < BM / ROWS_A; ++i) {
 #pragma unroll
-      for (int v = 0; v < WIDTH; ++v) {
+      for (int v = 0; v < WIDTH_A; ++v) {
         tile_A[p_A + v][row_A + i * ROWS_A] = ldg_A[i][v];
       }
     }
 #pragma unroll
     for (int i = 0; i < BK / ROWS_B; ++i) {
-      copy_vector<WIDTH>(&tile_B[p_B + i * ROWS_B][col_B], ldg_B[i]);
+      copy_vector<WIDTH_B>(&tile_B[p_B + i * ROWS_B][col_B], ldg_B[i]);
     }
     __syncthreads();
 #pragma unroll
@@ -109,6 +120,7 @@ __global__ void __launch_bounds__(THREADS, 2) sgemm_vectorized(Gemm g) {
     }
   }
 
+  int width_C = vector_width(g.C, g.ldc);
 #pragma unroll
   for (int i = 0; i < TM; ++i) {
     if (row + i >= rows_left) {
@@ -116,13 +128,16 @@ __global__ void __launch_bounds__(THREADS, 2) sgemm_vectorized(Gemm g) {
     }
 #pragma unroll
     for (int j = 0; j < TN; j += 4) {
-      store_vector<WIDTH>(g, tile.row + row + i, tile.col + col + j, &sum[i][j], cols_left - col - j);
+      store_vector(g, tile.row + row + i, tile.col + col + j, &sum[i][j], cols_left - col - j, width_C);
     }
   }
 }
 
 cudaError_t run(const Gemm& g, void*, cudaStream_t stream) {
-  auto kernel = vector_width(g) == 4 ? sgemm_vectorized<4> : sgemm_vectorized<1>;
+  bool vector_B = vector_width(g.B, g.ldb) == 4;
+  auto with_vector_A = vector_B ? sgemm_vectorized<4, 4> : sgemm_vectorized<4, 1>;
+  auto with_single_A = vector_B ? sgemm_vectorized<1, 4> : sgemm_vectorized<1, 1>;
+  auto kernel = vector_width(g.A, g.lda) == 4 ? with_vector_A : with_single_A;
   return launch(kernel, tile_grid(g, BM, BN), dim3(THREADS), 0, stream, g);
 }
 

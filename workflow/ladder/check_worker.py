@@ -173,10 +173,8 @@ def main() -> None:
             worker.emit(starts=case)
             worker.emit(case=check_case(library, case, secrets.randbits(48)))
             cp.get_default_memory_pool().free_all_blocks()
-    except cp.cuda.memory.OutOfMemoryError as error:
-        worker.fail(f"out of GPU memory ({error}); free the GPU or take smaller sizes")
     except Exception as error:  # whatever it is, the parent needs the line and the run goes on
-        worker.fail(f"{type(error).__name__}: {error}")
+        worker.fail_with(error)
 
 
 if __name__ == "__main__":

@@ -145,6 +145,8 @@ def typed(value: Any, rules: Mapping[str, Any]) -> Any:
     if isinstance(value, list):
         return [typed(inner, rules.get("items", {})) for inner in value]
     wanted = rules.get("type")
+    if isinstance(value, str) and value in ("true", "false") and True in rules.get("enum", ()):
+        return value == "true"
     if isinstance(value, str) and wanted in ("integer", "number", "boolean", "array"):
         with contextlib.suppress(yaml.YAMLError):
             return yaml.safe_load(value)

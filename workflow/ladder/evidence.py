@@ -10,6 +10,7 @@ from typing import Any
 from ladder import records
 from ladder.build import NOT_APPLICABLE
 from ladder.config import Rung, Shape
+from ladder.inspection import UNUSABLE
 from ladder.profiling import read_profiles
 from ladder.timing import ShapeTiming, read_time_record
 from ladder.toolchain import source_digest
@@ -38,7 +39,7 @@ class Evidence:
         if self.inspection["status"] == NOT_APPLICABLE:
             return NOT_APPLICABLE
         if self.inspection["status"] != "ok":
-            return "does not compile"
+            return UNUSABLE if self.inspection["status"] == UNUSABLE else "does not compile"
         if self.rung.role == "floor":
             return "timing failed" if self.timing_failure else "not checked" if self.timings else "not recorded"
         if self.check is None:

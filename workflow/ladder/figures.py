@@ -69,7 +69,7 @@ def by_size(
     `column` is a column of the table of timings that has _ci_low and _ci_high beside it; `references` are horizontal
     lines by their label; `caption` says on which GPU and when the numbers were recorded.
     """
-    with mpl.rc_context(_FIXED):
+    with mpl.rc_context({**mpl.rcParamsDefault, **_FIXED}):
         sns.set_theme(style="whitegrid", rc={**_FIXED, "axes.titlesize": 12, "axes.labelsize": 10})
         figure = Figure(figsize=(WIDTH, HEIGHT), dpi=DPI)
         axes = figure.subplots()
@@ -148,7 +148,7 @@ def _bottom(group: Sequence[float], gap: float) -> float:
 
 def save(figure: Figure, paths: Sequence[Path]) -> None:
     """Write a figure as SVG and PNG whose bytes depend on what is drawn alone."""
-    with mpl.rc_context(_FIXED):
+    with mpl.rc_context({**mpl.rcParamsDefault, **_FIXED}):
         for path in paths:
             path.parent.mkdir(parents=True, exist_ok=True)
             empty = {"Date": None, "Creator": None} if path.suffix == ".svg" else {"Software": None}
@@ -212,4 +212,5 @@ def best_rung(timings: pd.DataFrame, baseline: str) -> dict[str, Any] | None:
     """The row of the fastest rung, the baseline aside, at the largest square size; None where nothing is timed."""
     rows = square_rows(timings).dropna(subset=["gflops", "speedup_over_naive", "speedup_over_cublas"])
     rows = rows[(rows["rung"] != baseline) & (rows["n"] == rows["n"].max())]
+    rows = rows[rows["speedup_over_naive"] != 1]  # the naive kernel is no news
     return None if rows.empty else rows.loc[rows["gflops"].idxmax()].to_dict()

@@ -25,9 +25,9 @@ def one_line_errors(log: str) -> Iterator[None]:
 class Progress:
     """Lines such as `[time 3/6] tiled@TILE=8  4096  (10/10)`: which kernel, which size, how far, what is left."""
 
-    def __init__(self, stage: str, rung: str, place: tuple[int, int]) -> None:
-        """`place` is the rung's number among those of the stage, and how many they are."""
-        self.prefix = f"[{stage} {place[0]}/{place[1]}] {rung}"
+    def __init__(self, stage: str, rung: str, rungs: list[str]) -> None:
+        """`rungs` are all that the stage has to do."""
+        self.prefix = f"[{stage} {rungs.index(rung) + 1}/{len(rungs)}] {rung}"
 
     def __call__(self, text: str) -> None:
         """Print one line."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-FAILURES = ("does not compile", "wrong", "timing failed")  # of ladder.evidence.Evidence.status
+FAILURES = ("does not compile", "unusable", "wrong", "timing failed")  # of ladder.evidence.Evidence.status
 
 
 def summary(rungs: pd.DataFrame, timings: pd.DataFrame, headline: str, results: str) -> str:

@@ -79,10 +79,8 @@ def main() -> None:
         cp.cuda.Device(asked["device"]).use()
         provide_cublas()
         Timing(asked).run()
-    except cp.cuda.memory.OutOfMemoryError as error:
-        worker.fail(f"out of GPU memory ({error}); free the GPU or take smaller sizes")
     except Exception as error:  # whatever it is, the parent needs the line and the run goes on
-        worker.fail(f"{type(error).__name__}: {error}")
+        worker.fail_with(error)
 
 
 if __name__ == "__main__":

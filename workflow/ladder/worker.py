@@ -192,6 +192,15 @@ def emit(**event: Any) -> None:
     os.write(int(os.environ[_EVENTS_FD]), (json.dumps(event) + "\n").encode())
 
 
+def fail_with(error: Exception) -> None:
+    """In the worker: say in one line what an exception was, with the remedy where memory ran out."""
+    text = str(error)
+    if "OutOfMemory" in type(error).__name__ or "MemoryAllocation" in text:
+        fail(f"out of GPU memory ({text}); free the GPU or take smaller sizes")
+    else:
+        fail(f"{type(error).__name__}: {text}")
+
+
 def fail(message: str) -> None:
     """In the worker: say in one line why it ends."""
     emit(failure=" ".join(message.split()))

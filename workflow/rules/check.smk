@@ -15,6 +15,5 @@ if PLAN.measuring:
         params:
             cases=PLAN.cases(),
             time_limit_s=PLAN.settings["check"]["time_limit_s"],
-            place=lambda wildcards: place(PLAN.checked, wildcards.kernel),
         script:
             "../scripts/check.py"

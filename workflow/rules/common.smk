@@ -40,11 +40,6 @@ wildcard_constraints:
     kernel="[a-z][a-z0-9_]*(@[A-Z][A-Z0-9_]*=[A-Za-z0-9_]+(,[A-Z][A-Z0-9_]*=[A-Za-z0-9_]+)*)?",
 
 
-def place(names, name):
-    """A rung's number among the names of a stage, and how many they are."""
-    return [names.index(name) + 1, len(names)]
-
-
 def records(stage, ending, names):
     """The raw records of a stage: all that this run makes, or those that are there."""
     paths = [f"{RAW}/{stage}/{name}.{ending}" for name in names]

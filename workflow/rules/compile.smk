@@ -14,6 +14,5 @@ rule compile:
         architecture=PLAN.gpu.architecture,
         nvcc=PLAN.settings["compile"]["nvcc"],
         flags=PLAN.settings["compile"]["flags"],
-        place=lambda wildcards: place(NEEDED, wildcards.kernel),
     script:
         "../scripts/compile.py"

@@ -17,6 +17,5 @@ if PLAN.measuring:
             shapes=[str(shape) for shape in PLAN.profile_shapes],
             ncu=PLAN.settings["profile"]["ncu"],
             time_limit_s=PLAN.settings["profile"]["time_limit_s"],
-            place=lambda wildcards: place(PLAN.profiled, wildcards.kernel),
         script:
             "../scripts/profile.py"

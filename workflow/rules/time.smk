@@ -25,6 +25,5 @@ if PLAN.measuring:
                 str(shape) for shape in PLAN.timed(wildcards.kernel)
             ],
             settings=PLAN.settings["timing"],
-            place=lambda wildcards: place(RUNGS, wildcards.kernel),
         script:
             "../scripts/time.py"

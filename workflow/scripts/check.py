@@ -14,7 +14,7 @@ with one_line_errors(snakemake.log[0]):
     run = plan(snakemake.config)
     name, output, log = snakemake.wildcards.kernel, Path(snakemake.output[0]), Path(snakemake.log[0])
     cases = snakemake.params.cases
-    progress = Progress("check", name, snakemake.params.place)
+    progress = Progress("check", name, run.checked)
 
     def started(done, case):
         if done % 50 == 0:

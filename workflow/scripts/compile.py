@@ -13,5 +13,5 @@ with one_line_errors(snakemake.log[0]):
     rung = run.by_name(snakemake.wildcards.kernel)
     record = build(rung, run.gpu, nvcc, snakemake.params.flags, Path(snakemake.output[0]))
     Path(snakemake.log[0]).write_text(record["log"])
-    progress = Progress("compile", rung.name, snakemake.params.place)
+    progress = Progress("compile", rung.name, [needed.name for needed in run.needed])
     progress(f"{run.gpu.architecture}  {record['status']}  {record['message']}".rstrip())

@@ -4,11 +4,10 @@ from pathlib import Path
 
 from ladder import records
 from ladder.build import Build
-from ladder.config import Shape
 from ladder.inspection import inspect
 from ladder.script import one_line_errors
 
 with one_line_errors(snakemake.log[0]):
-    shapes = [Shape.parse(shape) for shape in snakemake.params.shapes]
-    record = inspect(Build(Path(snakemake.input[0])), shapes, snakemake.params.sms)
+    shapes, sms, log = snakemake.params.shapes, snakemake.params.sms, Path(snakemake.log[0])
+    record = inspect(Build(Path(snakemake.input[0])), shapes, sms, log)
     records.write_json(Path(snakemake.output[0]), record)

@@ -14,7 +14,7 @@ from ladder.worker import gpu_lock
 with one_line_errors(snakemake.log[0]):
     run = plan(snakemake.config)
     name, output, log = snakemake.wildcards.kernel, Path(snakemake.output[0]), Path(snakemake.log[0])
-    progress = Progress("profile", name, snakemake.params.place)
+    progress = Progress("profile", name, run.profiled)
     made = Build(Path(snakemake.input.build))
     compiled = made.record
     message = why_not_measured(made, records.read_json(Path(snakemake.input.check)))

@@ -15,7 +15,7 @@ from ladder.worker import gpu_lock
 with one_line_errors(snakemake.log[0]):
     run = plan(snakemake.config)
     name, output, log = snakemake.wildcards.kernel, Path(snakemake.output[0]), Path(snakemake.log[0])
-    progress = Progress("time", name, snakemake.params.place)
+    progress = Progress("time", name, [rung.name for rung in run.rungs])
     builds = {folder.name: Build(folder) for folder in map(Path, snakemake.input.builds)}
     checks = {path.stem: records.read_json(path) for path in map(Path, snakemake.input.checks)}
     reasons = {kernel: why_not_measured(made, checks.get(kernel)) for kernel, made in builds.items()}

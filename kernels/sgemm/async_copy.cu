@@ -1,0 +1,250 @@
+// async_copy: tiles go from global to shared memory without passing through registers, several of them at a time.
+//
+// Against `double_buffered`: cp.async (compute capability 8.0 and up) copies 4 or 16 bytes from global to shared memory
+// in the background. One instruction stands where there were a load and a store; a tile on its way needs no registers,
+// and is waited for only STAGES - 1 tiles later. A's elements are copied one by one, which transposes them at no cost.
+// - STAGES buffers in dynamic shared memory. BK = 16 halves the number of barriers; 16 steps of 128 FMAs are 32 KiB of
+//   instructions, which the instruction cache still holds (32 steps would be too many).
+// - 12 copies a thread and tile (24 where B allows only 4 bytes) stand beside 2048 FMAs.
+// - Blocks are numbered in groups of GROUP rows of tiles. The 132 blocks that run together on an H100 then cover 16 x 8
+//   tiles: 2048 rows of A and 2112 columns of B, instead of 1024 and 4224 in groups of 8.
+//
+// Limit: issue slots. The 6 shared loads of a step take 4.5 % of them, the copies with their addresses about 2 %.
+//
+// Occupancy: up to 255 registers a thread (128 sums, 48 of fragments), one block of 256 threads, 8 of an SM's 64 warps;
+// 97 KiB of shared memory for 4 stages.
+#include <cuda_pipeline.h>
+
+#include "gemm.cuh"
+#include "vector.cuh"
+
+#ifndef BM
+#define BM 128
+#endif
+#ifndef BN
+#define BN 256
+#endif
+#ifndef BK
+#define BK 16
+#endif
+#ifndef TM
+#define TM 8
+#endif
+#ifndef TN
+#define TN 16
+#endif
+#ifndef WM
+#define WM 32
+#endif
+#ifndef WN
+#define WN 128
+#endif
+#ifndef STAGES
+#define STAGES 4
+#endif
+#ifndef GROUP
+#define GROUP 16
+#endif
+#ifndef MIN_BLOCKS
+#define MIN_BLOCKS 1
+#endif
+
+constexpr int THREADS = (BM / WM) * (BN / WN) * 32;
+constexpr int PITCH_A = BM + 4;        // keeps the transposing copies of A off each other's banks
+constexpr int STEP_M = WM / (TM / 4);  // rows between a thread's vectors
+constexpr int STEP_N = WN / (TN / 4);  // columns between them
+constexpr int TILE_A = BK * PITCH_A;   // floats of a stage that hold A's tile, transposed; B's tile follows
+constexpr int STAGE = TILE_A + BK * BN;
+constexpr size_t SHARED_BYTES = sizeof(float) * STAGES * STAGE;
+static_assert(TM % 4 == 0 && TN % 4 == 0, "a thread tile must consist of whole vectors");
+static_assert(WM % TM == 0 && WN % TN == 0 && (WM / TM) * (WN / TN) == 32, "32 thread tiles must cover the warp tile");
+static_assert(BM % WM == 0 && BN % WN == 0, "the warp tiles must cover the block tile");
+static_assert(THREADS <= 1024, "a block has at most 1024 threads");
+static_assert(BK % 8 == 0 && BM % (THREADS / 8) == 0, "whole rows of A's tile in a pass, 8 steps of p at a time");
+static_assert(THREADS * 4 % BN == 0 && BK % (THREADS * 4 / BN) == 0, "whole rows of B's tile in a pass of vectors");
+static_assert(BN % THREADS == 0 || THREADS % BN == 0, "whole rows of B's tile in a pass of single floats");
+static_assert(STAGES >= 2, "one stage to multiply, one on its way");
+
+// The tile of this block: GROUP rows of tiles at a time, down their columns.
+__device__ inline Tile grouped_tile(const Gemm& g) {
+  unsigned tiles_m = ceil_div(g.m, BM);
+  unsigned tiles_n = ceil_div(g.n, BN);
+  unsigned first = blockIdx.x / (GROUP * tiles_n) * GROUP;
+  unsigned rows = tiles_m - first < GROUP ? tiles_m - first : GROUP;
+  unsigned i = blockIdx.x % (GROUP * tiles_n);
+  return {static_cast<int>(first + i % rows) * BM, static_cast<int>(i / rows) * BN};
+}
+
+// Global to shared memory in the background: every ROWS-th row of A's tile, every 8th column. `rows_left` and `p_left`
+// count the rows and columns that A has from this thread's first element on; a whole tile need not look at them.
+__device__ inline void copy_tile_A(float* to, const float* from, int64_t ld, bool whole, int rows_left, int p_left) {
+  constexpr int ROWS = THREADS / 8;
+  if (whole) {
+#pragma unroll
+    for (int i = 0; i < BM; i += ROWS) {
+#pragma unroll
+      for (int p = 0; p < BK; p += 8) {
+        __pipeline_memcpy_async(to + p * PITCH_A + i, from + i * ld + p, 4);
+      }
+    }
+  } else {
+#pragma unroll
+    for (int i = 0; i < BM; i += ROWS) {
+#pragma unroll
+      for (int p = 0; p < BK; p += 8) {
+        if (i < rows_left && p < p_left) {
+          __pipeline_memcpy_async(to + p * PITCH_A + i, from + i * ld + p, 4);
+        } else {
+          to[p * PITCH_A + i] = 0.0f;
+        }
+      }
+    }
+  }
+}
+
+// The same for B's tile, WIDTH floats at a time.
+template <int WIDTH>
+__device__ inline void copy_tile_B(float* to, const float* from, int64_t ld, bool whole, int p_left, int cols_left) {
+  constexpr int COLS = THREADS * WIDTH < BN ? THREADS * WIDTH : BN;
+  constexpr int ROWS = THREADS * WIDTH / COLS;
+  if (whole) {
+#pragma unroll
+    for (int p = 0; p < BK; p += ROWS) {
+#pragma unroll
+      for (int c = 0; c < BN; c += COLS) {
+        __pipeline_memcpy_async(to + p * BN + c, from + p * ld + c, 4 * WIDTH);
+      }
+    }
+  } else {
+#pragma unroll
+    for (int p = 0; p < BK; p += ROWS) {
+#pragma unroll
+      for (int c = 0; c < BN; c += COLS) {
+        if (p < p_left && c + WIDTH <= cols_left) {
+          __pipeline_memcpy_async(to + p * BN + c, from + p * ld + c, 4 * WIDTH);
+        } else {
+#pragma unroll
+          for (int v = 0; v < WIDTH; ++v) {
+            if (p < p_left && c + v < cols_left) {
+              __pipeline_memcpy_async(to + p * BN + c + v, from + p * ld + c + v, 4);
+            } else {
+              to[p * BN + c + v] = 0.0f;
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+// Shared memory to registers: the vectors of a thread in a row of a tile, `step` floats apart.
+template <int LENGTH>
+__device__ inline void lds_fragment(float (&to)[LENGTH], const float* from, int step) {
+#pragma unroll
+  for (int i = 0; i < LENGTH / 4; ++i) {
+    copy_vector<4>(&to[4 * i], from + i * step);
+  }
+}
+
+template <int WIDTH_B>
+__global__ void __launch_bounds__(THREADS, MIN_BLOCKS) sgemm_async_copy(Gemm g) {
+  float* shared = dynamic_shared<float>();
+  Tile tile = grouped_tile(g);
+  int rows_left = g.m - tile.row;
+  int cols_left = g.n - tile.col;
+  bool inside = rows_left >= BM && cols_left >= BN;
+  int tid = threadIdx.x;
+  int warp = tid / 32;
+  int lane = tid % 32;
+  int row = warp / (BN / WN) * WM + lane / (WN / TN) * 4;  // of the thread's first vector
+  int col = warp % (BN / WN) * WN + lane % (WN / TN) * 4;
+
+  // The first elements that this thread copies. A warp copies 4 rows of A by 8 steps of p: whole sectors of global
+  // memory, 32 different banks of shared memory.
+  int row_A = tid / 8;
+  int p_A = tid % 8;
+  int p_B = tid * WIDTH_B / BN;
+  int col_B = tid * WIDTH_B % BN;
+  const float* A = g.A + (tile.row + row_A) * g.lda + p_A;
+  const float* B = g.B + p_B * g.ldb + tile.col + col_B;
+  int at_A = p_A * PITCH_A + row_A;
+  int at_B = TILE_A + p_B * BN + col_B;
+
+  int k_left = g.k;  // what the tiles that are not yet being copied have left
+#pragma unroll
+  for (int stage = 0; stage < STAGES; ++stage) {
+    if (k_left > 0) {
+      bool whole = inside && k_left >= BK;
+      copy_tile_A(shared + stage * STAGE + at_A, A, g.lda, whole, rows_left - row_A, k_left - p_A);
+      copy_tile_B<WIDTH_B>(shared + stage * STAGE + at_B, B, g.ldb, whole, k_left - p_B, cols_left - col_B);
+      A += BK;
+      B += BK * g.ldb;
+      k_left -= BK;
+    }
+    __pipeline_commit();
+  }
+
+  alignas(16) float frag_A[2][TM];
+  alignas(16) float frag_B[2][TN];
+  float sum[TM][TN] = {};
+  __pipeline_wait_prior(STAGES - 1);
+  __syncthreads();
+  lds_fragment(frag_A[0], shared + row, STEP_M);
+  lds_fragment(frag_B[0], shared + TILE_A + col, STEP_N);
+
+  int stage = 0;
+  for (int tiles = ceil_div(g.k, BK); tiles > 0; --tiles) {
+    float* now = shared + stage * STAGE;
+    stage = stage + 1 < STAGES ? stage + 1 : 0;
+#pragma unroll
+    for (int p = 0; p < BK; ++p) {
+      if (p + 1 < BK) {
+        lds_fragment(frag_A[(p + 1) % 2], now + (p + 1) * PITCH_A + row, STEP_M);
+        lds_fragment(frag_B[(p + 1) % 2], now + TILE_A + (p + 1) * BN + col, STEP_N);
+      } else if (tiles > 1) {
+        // The next tile has arrived, and no thread reads this one any more: its buffer takes the tile STAGES further.
+        __pipeline_wait_prior(STAGES - 2);
+        __syncthreads();
+        lds_fragment(frag_A[0], shared + stage * STAGE + row, STEP_M);
+        lds_fragment(frag_B[0], shared + stage * STAGE + TILE_A + col, STEP_N);
+        if (k_left > 0) {
+          bool whole = inside && k_left >= BK;
+          copy_tile_A(now + at_A, A, g.lda, whole, rows_left - row_A, k_left - p_A);
+          copy_tile_B<WIDTH_B>(now + at_B, B, g.ldb, whole, k_left - p_B, cols_left - col_B);
+          A += BK;
+          B += BK * g.ldb;
+          k_left -= BK;
+        }
+        __pipeline_commit();
+      }
+#pragma unroll
+      for (int i = 0; i < TM; ++i) {
+#pragma unroll
+        for (int j = 0; j < TN; ++j) {
+          sum[i][j] += frag_A[p % 2][i] * frag_B[p % 2][j];
+        }
+      }
+    }
+  }
+
+  int width_C = vector_width(g.C, g.ldc);
+#pragma unroll
+  for (int i = 0; i < TM; ++i) {
+    int r = row + i / 4 * STEP_M + i % 4;
+    if (r >= rows_left) {
+      break;
+    }
+#pragma unroll
+    for (int j = 0; j < TN; j += 4) {
+      int c = col + j / 4 * STEP_N;
+      store_vector(g, tile.row + r, tile.col + c, &sum[i][j], cols_left - c, width_C);
+    }
+  }
+}
+
+cudaError_t run(const Gemm& g, void*, cudaStream_t stream) {
+  auto kernel = vector_width(g.B, g.ldb) == 4 ? sgemm_async_copy<4> : sgemm_async_copy<1>;
+  return launch(kernel, tile_grid(g, BM, BN), dim3(THREADS), SHARED_BYTES, stream, g);
+}
+
+EXPORT_SGEMM(run)

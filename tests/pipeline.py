@@ -1,0 +1,183 @@
+"""Copies of the project in which the tests run the pipeline for real, and what they ask of such a run."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+TEST_KERNELS = ROOT / "tests" / "kernels"
+RECORDED = "h100-sxm"  # whose records a machine without a GPU shows
+PARTS = ("config", "envs", "kernels", "profiles", "workflow", f"results/{RECORDED}/raw")
+
+# What most tests run: a variant is among it, and all of it is recorded.
+FEW_RUNGS = ["cublas", "naive", "tiled@TILE=16"]
+SIZES = "sizes=[512,1024]"
+
+
+def few(*more: str) -> list[str]:
+    """The configuration that most tests run, with more kernels."""
+    return [f"kernels=[{','.join(FEW_RUNGS + list(more))}]", SIZES]
+
+
+FEW = few()
+
+
+@dataclass(frozen=True)
+class Run:
+    """A finished run of Snakemake: its exit status and all that it printed."""
+
+    status: int
+    output: str
+
+    @property
+    def said(self) -> list[str]:
+        """The pipeline's own lines, without their `gemm-ladder: `; progress and the summary are not among them."""
+        return re.findall(r"^gemm-ladder: (.*)$", self.output, re.MULTILINE)
+
+    @property
+    def errors(self) -> list[str]:
+        """The pipeline's own lines but the one that says what is measured or shown."""
+        return [line for line in self.said if not line.startswith(("measuring on", "no GPU is measured"))]
+
+
+def copy_project(folder: Path, records: bool = True) -> Path:
+    """Copy the project's sources, and with `records` what is recorded, but nothing that is derived."""
+    folder.mkdir(parents=True)
+    shutil.copy2(ROOT / "Snakefile", folder)
+    for part in PARTS if records else PARTS[:-1]:
+        shutil.copytree(ROOT / part, folder / part, ignore=shutil.ignore_patterns("__pycache__", ".*"))
+    return folder
+
+
+def add_kernel(folder: Path, source: str, name: str | None = None) -> str:
+    """Drop one of tests/kernels into a copy, beside `naive`, and enter it in kernels.yaml; returns its name."""
+    shutil.copy2(TEST_KERNELS / f"{source}.cu", folder / "kernels" / "sgemm")
+    name = name or source
+    with (folder / "config" / "kernels.yaml").open("a") as file:
+        file.write(f"\n{name}:\n  title: a kernel of the tests\n  source: sgemm/{source}.cu\n  before: naive\n")
+    return name
+
+
+def environment(folder: Path, gpu: bool, **more: str) -> dict[str, str]:
+    """The environment of a process for a test's folder; without `gpu` the machine's GPUs, if any, are hidden from it.
+
+    Where Python is told to write no bytecode, each of the many processes would compile every module again: theirs goes
+    to a folder of this session's.
+    """
+    inherited = {key: value for key, value in os.environ.items() if not key.startswith(("GEMM_LADDER", "PYTHONPATH"))}
+    inherited["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
+    if inherited.pop("PYTHONDONTWRITEBYTECODE", None):
+        session = next((part for part in folder.parents if re.fullmatch(r"pytest-\d+", part.name)), folder.parent)
+        inherited["PYTHONPYCACHEPREFIX"] = str(session / "pycache")
+    return inherited | ({} if gpu else {"CUDA_VISIBLE_DEVICES": "-1"}) | more
+
+
+def command(config: Sequence[str], arguments: Sequence[str]) -> list[str]:
+    """The command line of Snakemake; two cores unless the arguments name others."""
+    cores = [] if "--cores" in arguments else ["--cores", "2"]
+    return [sys.executable, "-m", "snakemake", *cores, *arguments, *(("--config", *config) if config else ())]
+
+
+def snakemake(folder: Path, config: Sequence[str], *arguments: str, gpu: bool = False, **variables: str) -> Run:
+    """Run Snakemake in a copy until it ends."""
+    result = subprocess.run(
+        command(config, arguments),
+        cwd=folder,
+        env=environment(folder, gpu, **variables),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+        timeout=600,
+    )
+    return Run(result.returncode, result.stdout)
+
+
+@contextmanager
+def started(
+    folder: Path, config: Sequence[str], *arguments: str, gpu: bool = False
+) -> Iterator[subprocess.Popen[bytes]]:
+    """Start Snakemake in a copy, with its output in run.log, and kill it with all its children at the end."""
+    with (folder / "run.log").open("wb") as log:
+        process = subprocess.Popen(
+            command(config, arguments),
+            cwd=folder,
+            env=environment(folder, gpu),
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        try:
+            yield process
+        finally:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+
+def wait_for(condition: Callable[[], object], seconds: float = 120) -> None:
+    """Return as soon as the condition holds; fails the test where it does not within the seconds given."""
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, f"nothing happened within {seconds} s"
+        time.sleep(0.01)
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """Every file below a folder by its path."""
+    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+def derived(folder: Path, gpu: str = RECORDED) -> dict[str, bytes]:
+    """Every table and figure of a copy, and whatever else lies in their folders."""
+    results = folder / "results" / gpu
+    return {name: content for name, content in contents(results).items() if not name.startswith("raw/")}
+
+
+def copied(source: Path, target: Path) -> Path:
+    """A copy of a copy, with what Snakemake knows of it and with the times of its files."""
+    shutil.copytree(source, target)
+    return target
+
+
+def once(tmp_path_factory: pytest.TempPathFactory, name: str, make: Callable[[Path], object]) -> Path:
+    """A folder that one process of the test session makes and all of them use."""
+    base = tmp_path_factory.getbasetemp()
+    shared = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+    folder, done, failed = shared / name, shared / f"{name}.done", shared / f"{name}.failed"
+    with (shared / f"{name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        assert not failed.exists(), failed.read_text()
+        if not done.exists():
+            try:
+                make(folder)
+            except AssertionError as error:
+                failed.write_text(str(error))
+                raise
+            done.touch()
+    return folder
+
+
+def finished_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with `source`, a copy of the project, `project`, where a run of FEW then ended, and its output `log`."""
+
+    def make(folder: Path) -> None:
+        project = copied(copy_project(folder / "source"), folder / "project")
+        run = snakemake(project, FEW, "--cores", "4")
+        (folder / "log").write_text(run.output)
+        assert run.status == 0, run.output
+
+    return once(tmp_path_factory, "finished", make)

@@ -1,0 +1,155 @@
+"""What is derived from the records is the same bytes whoever derives it, wherever, and with which Python."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from pipeline import FEW_RUNGS, RECORDED, ROOT, copied, derived, environment, finished_run, once
+
+# Runs the scripts of the rules `tables` and `figures` in a project, without Snakemake and all that it needs.
+DERIVE = f"""
+import runpy
+import shutil
+from pathlib import Path
+from types import SimpleNamespace
+import yaml
+
+GPU, RUNGS = "{RECORDED}", {FEW_RUNGS!r}
+results, inspect = Path("results") / GPU, Path("build") / GPU / "inspect"
+config = yaml.safe_load(Path("config/config.yaml").read_text())
+config |= {{"kernels": RUNGS, "sizes": [512, 1024]}}
+inputs = {{
+    "tables": {{"inspections": [str(inspect / f"{{rung}}.json") for rung in RUNGS]}},
+    "figures": {{path.stem: str(path) for path in (results / "tables").glob("*.csv")}},
+}}
+shutil.rmtree(results / "tables")
+shutil.rmtree(results / "figures")
+(results / "figures").mkdir()
+for rule in ("tables", "figures"):
+    job = SimpleNamespace(
+        config=config,
+        input=SimpleNamespace(**inputs[rule]),
+        output=[str(results / rule / "any")],
+        log=["log"],
+        wildcards=SimpleNamespace(gpu=GPU),
+    )
+    runpy.run_path(f"workflow/scripts/{{rule}}.py", {{"snakemake": job}})
+"""
+
+# What DERIVE imports, and all that these need.
+PACKAGES = {
+    *("numpy", "pandas", "seaborn", "matplotlib", "pyyaml", "jsonschema"),
+    *("contourpy", "cycler", "fonttools", "kiwisolver", "packaging", "pillow", "pyparsing", "python-dateutil", "six"),
+    *("attrs", "jsonschema-specifications", "referencing", "rpds-py", "typing-extensions"),
+    *("pytz", "tzdata"),
+}
+OTHERS = [version for version in ("3.11", "3.12", "3.13") if version != ".".join(map(str, sys.version_info[:2]))]
+
+
+@pytest.fixture(scope="session")
+def finished(tmp_path_factory):
+    return finished_run(tmp_path_factory) / "project"
+
+
+@pytest.fixture(scope="session")
+def reference(finished):
+    """What the run derived, in this Python."""
+    return derived(finished)
+
+
+def derive(project: Path, place: Path, python: str | Path = sys.executable, **variables: str) -> dict[str, bytes]:
+    """The tables and figures that a copy of a project at this place derives."""
+    copied(project, place)
+    variables = {"PYTHONPATH": str(place / "workflow"), **variables}
+    result = subprocess.run(
+        [python, "-c", DERIVE],
+        cwd=place,
+        env=environment(place, gpu=False, **variables),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert result.returncode == 0, result.stderr
+    return derived(place)
+
+
+def assert_same(found: dict[str, bytes], expected: dict[str, bytes]) -> None:
+    assert found.keys() == expected.keys()
+    assert [name for name in expected if found[name] != expected[name]] == []
+
+
+def python_of(version: str) -> str | None:
+    """An interpreter of this version: on the PATH, or installed by pyenv."""
+    pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
+    candidates = [shutil.which(f"python{version}"), *sorted(pyenv.glob(f"{version}.*/bin/python{version}"))]
+    for candidate in filter(None, candidates):
+        answer = subprocess.run([candidate, "-c", "import sys, venv; print('%d.%d' % sys.version_info[:2])"],
+                                capture_output=True, text=True, check=False)  # fmt: skip
+        if answer.returncode == 0 and answer.stdout.strip() == version:
+            return str(candidate)
+    return None
+
+
+def requirements() -> str:
+    """The pins of PACKAGES with their hashes."""
+    entries = re.split(r"\n(?=\S)", (ROOT / "envs" / "requirements.txt").read_text())
+    return "\n".join(entry for entry in entries if entry.split("==")[0].strip() in PACKAGES) + "\n"
+
+
+@pytest.fixture(scope="session", params=OTHERS)
+def other_python(request, tmp_path_factory):
+    """Another version's interpreter with the pinned packages."""
+    python = python_of(request.param)
+    if python is None:
+        pytest.skip(f"Python {request.param} is not installed")
+
+    def make(folder: Path) -> None:
+        subprocess.run([python, "-m", "venv", folder], check=True, capture_output=True)
+        pins = folder / "requirements.txt"
+        pins.write_text(requirements())
+        pip = [folder / "bin" / "python", "-m", "pip", "--disable-pip-version-check", "install", "--no-compile"]
+        options = ["-q", "--retries", "1", "--require-hashes", "--no-deps", "--only-binary", ":all:", "-r", pins]
+        result = subprocess.run([*pip, *options], capture_output=True, text=True, check=False)
+        if result.returncode:
+            lines = [line for line in result.stderr.splitlines() if line.startswith("ERROR")]
+            (folder / "failure").write_text(lines[-1] if lines else "pip failed")
+
+    folder = once(tmp_path_factory, f"python{request.param}", make)
+    if (folder / "failure").exists():
+        reason = (folder / "failure").read_text()
+        assert "HASH" not in reason.upper(), reason
+        pytest.skip(f"pip cannot install the packages for Python {request.param}: {reason}")
+    return folder / "bin" / "python"
+
+
+@pytest.mark.parametrize("seed", ["0", "1", "4242"])
+def test_neither_hash_seed_nor_place_changes_a_byte(finished, reference, tmp_path, seed):
+    place = tmp_path / "another place with spaces"
+    assert_same(derive(finished, place, PYTHONHASHSEED=seed), reference)
+
+
+def test_neither_language_nor_time_zone_changes_a_byte(finished, reference, tmp_path):
+    elsewhere = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "TZ": "Asia/Tokyo"}
+    assert_same(derive(finished, tmp_path / "project", **elsewhere), reference)
+
+
+def test_the_users_matplotlibrc_changes_no_byte(finished, reference, tmp_path):
+    lines = ["savefig.transparent: True", "savefig.bbox: tight", "axes.linewidth: 5", "lines.solid_capstyle: butt"]
+    (tmp_path / "matplotlibrc").write_text("\n".join([*lines, "svg.image_inline: False", "path.simplify: False\n"]))
+    variables = {"MPLCONFIGDIR": str(tmp_path), "MATPLOTLIBRC": str(tmp_path / "matplotlibrc")}
+    assert_same(derive(finished, tmp_path / "project", **variables), reference)
+
+
+def test_the_number_of_threads_changes_no_byte(finished, reference, tmp_path):
+    threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+    assert_same(derive(finished, tmp_path / "project", **threads), reference)
+
+
+def test_another_python_changes_no_byte(other_python, finished, reference, tmp_path):
+    assert_same(derive(finished, tmp_path / "project", other_python), reference)

@@ -1,0 +1,416 @@
+"""What needs a GPU: real measurements of small products, of right, wrong, crashing and endless kernels."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import yaml
+from ladder import gpu, records
+from ladder.bounds import componentwise_bound
+from ladder.build import Build
+from ladder.checking import check_rung
+from ladder.config import Shape
+from pipeline import (
+    ROOT,
+    TEST_KERNELS,
+    add_kernel,
+    contents,
+    copied,
+    copy_project,
+    derived,
+    environment,
+    snakemake,
+    started,
+    wait_for,
+)
+
+pytestmark = [pytest.mark.gpu, pytest.mark.skipif(gpu.present() is None, reason="there is no GPU here")]
+
+SMALL = {
+    "sizes": [256, 512],
+    "timing": {"warmup": 1, "iterations": 5, "min_iterations": 3, "budget_s": 1, "reference_budget_s": 0.5},
+    "check": {"shapes": [1, "33x65x31", 64], "cases": [{"alpha": 1, "beta": 0}, {"alpha": 0.5, "beta": 1}]},
+    "profile": {"sizes": [256]},
+}
+NO_PROFILES = "profile={enabled: false}"
+IMPATIENT = "check={time_limit_s: 10}"
+
+# Test kernels that come to an end, and a word of the verdict on each.
+WRONG = {
+    "off_by_one_column": "NaN or infinity",  # of the poisoned C, where nothing is written
+    "tf32_inputs": "exceed",
+    "reads_c": "NaN or infinity",
+    "nan_output": "NaN or infinity",
+    "writes_outside": "outside",
+}
+# Test kernels that a whole run meets, and a word of what it says of each.
+FAILING = {
+    "tf32_inputs": "exceed",
+    "illegal_address": "llegal",
+    "aborts": "SIGABRT",
+    "endless": "no progress for 10 s",
+}
+
+# Cases of many rungs in one process: prints a line of JSON for each.
+CHECK_ALL = """
+import json, sys
+from pathlib import Path
+from ladder.check_worker import check_case
+from ladder.library import Library, provide_cublas
+
+provide_cublas()
+cases = json.loads(sys.argv[1])
+for folder in map(Path, sys.argv[2:]):
+    library = Library(folder / "library.so")
+    for case in cases:
+        print(json.dumps({"rung": folder.name, **check_case(library, case, 1)}), flush=True)
+"""
+
+# Appended to a copy's modules: notes when a worker or ncu is on the GPU.
+NOTE_SPANS = """
+
+def _noting(function, works):
+    import functools, json, os, time
+
+    @functools.wraps(function)
+    def wrapper(*arguments, **named):
+        if not str(arguments[0]).endswith(works):
+            return function(*arguments, **named)
+        start = time.time()
+        try:
+            return function(*arguments, **named)
+        finally:
+            with open({spans!r}, "a") as file:
+                file.write(json.dumps([start, time.time(), function.__name__, os.getcwd()]) + "\\n")
+
+    return wrapper
+
+
+{function} = _noting({function}, {works!r})
+"""
+
+
+def note_spans(project: Path, spans: Path) -> None:
+    workers = ("check_worker", "time_worker")  # and no other, should there be one that needs no GPU
+    for module, function, works in (("worker", "run_worker", workers), ("profiling", "profile_shape", "ncu")):
+        with (project / "workflow" / "ladder" / f"{module}.py").open("a") as file:
+            file.write(NOTE_SPANS.format(spans=str(spans), function=function, works=works))
+
+
+def results_of(project: Path) -> Path:
+    """The one folder of results: that of the GPU here."""
+    (folder,) = (project / "results").iterdir()
+    return folder
+
+
+def rungs(project: Path) -> pd.DataFrame:
+    table = pd.read_csv(results_of(project) / "tables" / "rungs.csv", index_col="rung")
+    return table.fillna({"message": "", "profile_message": ""})
+
+
+def timed(project: Path) -> set[tuple[str, int]]:
+    """The rungs and sizes that the table of timings has."""
+    return set(pd.read_csv(results_of(project) / "tables" / "timings.csv")[["rung", "shape"]].itertuples(index=False))
+
+
+def runs(project: Path, rung: str) -> dict[str, dict[str, bytes]]:
+    """The measurements in a rung's time record."""
+    path = results_of(project) / "raw" / "time" / f"{rung}.zip"
+    return records.read_runs(path) if path.exists() else {}
+
+
+@pytest.fixture(scope="module")
+def compiled(tmp_path_factory):
+    """A copy without records, with the test kernels among its rungs, in which every rung is compiled."""
+    project = copy_project(tmp_path_factory.mktemp("compiled") / "project", records=False)
+    for kernel in sorted({*WRONG, *FAILING}):
+        add_kernel(project, kernel)
+    (project / "small.yaml").write_text(yaml.safe_dump(SMALL))
+    run = snakemake(project, [], "--configfile", "small.yaml", "--cores", "all", "--until", "compile", gpu=True)
+    assert run.status == 0, run.output
+    return project
+
+
+@pytest.fixture(scope="module")
+def builds(compiled):
+    """The folder of each rung's build by its name."""
+    (folder,) = (compiled / "build").iterdir()
+    return {path.parent.name: path.parent for path in folder.glob("*/compile.json")}
+
+
+@pytest.fixture(scope="module")
+def both(compiled, tmp_path_factory):
+    """Two runs at the same time, in two copies: one meets FAILING, the other times and profiles `coalesced`.
+
+    Both were told that there are eight GPUs, so that only the lock keeps their jobs apart.
+    """
+    base = tmp_path_factory.mktemp("both")
+    arguments = ("--configfile", "small.yaml", "--cores", "8", "--resources", "gpu=8")
+    failing, sound = (copied(compiled, base / name) for name in ("failing", "sound"))
+    for project in (failing, sound):
+        note_spans(project, base / "spans")
+    kernels = f"kernels=[naive,{','.join(FAILING)}]"
+    with started(sound, ["kernels=[coalesced]"], *arguments, gpu=True) as beside:
+        run = snakemake(failing, [kernels, NO_PROFILES, IMPATIENT], *arguments, gpu=True)
+        beside.wait(timeout=300)
+    assert beside.returncode == 0, (sound / "run.log").read_text()
+    return run, failing, sound
+
+
+@pytest.fixture(scope="module")
+def failing(both):
+    """The run that met wrong, crashing and endless kernels, and its copy."""
+    return both[0], both[1]
+
+
+@pytest.fixture(scope="module")
+def sound(both):
+    """The copy in which `coalesced` was timed and profiled."""
+    return both[2]
+
+
+# Right and wrong
+
+
+def test_every_rung_of_the_ladder_is_right_and_every_wrong_one_is_found(compiled, builds):
+    states = {name: records.read_json(folder / "compile.json") for name, folder in builds.items()}
+    expected = {
+        name: WRONG.get(name, "pass") for name in states if name != "empty" and name not in {*FAILING} - {*WRONG}
+    }
+    broken = {name: states[name]["message"] for name in expected if states[name]["status"] == "failed"}
+    assert not broken
+    present = [name for name in expected if states[name]["status"] == "ok"]
+    assert {*WRONG, "cublas", "naive"} <= {*present}
+
+    scalars = yaml.safe_load((ROOT / "config" / "config.yaml").read_text())["check"]["cases"]
+    plain = {"padding": 0, "offset": 0}
+    shapes = [
+        "1",
+        "7",
+        "31x33x32",
+        "129",
+        "255x257x256",
+        "17x513x100",
+        "1x300x129",
+        "300x1x127",
+        "33x65x0",
+        "256",
+        "512",
+    ]
+    cases = [{"shape": shape, **plain, **case} for shape in shapes for case in scalars]
+    result = subprocess.run(
+        [sys.executable, "-c", CHECK_ALL, json.dumps(cases), *(str(builds[name]) for name in present)],
+        env=environment(compiled, gpu=True, PYTHONPATH=str(compiled / "workflow")),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+    judged = pd.DataFrame([json.loads(line) for line in result.stdout.splitlines()])
+    assert result.returncode == 0, f"{result.stdout[-500:]}\n{result.stderr[-2000:]}"
+    for name in present:
+        verdicts = judged[judged["rung"] == name]
+        wrong = verdicts[verdicts["verdict"] != "pass"]
+        assert len(verdicts) == len(cases)
+        if name in WRONG:
+            assert wrong["verdict"].str.contains(WRONG[name]).any(), f"{name}: {set(wrong['verdict'])}"
+        else:
+            assert wrong.empty, f"{name}: {wrong.iloc[0].to_dict()}"
+
+
+@pytest.mark.parametrize(
+    ("shape", "alpha", "beta"),
+    [
+        ("65x33x127", 1.0, 0.0),
+        ("65x33x127", -1.25, 0.75),
+        ("1x1x4096", 0.5, 1.0),
+        ("40x30x0", 1.0, 0.5),
+        ("9x7x5", 0, 2),
+    ],
+)
+@pytest.mark.parametrize("panel_rows", [3, 1 << 20])
+def test_the_errors_are_those_that_numpy_finds(monkeypatch, shape, alpha, beta, panel_rows):
+    import cupy as cp
+    from ladder import check_worker
+
+    shape = Shape.parse(shape)
+    monkeypatch.setattr(check_worker, "PANEL_BYTES", 8 * shape.n * panel_rows)
+    random = np.random.default_rng(7)
+    A, B, before = (
+        random.uniform(-1, 1, size).astype(np.float32)
+        for size in ((shape.m, shape.k), (shape.k, shape.n), (shape.m, shape.n))
+    )
+    A64, B64, addend = A.astype(np.float64), B.astype(np.float64), beta * before.astype(np.float64)
+    product = alpha * (A64 @ B64)
+    C = ((product + addend) * (1 + 2e-8 * random.standard_normal(product.shape))).astype(np.float32)
+    difference = np.abs(C - (product + addend))
+    scale = abs(alpha) * (np.abs(A64) @ np.abs(B64)) + np.abs(addend)
+    terms = alpha**2 * ((A64**2).sum(axis=0) * (B64**2).sum(axis=1)).sum()
+    size = np.sqrt((product**2).sum() + terms + (addend**2).sum())
+
+    old = before if beta else np.full_like(before, np.nan)  # which is not to be read
+    judged = check_worker.judge(shape, alpha, beta, *map(cp.asarray, (A, B, old, C)))
+    assert judged["verdict"] == "pass"
+    assert judged["error_componentwise"] == pytest.approx((difference / scale).max(), rel=1e-3)
+    assert judged["error_normwise"] == pytest.approx(np.linalg.norm(difference) / size, rel=1e-3)
+
+    C[-1, -1] = (product + addend)[-1, -1] + 1.5 * componentwise_bound(shape.k) * scale[-1, -1]
+    judged = check_worker.judge(shape, alpha, beta, *map(cp.asarray, (A, B, old, C)))
+    assert judged["verdict"] != "pass"
+
+
+# A run that meets kernels that fail
+
+
+def test_a_failing_kernel_is_shown_in_one_line_and_is_not_timed(failing):
+    run, project = failing
+    assert run.status != 0
+    assert "Traceback" not in run.output
+    table = rungs(project)
+    for kernel, word in FAILING.items():
+        lines = [line for line in run.output.splitlines() if re.match(rf"\[check \d+/\d+\] {kernel}  failed", line)]
+        assert len(lines) == 1, run.output
+        assert word in lines[0]
+        assert table.loc[kernel, "status"] == "wrong"
+        assert word in table.loc[kernel, "message"]
+        assert f"  {kernel}: wrong: " in run.output, "the summary says nothing of it"
+        assert not runs(project, kernel)
+
+
+def test_the_rungs_beside_failing_ones_are_timed(failing):
+    _, project = failing
+    assert rungs(project).loc["naive", "status"] == "ok"
+    assert timed(project) == {("naive", 256), ("naive", 512)}
+    assert list((results_of(project) / "figures").glob("*.svg"))
+
+
+def test_two_runs_are_never_on_the_gpu_together(both):
+    lines = (both[1].parent / "spans").read_text().splitlines()
+    spans = sorted(json.loads(line) for line in lines)
+    assert {function for _, _, function, _ in spans} >= {"run_worker"}
+    assert len({folder for *_, folder in spans}) == 2
+    overlaps = [(one, other) for one, other in pairwise(spans) if other[0] < one[1]]
+    assert not overlaps
+
+
+def test_a_failed_run_leaves_earlier_measurements_in_place(sound, tmp_path):
+    project = copied(sound, tmp_path / "project")
+    before = runs(project, "coalesced")
+    shutil.copy(TEST_KERNELS / "tf32_inputs.cu", project / "kernels" / "sgemm" / "coalesced.cu")
+    run = snakemake(project, ["kernels=[coalesced]", NO_PROFILES], "--configfile", "small.yaml", gpu=True)
+    assert run.status != 0
+    assert rungs(project).loc["coalesced", "status"] == "wrong"
+    assert before
+    assert runs(project, "coalesced") == before
+
+
+# Profiles
+
+
+def test_a_profile_has_metrics_and_advice_or_one_line_that_says_why_not(sound):
+    record = records.read_json(results_of(sound) / "raw" / "profile" / "coalesced.json.gz")
+    if record["failure"]:
+        assert record["shapes"] == {}
+        assert record["failure"]["message"].strip()
+        assert "\n" not in record["failure"]["message"]
+        assert rungs(sound).loc["coalesced", "profile_message"] == record["failure"]["message"]
+        assert f"Not profiled: {record['failure']['message']}" in (sound / "run.log").read_text()
+        return
+    (kernel,) = record["shapes"]["256"]["kernels"]
+    assert "coalesced" in kernel["kernel"]
+    assert kernel["metrics"]["gpu__time_duration.sum"][0] > 0
+    assert kernel["advice"]
+    table = pd.read_csv(results_of(sound) / "tables" / "profiles.csv")
+    missing = table[table["value"].isna()]
+    assert missing.empty, f"this ncu has no {', '.join(missing['metric'])}"
+
+
+# Runs that are killed, and a GPU that is not free
+
+
+def test_a_run_that_is_killed_while_it_times_is_taken_up_by_the_same_command(sound, tmp_path):
+    project = copied(sound, tmp_path / "project")
+    arguments = ("--configfile", "small.yaml", "--cores", "8")
+    config = ["kernels=[coalesced,naive]", NO_PROFILES]
+    finished = results_of(project) / "raw" / "time" / "coalesced.zip"
+    record = finished.with_name("naive.zip")
+    content = finished.read_bytes()
+
+    with started(project, config, *arguments, gpu=True) as process:
+        timing = re.compile(rb"^\[time \d+/\d+\] naive  ", re.MULTILINE)
+        wait_for(lambda: timing.search((project / "run.log").read_bytes()) or process.poll() is not None)
+        assert process.poll() is None, (project / "run.log").read_text()
+    assert not record.exists()
+    assert finished.read_bytes() == content
+
+    run = snakemake(project, config, *arguments, gpu=True)
+    assert run.status == 0, run.output
+    assert finished.read_bytes() == content
+    assert len(records.read_runs(record)) == 1
+    assert timed(project) == {(rung, size) for rung in ("coalesced", "naive") for size in (256, 512)}
+    assert not [name for name in contents(project / "results") if Path(name).name.startswith(".")]
+
+    before = contents(project / "results")
+    again = snakemake(project, config, *arguments, gpu=True)
+    assert "Nothing to be done" in again.output
+    assert contents(project / "results") == before
+
+
+def test_deleting_what_is_derived_and_hiding_the_gpu_gives_the_same_bytes(sound, tmp_path):
+    project = copied(sound, tmp_path / "project")
+    before = derived(project, results_of(project).name)
+    for folder in ("tables", "figures"):
+        shutil.rmtree(results_of(project) / folder)
+    config = [f"gpu={results_of(project).name}", "kernels=[coalesced]"]
+    if not (project / "config" / "gpus" / f"{results_of(project).name}.yaml").exists():
+        pytest.skip("this GPU has no file in config/gpus")
+    run = snakemake(project, config, "--configfile", "small.yaml")
+    assert run.status == 0, run.output
+    assert derived(project, results_of(project).name) == before
+
+
+@pytest.mark.parametrize("left_mib", [3072, 64])
+def test_a_full_gpu_is_one_line_that_says_so(builds, tmp_path, left_mib):
+    import cupy as cp
+
+    runtime = cp.cuda.runtime
+    runtime.deviceSynchronize()
+    cp.get_default_memory_pool().free_all_blocks()
+    taken = []
+    try:
+        piece = 1 << 30
+        while (left := runtime.memGetInfo()[0] - (left_mib << 20)) > (1 << 25):
+            try:
+                taken.append(runtime.malloc(min(left, piece)))
+            except runtime.CUDARuntimeError:
+                piece //= 2
+                if piece < 1 << 25:
+                    break
+        cases = [{"shape": "32768x16384x8", "alpha": 1, "beta": 0, "padding": 0, "offset": 0}]
+        log = tmp_path / "log"
+        record = check_rung(Build(builds["naive"]), cases, 0, 60, lambda compiled: {}, log, lambda done, case: None)
+    finally:
+        for pointer in taken:
+            runtime.free(pointer)
+    assert record["status"] == "failed"
+    assert "\n" not in record["message"]
+    assert re.search(r"out of (GPU )?memory", record["message"], re.IGNORECASE), record["message"]
+
+
+def test_no_gpu_is_present_where_cuda_sees_none(compiled):
+    script = "from ladder import gpu; print(gpu.present())"
+    for hidden in ("", "-1"):
+        variables = environment(compiled, gpu=True, CUDA_VISIBLE_DEVICES=hidden, PYTHONPATH=str(compiled / "workflow"))
+        answer = subprocess.run(
+            [sys.executable, "-c", script], env=variables, capture_output=True, text=True, check=True
+        )
+        assert answer.stdout == "None\n", f"CUDA_VISIBLE_DEVICES={hidden!r}"

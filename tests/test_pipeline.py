@@ -1,0 +1,368 @@
+"""Real runs of the pipeline on a machine without a GPU, or with its GPU hidden."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import yaml
+from ladder.plan import recorded_on
+from ladder.worker import gpu_lock
+from pipeline import (
+    FEW,
+    FEW_RUNGS,
+    RECORDED,
+    ROOT,
+    Run,
+    add_kernel,
+    contents,
+    copied,
+    derived,
+    environment,
+    few,
+    finished_run,
+    once,
+    snakemake,
+    started,
+    wait_for,
+)
+
+TABLES = {"rungs", "timings", "geomeans", "checks", "resources", "profiles", "advice", "environment"}
+RAW = f"results/{RECORDED}/raw"
+
+
+@pytest.fixture(scope="session")
+def finished(tmp_path_factory):
+    """The project after a run, which tests may read but not change."""
+    return finished_run(tmp_path_factory) / "project"
+
+
+@pytest.fixture(scope="session")
+def finished_log(finished):
+    """What that run printed."""
+    return Run(0, (finished.parent / "log").read_text())
+
+
+@pytest.fixture
+def project(finished, tmp_path):
+    """The project after a run, to run it again."""
+    return copied(finished, tmp_path / "project")
+
+
+@pytest.fixture
+def fresh(finished, tmp_path):
+    """The project before its first run."""
+    return copied(finished.parent / "source", tmp_path / "project")
+
+
+def table(folder: Path, name: str, gpu: str = RECORDED) -> pd.DataFrame:
+    return pd.read_csv(folder / "results" / gpu / "tables" / f"{name}.csv")
+
+
+def statuses(folder: Path, gpu: str = RECORDED) -> dict[str, str]:
+    return dict(table(folder, "rungs", gpu)[["rung", "status"]].to_numpy())
+
+
+def one_error(run: Run) -> str:
+    """The one line in which a run said what was wrong."""
+    assert run.status != 0, run.output
+    assert "Traceback" not in run.output
+    assert len(run.errors) == 1, run.output
+    return run.errors[0]
+
+
+# What a run does
+
+
+def test_a_dry_run_plans_every_stage_that_needs_no_gpu_and_makes_nothing(fresh):
+    before = contents(fresh / "results")
+    run = snakemake(fresh, [], "--dry-run")
+    planned = dict(re.findall(r"^([a-z]+) +([0-9]+)$", run.output, re.MULTILINE))
+    assert run.status == 0, run.output
+    assert {"compile", "inspect", "tables", "figures", "summary"} <= planned.keys()
+    assert not {"check", "time", "profile"} & planned.keys()
+    assert planned["compile"] == planned["inspect"]
+    assert int(planned["compile"]) >= len(yaml.safe_load((fresh / "config/kernels.yaml").read_text()))
+    assert not (fresh / "build").exists()
+    assert contents(fresh / "results") == before
+
+
+def test_a_run_says_first_whose_measurements_it_shows(finished, finished_log):
+    records = [json.loads(path.read_text()) for path in (finished / RAW / "check").glob("*.json")]
+    gpus = {record["where"]["gpu"]["name"] for record in records}
+    days = {record["where"]["measured_at"][:10] for record in records}
+    first = finished_log.said[0]
+    assert all(word in first for word in gpus | {min(days), max(days)})
+    assert first.endswith(f"{recorded_on(finished / RAW)}")
+
+
+def test_every_figure_says_whose_measurements_it_shows(finished):
+    recorded = recorded_on(finished / RAW)
+    figures = sorted((finished / "results" / RECORDED / "figures").glob("*.svg"))
+    assert len(figures) >= 3
+    for figure in figures:
+        texts = re.findall(r"<!-- (.*?) -->", figure.read_text())
+        assert [text for text in texts if f"Recorded on {recorded}" in text], figure.name
+
+
+def test_a_run_makes_every_table_and_figure(finished):
+    results = finished / "results" / RECORDED
+    assert {path.stem for path in (results / "tables").glob("*.csv")} >= TABLES
+    figures = {path.name for path in (results / "figures").iterdir()}
+    assert {name for name in figures if name.endswith(".png")} == {
+        f"{Path(name).stem}.png" for name in figures if name.endswith(".svg")
+    }
+    assert all(path.stat().st_size > 0 for path in results.rglob("*.*"))
+    assert statuses(finished) == dict.fromkeys(FEW_RUNGS, "ok")
+    timed = table(finished, "timings")
+    assert {(row.rung, row.shape) for row in timed.astype({"shape": str}).itertuples()} == {
+        (rung, size) for rung in FEW_RUNGS for size in ("512", "1024")
+    }
+
+
+def test_a_run_ends_with_a_summary_of_every_rung(finished_log):
+    summary = finished_log.output[finished_log.output.rindex("rung at 1024") :]
+    assert all(rung in summary for rung in FEW_RUNGS)
+    assert f"results/{RECORDED}/figures" in summary
+
+
+def test_a_run_changes_no_record(finished):
+    assert contents(finished / RAW) == contents(finished.parent / "source" / RAW)
+
+
+def test_a_second_run_has_nothing_to_do(project):
+    run = snakemake(project, FEW)
+    assert run.status == 0, run.output
+    assert "Nothing to be done" in run.output
+
+
+def test_until_compile_makes_libraries_and_nothing_else(fresh):
+    run = snakemake(fresh, ["kernels=[naive]"], "--until", "compile")
+    assert run.status == 0, run.output
+    assert (fresh / "build" / RECORDED / "naive" / "library.so").is_file()
+    assert not derived(fresh)
+    assert not (fresh / "build" / RECORDED / "inspect").exists()
+
+
+def test_other_sizes_can_come_from_a_config_file(project):
+    (project / "mine.yaml").write_text("sizes: [512]\nkernels: [naive, tiled@TILE=16]\n")
+    run = snakemake(project, [], "--configfile", "mine.yaml")
+    assert run.status == 0, run.output
+    timed = table(project, "timings")
+    assert set(timed["shape"]) == {512}
+    assert set(timed["rung"]) == {"naive", "tiled@TILE=16"}
+
+
+def test_the_report_is_made_without_a_network(project):
+    nowhere = dict.fromkeys(("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"), "http://127.0.0.1:9")
+    run = snakemake(project, FEW, "--report", "report.html", **nowhere)
+    assert run.status == 0, run.output
+    page = (project / "report.html").read_text()
+    assert "</html>" in page
+    assert not re.search(r"""<(?:script|link|img)[^>]*(?:src|href)=["']?https?:""", page)
+    assert all(name in page for name in ("gflops_by_size.svg", "share_of_cublas.svg", "timings.csv"))
+
+
+# Other GPUs
+
+
+def test_a_gpu_without_records_is_compiled_and_inspected(project):
+    run = snakemake(project, ["gpu=t4", "kernels=[naive,tiled@TILE=8]", "sizes=[512]"])
+    assert run.status == 0, run.output
+    assert "nothing is recorded" in run.said[0]
+    assert statuses(project, "t4") == {"naive": "not recorded", "tiled@TILE=8": "not recorded"}
+    resources = table(project, "resources", "t4")
+    assert set(resources["architecture"]) == {"sm_75"}
+    assert (resources["registers"] > 0).all()
+    assert not (project / "results" / "t4" / "figures").exists()
+    assert (project / "build" / "t4" / "summary.txt").is_file()
+
+
+def test_a_gpu_that_this_nvcc_cannot_compile_for_is_said_once_with_the_remedy(project):
+    run = snakemake(project, ["gpu=v100", "kernels=[naive,coalesced,tiled]", "sizes=[512]"], "--cores", "4")
+    line = one_error(run)
+    assert "sm_70" in line
+    assert "envs/cuda12.txt" in line
+
+
+# What the user may get wrong
+
+
+@pytest.mark.parametrize(
+    ("config", "words"),
+    [
+        (["gpu=nonsense"], ["gpu", "'nonsense'", "h100-sxm"]),
+        (["kernel=[naive]"], ["--config: kernel:", "kernels"]),
+        (["sizes=[512,0]"], ["--config: sizes[1]", "0", "positive integer"]),
+        (["measure=true"], ["no GPU here"]),
+    ],
+    ids=["gpu", "key", "size", "measure"],
+)
+def test_a_setting_that_cannot_be_is_one_line_that_names_it(project, config, words):
+    line = one_error(snakemake(project, config))
+    assert all(word in line for word in words), line
+
+
+def test_a_wrong_setting_in_a_config_file_names_the_file(project):
+    (project / "mine.yaml").write_text("sizes: [512, -1]\n")
+    assert "mine.yaml: sizes[1]" in one_error(snakemake(project, [], "--configfile", "mine.yaml"))
+
+
+def test_an_entry_without_its_source_is_one_line_that_names_it(project):
+    add_kernel(project, "sound")
+    (project / "kernels" / "sgemm" / "sound.cu").unlink()
+    line = one_error(snakemake(project, FEW))
+    assert line.startswith("config/kernels.yaml: sound.source: kernels/sgemm/sound.cu")
+
+
+# Rungs that fail
+
+
+@pytest.fixture(scope="session")
+def with_a_new_rung(finished, tmp_path_factory):
+    """The finished project, run again after a rung was dropped into it that nobody measured."""
+
+    def make(folder):
+        project = copied(finished, folder)
+        add_kernel(project, "sound")
+        run = snakemake(project, few("sound"))
+        (project / "status").write_text(str(run.status))
+        (project / "log").write_text(run.output)
+
+    return once(tmp_path_factory, "with_a_new_rung", make)
+
+
+def test_a_new_rung_is_shown_as_not_recorded(with_a_new_rung):
+    assert (with_a_new_rung / "status").read_text() == "0"
+    assert statuses(with_a_new_rung) == {**dict.fromkeys(FEW_RUNGS, "ok"), "sound": "not recorded"}
+    assert re.search(r"^sound +not recorded$", (with_a_new_rung / "log").read_text(), re.MULTILINE)
+    assert "sound" in set(table(with_a_new_rung, "resources")["rung"])
+    assert "sound" not in set(table(with_a_new_rung, "timings")["rung"])
+
+
+def test_a_new_rung_leaves_the_builds_of_the_others_alone(with_a_new_rung, finished):
+    for rung in FEW_RUNGS:
+        library = Path("build") / RECORDED / rung / "library.so"
+        assert (with_a_new_rung / library).stat().st_mtime_ns == (finished / library).stat().st_mtime_ns, rung
+
+
+def test_a_rung_that_does_not_compile_fails_alone_with_the_compilers_line(project):
+    add_kernel(project, "syntax_error")
+    shutil.rmtree(project / "results" / RECORDED / "figures")
+    run = snakemake(project, few("syntax_error"))
+    assert run.status != 0
+    assert "Traceback" not in run.output
+    message = 'does not compile: kernels/sgemm/syntax_error.cu(5): error: identifier "no_such_kernel" is undefined'
+    assert run.output.count(f"syntax_error: {message}") == 1
+    assert statuses(project) == {**dict.fromkeys(FEW_RUNGS, "ok"), "syntax_error": "does not compile"}
+    assert set(table(project, "timings")["rung"]) == set(FEW_RUNGS)
+    assert len(list((project / "results" / RECORDED / "figures").glob("*.svg"))) >= 3
+
+
+def test_rungs_whose_libraries_cannot_be_used_fail_alone(project):
+    for source in ("no_export", "undefined_symbol", "aborts"):
+        add_kernel(project, source)
+    run = snakemake(project, few("no_export", "undefined_symbol", "aborts"))
+    assert run.status != 0
+    assert "Traceback" not in run.output
+    assert f"Figures: results/{RECORDED}/figures" in run.output, "there is no summary"
+    found = statuses(project)
+    assert {rung: found.get(rung) for rung in FEW_RUNGS} == dict.fromkeys(FEW_RUNGS, "ok")
+    messages = dict(table(project, "rungs")[["rung", "message"]].fillna("").to_numpy())
+    assert "EXPORT_SGEMM" in messages["no_export"]
+    assert "defined_nowhere" in messages["undefined_symbol"]
+
+
+# Records that cannot be read
+
+
+def truncated(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+def with_a_wrong_byte(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[100] ^= 0xFF
+    path.write_bytes(content)
+
+
+def of_another_version(path: Path) -> None:
+    path.write_bytes(path.read_bytes().replace(b'"schema_version": 1,', b'"schema_version": 999,'))
+
+
+@pytest.mark.parametrize(
+    ("record", "damage", "word"),
+    [
+        ("check/naive.json", truncated, "damaged"),
+        ("check/naive.json", of_another_version, "schema_version: 999"),
+        ("time/naive.zip", truncated, "damaged"),
+        ("time/naive.zip", with_a_wrong_byte, "damaged"),
+        ("profile/naive.json.gz", truncated, "damaged"),
+    ],
+    ids=lambda value: value.__name__ if callable(value) else value,
+)
+def test_a_record_that_cannot_be_read_is_one_line_that_names_it_and_stays(project, record, damage, word):
+    path = project / RAW / record
+    if not path.exists():
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(gzip.compress(b'{"schema_version": 1, "rung": "naive", "failure": null, "shapes": {}}\n'))
+    damage(path)
+    before = contents(project / RAW)
+    line = one_error(snakemake(project, FEW))
+    assert f"{RAW}/{record}" in line
+    assert word in line
+    assert contents(project / RAW) == before
+
+
+# Runs that are killed
+
+
+@pytest.mark.parametrize("when", [f"build/{RECORDED}/*/library.so", f"results/{RECORDED}/tables/*.csv"])
+def test_a_killed_run_is_taken_up_by_the_same_command(fresh, finished, when):
+    with started(fresh, FEW, "--cores", "4"):
+        wait_for(lambda: any(fresh.glob(when)))
+    run = snakemake(fresh, FEW, "--cores", "4")
+    assert run.status == 0, run.output
+    assert contents(fresh / RAW) == contents(finished / RAW)
+    assert derived(fresh) == derived(finished)
+
+
+def test_a_run_beside_one_that_is_alive_is_refused(fresh):
+    with started(fresh, FEW, "--cores", "1") as process:
+        wait_for(lambda: any(fresh.glob("build/*/*/library.so")))
+        second = snakemake(fresh, FEW)
+        assert process.poll() is None, "the first run was over before the second began"
+    assert second.status != 0
+    assert "lock" in second.output.lower()
+
+
+def test_the_gpu_stays_taken_until_the_worker_of_a_killed_run_has_ended(tmp_path):
+    (tmp_path / "sleeper.py").write_text(
+        "import os, time\nfrom ladder import worker\n"
+        "worker.request()\nopen('pid', 'w').write(str(os.getpid()))\nworker.emit(starts=1)\ntime.sleep(8)\n"
+    )
+    (tmp_path / "holder.py").write_text(
+        "from pathlib import Path\nfrom ladder.worker import gpu_lock, run_worker\n"
+        "with gpu_lock('test-killed'):\n    run_worker('sleeper', {}, print, 60, Path('log'))\n"
+    )
+    path = os.pathsep.join([str(ROOT / "workflow"), str(tmp_path)])
+    variables = environment(tmp_path, gpu=False, PYTHONPATH=path)
+    process = subprocess.Popen([sys.executable, "holder.py"], cwd=tmp_path, env=variables, start_new_session=True)
+    wait_for(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text(), 30)
+    worker = Path("/proc") / (tmp_path / "pid").read_text()
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    with gpu_lock("test-killed"):
+        time.sleep(1)
+        alive = worker.exists() and ") Z " not in (worker / "stat").read_text()
+    assert not alive
