@@ -77,7 +77,9 @@ def environment(folder: Path, gpu: bool, **more: str) -> dict[str, str]:
     Where Python is told to write no bytecode, each of the many processes would compile every module again: theirs goes
     to a folder of this session's.
     """
-    inherited = {key: value for key, value in os.environ.items() if not key.startswith(("GEMM_LADDER", "PYTHONPATH"))}
+    inherited = {key: value for key, value in os.environ.items() if not key.startswith("GEMM_LADDER")}
+    folders = [*more.pop("PYTHONPATH", "").split(os.pathsep), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
+    inherited["PYTHONPATH"] = os.pathsep.join(one for one in folders if one and not Path(one).is_relative_to(ROOT))
     inherited["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
     if inherited.pop("PYTHONDONTWRITEBYTECODE", None):
         session = next((part for part in folder.parents if re.fullmatch(r"pytest-\d+", part.name)), folder.parent)
