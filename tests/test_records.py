@@ -31,7 +31,7 @@ def names(folder) -> list[str]:
 # Writing
 
 
-@pytest.mark.parametrize("step", ["fsync", "replace", "chmod"])
+@pytest.mark.parametrize("step", ["fsync", "replace"])
 @pytest.mark.parametrize("death", [OSError("disk full"), KeyboardInterrupt()], ids=["error", "interrupt"])
 def test_a_writer_that_dies_leaves_the_old_content_and_nothing_else(tmp_path, monkeypatch, step, death):
     path = tmp_path / "record.json"
