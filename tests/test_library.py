@@ -122,8 +122,8 @@ def test_two_libraries_in_one_process_are_observed_apart(made, large, tmp_path):
     ]
 
 
-def test_the_inspection_joins_resources_and_launches(made):
-    record = inspect(made, [Shape(8, 8, 8), Shape(0, 8, 8)], sms=40)
+def test_the_inspection_joins_resources_and_launches(made, tmp_path):
+    record = inspect(made, ["8", "0x8x8"], 40, tmp_path / "log")
     assert (record["status"], record["message"], record["rung"]) == ("ok", "", "large")
     assert record["architecture"] == "sm_75"
     kernels = {kernel["symbol"]: kernel for kernel in record["kernels"]}
@@ -134,8 +134,8 @@ def test_the_inspection_joins_resources_and_launches(made):
 
 
 @pytest.mark.skipif(shutil.which("c++filt") is None, reason="binutils' c++filt is not installed")
-def test_the_inspection_names_kernels_as_the_source_does(made):
-    kernels = {kernel["kernel"] for kernel in inspect(made, [], sms=40)["kernels"]}
+def test_the_inspection_names_kernels_as_the_source_does(made, tmp_path):
+    kernels = {kernel["kernel"] for kernel in inspect(made, [], 40, tmp_path / "log")["kernels"]}
     assert kernels == {"sgemm_first", "sgemm_second", "scale_kernel"}
 
 
