@@ -130,7 +130,7 @@ def test_the_inspection_joins_resources_and_launches(made, tmp_path):
     launches = record["launches"]["8"]
     assert record["launches"]["0x8x8"] == []
     assert [kernels[launch["symbol"]]["registers"] > 0 for launch in launches] == [True, True]
-    assert launches[0]["grid"] == (40, 2, 3)
+    assert launches[0]["grid"] == [40, 2, 3]
 
 
 @pytest.mark.skipif(shutil.which("c++filt") is None, reason="binutils' c++filt is not installed")
