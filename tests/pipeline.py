@@ -78,8 +78,8 @@ def environment(folder: Path, gpu: bool, **more: str) -> dict[str, str]:
     to a folder of this session's.
     """
     inherited = {key: value for key, value in os.environ.items() if not key.startswith("GEMM_LADDER")}
-    folders = [*more.pop("PYTHONPATH", "").split(os.pathsep), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
-    inherited["PYTHONPATH"] = os.pathsep.join(one for one in folders if one and not Path(one).is_relative_to(ROOT))
+    elsewhere = [one for one in inherited.get("PYTHONPATH", "").split(os.pathsep) if not Path(one).is_relative_to(ROOT)]
+    inherited["PYTHONPATH"] = os.pathsep.join(filter(None, [more.pop("PYTHONPATH", ""), *elsewhere]))
     inherited["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
     if inherited.pop("PYTHONDONTWRITEBYTECODE", None):
         session = next((part for part in folder.parents if re.fullmatch(r"pytest-\d+", part.name)), folder.parent)
