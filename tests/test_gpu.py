@@ -330,6 +330,9 @@ def test_a_profile_has_metrics_and_advice_or_one_line_that_says_why_not(sound):
     assert "coalesced" in kernel["kernel"]
     assert kernel["metrics"]["gpu__time_duration.sum"][0] > 0
     assert kernel["advice"]
+    assert {line["file"] for line in kernel["lines"]} >= {"kernels/sgemm/coalesced.cu"}
+    assert kernel["instructions"]
+    assert kernel["opcodes"]["FFMA"] > 0
     table = pd.read_csv(results_of(sound) / "tables" / "profiles.csv")
     missing = table[table["value"].isna()]
     assert missing.empty, f"this ncu has no {', '.join(missing['metric'])}"

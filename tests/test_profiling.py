@@ -1,6 +1,6 @@
 """The profile stage: how ncu is run, and one line for each way in which it gives no report.
 
-Reading a report is not tested here: it takes one, and a report comes from a GPU alone.
+A report comes from a GPU alone; here a stand-in with the interface of ncu_report's actions takes its place.
 """
 
 import os
@@ -8,12 +8,23 @@ import sys
 import time
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from conftest import a_where, write
 from ladder import records
 from ladder.build import Build
-from ladder.profiling import keep_profiles, ncu_command, profile_shape, read_profiles, why_not
+from ladder.profiling import (
+    HOTTEST,
+    keep_profiles,
+    ncu_command,
+    opcodes,
+    profile_shape,
+    read_profiles,
+    sampled_instructions,
+    sampled_lines,
+    why_not,
+)
 
 PERMISSION = (
     "==PROF== Connected to process 1\n"
@@ -113,6 +124,91 @@ def ended(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
     except (FileNotFoundError, ProcessLookupError):
         return True
+
+
+# What is read from a report
+
+
+class Metric:
+    """A metric with an instance for each correlation id, as ncu_report.IMetric gives it."""
+
+    def __init__(self, instances):
+        self.ids, self.counts = list(instances), list(instances.values())
+
+    def num_instances(self):
+        return len(self.counts)
+
+    def as_uint64(self, index):
+        return self.counts[index]
+
+    def as_string(self, index):
+        return self.counts[index]
+
+    def correlation_ids(self):
+        return Metric(dict(enumerate(self.ids))) if self.ids else None
+
+
+class Action:
+    """One profiled kernel, as ncu_report.IAction gives it: instructions of 16 bytes from address 0x7f00 on."""
+
+    START = 0x7F00
+    LINES = (("/home/me/kernels/sgemm/a.cu", 2), None, ("/home/me/kernels/sgemm/a.cu", 2), ("/usr/include/b.h", 1))
+
+    def __init__(self, metrics):
+        self.metrics = {
+            name: Metric({key if isinstance(key, str) else self.START + 16 * key: count for key, count in of.items()})
+            for name, of in metrics.items()
+        }
+
+    def metric_names(self):
+        return tuple(self.metrics)
+
+    def metric_by_name(self, name):
+        return self.metrics.get(name)
+
+    def source_info(self, address):
+        index = (address - self.START) // 16
+        place = self.LINES[index] if index < len(self.LINES) else None
+        return place and SimpleNamespace(file_name=lambda: place[0], line=lambda: place[1])
+
+    def source_files(self):
+        return {"/home/me/kernels/sgemm/a.cu": "first\n  second  \n", "/usr/include/b.h": ""}
+
+    def sass_by_pc(self, address):
+        return f"   LDS  R{(address - self.START) // 16}, [R0]"
+
+
+STALLED = {
+    "smsp__pcsamp_warps_issue_stalled_mio_throttle": {0: 5, 1: 9, 2: 7, 3: 1},
+    "smsp__pcsamp_warps_issue_stalled_wait": {0: 1, 1: 0, 2: 0, 3: 0},
+    "smsp__pcsamp_warps_issue_stalled_wait_not_issued": {0: 100},
+    "inst_executed": {0: 32, 1: 32, 2: 32, 3: 32},
+}
+
+
+def test_samples_are_summed_by_source_line():
+    assert sampled_lines(Action(STALLED)) == [
+        {"file": "b.h", "line": 1, "text": "", "samples": {"mio_throttle": 1}},
+        {"file": "kernels/sgemm/a.cu", "line": 2, "text": "second", "samples": {"mio_throttle": 12, "wait": 1}},
+    ]
+
+
+def test_the_most_sampled_instructions_come_first_with_their_offset_in_the_kernel():
+    found = sampled_instructions(Action(STALLED))
+    assert [instruction["offset"] for instruction in found] == [16, 32, 0, 48]
+    assert found[0] == {"offset": 16, "sass": "LDS R1, [R0]", "file": "", "line": 0, "samples": {"mio_throttle": 9}}
+    assert found[2]["samples"] == {"mio_throttle": 5, "wait": 1}
+    long = {"smsp__pcsamp_warps_issue_stalled_wait": {index: 1 for index in range(3, 30)}, "inst_executed": {0: 1}}
+    assert [each["offset"] for each in sampled_instructions(Action(long))] == [16 * i for i in range(3, 3 + HOTTEST)]
+
+
+def test_executed_opcodes_are_counted_by_name():
+    assert opcodes(Action({"sass__inst_executed_per_opcode": {"LDS": 4, "FFMA": 64}})) == {"FFMA": 64, "LDS": 4}
+
+
+def test_a_report_without_samples_gives_none():
+    action = Action({})
+    assert (sampled_lines(action), sampled_instructions(action), opcodes(action)) == ([], [], {})
 
 
 # Records

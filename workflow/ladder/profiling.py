@@ -63,8 +63,10 @@ def why_not(output: str) -> str:
 def extract(report: Path) -> list[dict[str, Any]]:
     """The profiled kernels of a report, in their order.
 
-    Each has its name, its metrics (name -> [value, unit]; those with a plain value), and the advice of ncu's rules
-    (section, rule, title, message, estimated speedup in percent or null).
+    Each has its name, its metrics (name -> [value, unit]; those with a plain value), the advice of ncu's rules
+    (section, rule, title, message, estimated speedup in percent or null), the source lines that warps were sampled at
+    (`sampled_lines`), the ten most sampled instructions (`sampled_instructions`), and how often warps executed each
+    opcode (`opcodes`).
     """
     import ncu_report
 
@@ -74,20 +76,104 @@ def extract(report: Path) -> list[dict[str, Any]]:
         watched = context.range_by_idx(range_index)
         for action_index in range(watched.num_actions()):
             action = watched.action_by_idx(action_index)
-            kernels.append({"kernel": action.name(), "metrics": _metrics(action), "advice": _advice(action)})
+            kernels.append(
+                {
+                    "kernel": action.name(),
+                    "metrics": _metrics(action),
+                    "advice": _advice(action),
+                    "lines": sampled_lines(action),
+                    "instructions": sampled_instructions(action),
+                    "opcodes": opcodes(action),
+                }
+            )
     return kernels
 
 
 def _metrics(action: Any) -> dict[str, list[Any]]:
     metrics = {}
     for name in sorted(action.metric_names()):
-        if name.startswith(("device__attribute_", "FBSP.")):
-            continue
+        if name.startswith("device__attribute_") or ".TriageCompute." in name:
+            continue  # the second are samples over time, which have no one value
         metric = action.metric_by_name(name)
         value = metric.value()
         if isinstance(value, (int, float, str)) and value == value:
             metrics[name] = [float(f"{value:.9g}") if isinstance(value, float) else value, metric.unit()]
     return metrics
+
+
+_SAMPLES = "smsp__pcsamp_warps_issue_stalled_"
+HOTTEST = 10  # instructions that are kept of a profile
+
+
+def _by_address(action: Any) -> dict[int, dict[str, int]]:
+    """How often warps were sampled at each instruction, by its address and then by what they waited for."""
+    found: dict[int, dict[str, int]] = {}
+    for name in action.metric_names():
+        if not name.startswith(_SAMPLES) or name.endswith("_not_issued"):
+            continue
+        metric = action.metric_by_name(name)
+        addresses = metric.correlation_ids()
+        for index in range(metric.num_instances() if addresses is not None else 0):
+            if count := metric.as_uint64(index):
+                found.setdefault(addresses.as_uint64(index), {})[name.removeprefix(_SAMPLES)] = count
+    return {address: found[address] for address in sorted(found)}
+
+
+def _place(action: Any, address: int) -> tuple[str, int]:
+    """The source file (as a path in this project where it is one) and line of an instruction; "" and 0 if unknown."""
+    info = action.source_info(address)
+    if info is None:
+        return "", 0
+    file = info.file_name()
+    inside = file.rpartition("/kernels/")
+    return ("kernels/" + inside[2] if inside[1] else file.rpartition("/")[2]), info.line()
+
+
+def sampled_lines(action: Any) -> list[dict[str, Any]]:
+    """The source lines at which warps were sampled, in the order of file and line; none without line information.
+
+    Each has its file, line, text (empty where the report has no source) and samples (by what the warps waited for).
+    """
+    text = {file: content.splitlines() for file, content in dict(action.source_files()).items()}
+    lines: dict[tuple[str, int], dict[str, Any]] = {}
+    for address, samples in _by_address(action).items():
+        file, number = _place(action, address)
+        if not number:
+            continue
+        source = text.get(action.source_info(address).file_name(), [])
+        here = source[number - 1].strip() if number <= len(source) else ""
+        line = lines.setdefault((file, number), {"file": file, "line": number, "text": here, "samples": {}})
+        for reason, count in samples.items():
+            line["samples"][reason] = line["samples"].get(reason, 0) + count
+    return [lines[place] for place in sorted(lines)]
+
+
+def sampled_instructions(action: Any) -> list[dict[str, Any]]:
+    """The instructions at which most warps were sampled, most first: offset (bytes), sass, file, line and samples."""
+    addresses = _by_address(action)
+    start = min(addresses, default=0)
+    executed = action.metric_by_name("inst_executed")
+    if executed is not None and (ids := executed.correlation_ids()) is not None:
+        start = min([start, *(ids.as_uint64(index) for index in range(executed.num_instances()))])
+    hottest = sorted(addresses, key=lambda address: (-sum(addresses[address].values()), address))[:HOTTEST]
+    found = []
+    for address in hottest:
+        file, line = _place(action, address)
+        sass = " ".join(action.sass_by_pc(address).split())
+        found.append(
+            {"offset": address - start, "sass": sass, "file": file, "line": line, "samples": addresses[address]}
+        )
+    return found
+
+
+def opcodes(action: Any) -> dict[str, int]:
+    """How often warps executed each opcode, by its name."""
+    metric = action.metric_by_name("sass__inst_executed_per_opcode")
+    names = metric.correlation_ids() if metric is not None else None
+    if names is None:
+        return {}
+    counted = {names.as_string(index): metric.as_uint64(index) for index in range(metric.num_instances())}
+    return dict(sorted(counted.items()))
 
 
 def _advice(action: Any) -> list[dict[str, Any]]:
