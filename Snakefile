@@ -14,6 +14,7 @@ include: "workflow/rules/profile.smk"
 include: "workflow/rules/tables.smk"
 include: "workflow/rules/figures.smk"
 include: "workflow/rules/summary.smk"
+include: "workflow/rules/compare.smk"
 
 
 rule all:

@@ -20,7 +20,7 @@ LABEL_GAP = 0.042  # smallest distance of two labels, as a share of the axis
 PALETTE = ("#332288", "#cc6677", "#117733", "#88ccee", "#882255", "#44aa99", "#999933", "#aa4499", "#ddcc77")
 _LINES = ("-", ":", "-.")  # one for each time that the colours are used up
 _MARKERS = "osD^vP*X"  # one for each variant of an entry
-_FIXED = {"svg.hashsalt": "gemm-ladder", "svg.fonttype": "path", "font.family": "DejaVu Sans"}
+FIXED = {"svg.hashsalt": "gemm-ladder", "svg.fonttype": "path", "font.family": "DejaVu Sans"}
 
 
 def styles(rungs: pd.DataFrame, baseline: str, ladder: Sequence[str] = ()) -> dict[str, dict[str, object]]:
@@ -69,8 +69,8 @@ def by_size(
     `column` is a column of the table of timings that has _ci_low and _ci_high beside it; `references` are horizontal
     lines by their label; `caption` says on which GPU and when the numbers were recorded.
     """
-    with mpl.rc_context({**mpl.rcParamsDefault, **_FIXED}):
-        sns.set_theme(style="whitegrid", rc={**_FIXED, "axes.titlesize": 12, "axes.labelsize": 10})
+    with mpl.rc_context({**mpl.rcParamsDefault, **FIXED}):
+        sns.set_theme(style="whitegrid", rc={**FIXED, "axes.titlesize": 12, "axes.labelsize": 10})
         figure = Figure(figsize=(WIDTH, HEIGHT), dpi=DPI)
         axes = figure.subplots()
         look = styles(rungs, baseline, ladder)
@@ -148,7 +148,7 @@ def _bottom(group: Sequence[float], gap: float) -> float:
 
 def save(figure: Figure, paths: Sequence[Path]) -> None:
     """Write a figure as SVG and PNG whose bytes depend on what is drawn alone."""
-    with mpl.rc_context({**mpl.rcParamsDefault, **_FIXED}):
+    with mpl.rc_context({**mpl.rcParamsDefault, **FIXED}):
         for path in paths:
             path.parent.mkdir(parents=True, exist_ok=True)
             empty = {"Date": None, "Creator": None} if path.suffix == ".svg" else {"Software": None}

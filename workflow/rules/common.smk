@@ -5,6 +5,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(workflow.basedir) / "workflow"))
 
+from ladder.baseline import identity
 from ladder.errors import LadderError
 from ladder.plan import plan
 from ladder.session import (

@@ -1,0 +1,52 @@
+"""Where the records of another run are: a folder on disk, or a git revision."""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+from pathlib import Path
+
+from ladder import records
+from ladder.config import ROOT
+from ladder.errors import LadderError
+
+
+def find_baseline(baseline: str, gpu: str, folder: Path) -> Path:
+    """The folder of time records that `baseline` names: one on disk, or a git revision's, unpacked into `folder`.
+
+    A folder may be a checkout, a results/GPU folder, its raw/ or the records' own. Raises LadderError where nothing
+    is recorded there.
+    """
+    place = Path(baseline)
+    if place.is_dir():
+        for inside in (f"results/{gpu}/raw/time", "raw/time", "time", "."):
+            if any((place / inside).glob("*.zip")):
+                return place / inside
+        raise LadderError(f"baseline: {baseline}: holds no time records of {gpu}; name a folder such as results/{gpu}")
+    records_there = f"results/{gpu}/raw/time"
+    archive = subprocess.run(
+        ["git", "-C", str(ROOT), "archive", "--format=tar", baseline, records_there], capture_output=True, check=False
+    )
+    if archive.returncode != 0:
+        reason = archive.stderr.decode(errors="replace").strip().splitlines()
+        raise LadderError(
+            f"baseline: {baseline!r} is no folder, and no git revision with {records_there}"
+            f" ({reason[-1] if reason else 'git says nothing'}); name a results folder or a commit"
+        )
+    subprocess.run(["tar", "-x", "-C", str(folder)], input=archive.stdout, check=True)
+    return folder / records_there
+
+
+def identity(baseline: str, gpu: str) -> str:
+    """What a baseline is at present: a revision's commit, or a digest of the folder's records; empty where unknown.
+
+    Snakemake compares anew when it changes.
+    """
+    if not baseline:
+        return ""
+    if Path(baseline).is_dir():
+        with contextlib.suppress(LadderError):
+            return records.digest_files(sorted(find_baseline(baseline, gpu, Path()).glob("*.zip")))
+        return ""
+    command = ["git", "-C", str(ROOT), "rev-parse", "--verify", "--quiet", f"{baseline}^{{commit}}"]
+    return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()

@@ -1,0 +1,29 @@
+# compare: this run against another one, named by --config baseline=FOLDER_OR_GIT_REVISION; no part of `all`.
+rule comparison:
+    input:
+        records("time", "zip", RUNGS),
+    output:
+        table="results/{gpu}/comparison/comparison.csv",
+        svg="results/{gpu}/comparison/comparison.svg",
+        png="results/{gpu}/comparison/comparison.png",
+    log:
+        "logs/{gpu}/comparison.log",
+    conda:
+        "../../envs/gemm-ladder.yaml"
+    params:
+        rungs=RUNGS,
+        shapes=[str(shape) for shape in PLAN.shapes],
+        baseline=identity(PLAN.settings["baseline"], GPU),
+    script:
+        "../scripts/comparison.py"
+
+
+rule compare:
+    input:
+        f"results/{GPU}/comparison/comparison.csv",
+    log:
+        "logs/compare.log",
+    conda:
+        "../../envs/gemm-ladder.yaml"
+    script:
+        "../scripts/compare.py"

@@ -1,0 +1,21 @@
+"""Say how this run compares with the baseline, and fail where the configuration asks for that."""
+
+import sys
+from pathlib import Path
+
+from ladder.comparison import report
+from ladder.errors import LadderError
+from ladder.plan import plan
+from ladder.script import one_line_errors
+from ladder.tables import read_table
+
+with one_line_errors(snakemake.log[0]):
+    run = plan(snakemake.config)
+    table = read_table(snakemake.input[0])
+    missing = [rung.name for rung in run.rungs if rung.name not in set(table["rung"])]
+    text = report(table, missing, run.settings["baseline"])
+    print(f"\n{text}\nTable and figure: {Path(snakemake.input[0]).parent}", file=sys.stderr, flush=True)
+    Path(snakemake.log[0]).write_text(text)
+    slower = int((table["verdict"] == "slower").sum())
+    if run.settings["fail_on"] == "slower" and slower:
+        raise LadderError(f"fail_on: slower: {slower} of {len(table)} are slower than the baseline")

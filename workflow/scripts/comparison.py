@@ -1,0 +1,22 @@
+"""Compare this run's time records with the baseline's."""
+
+from pathlib import Path
+
+from ladder.comparison import compare_with, days, draw
+from ladder.config import Shape
+from ladder.figures import save
+from ladder.plan import plan
+from ladder.script import one_line_errors
+from ladder.tables import write_table
+
+with one_line_errors(snakemake.log[0]):
+    run = plan(snakemake.config)
+    shapes = [Shape.parse(shape) for shape in snakemake.params.shapes]
+    baseline = run.settings["baseline"]
+    table = compare_with(baseline, run.gpu.name, snakemake.params.rungs, shapes, run.raw() / "time")
+    caption = (
+        f"{run.gpu.title}, recorded {days(table, 'measured_at')}, against {baseline}, "
+        f"recorded {days(table, 'baseline_measured_at')}; verdicts by NVBench's robust comparison."
+    )
+    save(draw(table, caption), [Path(snakemake.output.svg), Path(snakemake.output.png)])
+    write_table(table, Path(snakemake.output.table))
