@@ -1,6 +1,6 @@
 """The figures: labels that stay apart, one look a rung, and the same bytes for the same tables."""
 
-from itertools import pairwise
+from itertools import combinations, pairwise
 
 import matplotlib as mpl
 import pandas as pd
@@ -102,6 +102,15 @@ def test_twenty_entries_look_different():
     look = styles(rungs_of(*(f"rung{index}" for index in range(20))), "cublas")
     del look["cublas"]
     assert len({(style["color"], style["linestyle"], style["marker"]) for style in look.values()}) == 20
+
+
+def test_rungs_of_one_colour_differ_in_line_face_and_marker():
+    look = styles(rungs_of(*(f"rung{index}" for index in range(20))), "cublas")
+    del look["cublas"]
+    for one, other in combinations(look.values(), 2):
+        if one["color"] == other["color"]:
+            assert one["marker"] != other["marker"]
+            assert one["linestyle"] != other["linestyle"]
 
 
 # Drawing
@@ -227,6 +236,24 @@ def test_labels_of_lines_that_end_together_stand_apart(drawn):
     heights = sorted(text.get_position()[1] for text in axes.texts)
     assert len(heights) == 4
     assert all(above - below >= LABEL_GAP - 1e-9 for below, above in pairwise(heights))
+
+
+def test_the_figure_is_wide_enough_for_the_longest_label_and_the_axes_stay_as_they_are(drawn, figures):
+    items = evidence()
+    name = "tiled@" + ",".join(f"MACRO{index}={index}" for index in range(8))
+    timings = [
+        a_timing(name, size, {name: [2.0, 2.2], "cublas": [1.0, 1.1], "naive": [40.0, 44.0]})
+        for size in ("512", "1024")
+    ]
+    figure = drawn([*items[:-1], an_evidence(name, tuple(timings), rung=a_rung(name))])["share_of_cublas"]
+    (axes,) = figure.axes
+    ends = [text.get_window_extent().x1 for text in axes.texts]
+    assert len(ends) == 4
+    assert max(ends) < figure.get_window_extent().x1
+    wide = figures["share_of_cublas"]
+    inches = [each.axes[0].get_position().width * each.get_figwidth() for each in (figure, wide)]
+    assert inches[0] == pytest.approx(inches[1])
+    assert figure.get_figwidth() > wide.get_figwidth()
 
 
 def test_a_wrong_rung_is_not_drawn(drawn):

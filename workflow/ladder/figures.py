@@ -12,14 +12,15 @@ import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter
+from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
-WIDTH, HEIGHT, DPI = 8.0, 4.8, 150  # inches, inches, dots an inch
-LABEL_GAP = 0.042  # smallest distance of two labels, as a share of the axis
+WIDTH, HEIGHT, DPI = 6.5, 5.2, 150  # inches, without the labels at the right, and dots an inch
+LABEL_GAP = 0.038  # smallest distance of two labels, as a share of the axis
 # Paul Tol's «muted» scheme, nine colours that colour-blind readers can tell apart (SRON, Colour Schemes).
 PALETTE = ("#332288", "#cc6677", "#117733", "#88ccee", "#882255", "#44aa99", "#999933", "#aa4499", "#ddcc77")
-_LINES = ("-", ":", "-.")  # one for each time that the colours are used up
-_MARKERS = "osD^vP*X"  # one for each variant of an entry
+_LINES = ("-", (0, (4, 1)), (0, (1, 1)))  # one for each time that the colours are used up
+_FACES = (None, "white", "white")  # of the markers, in step with the lines; None is the line's own colour
+_MARKERS = "osD^vPX*<>"  # ten for nine colours: entries of one colour have different ones
 FIXED = {"svg.hashsalt": "gemm-ladder", "svg.fonttype": "path", "font.family": "DejaVu Sans"}
 
 
@@ -39,8 +40,13 @@ def styles(rungs: pd.DataFrame, baseline: str, ladder: Sequence[str] = ()) -> di
         entry = name.split("@")[0]
         index = entries.index(entry)
         variants[entry] = variants.get(entry, -1) + 1
-        look = {"color": PALETTE[index % len(PALETTE)], "linestyle": _LINES[index // len(PALETTE) % len(_LINES)]}
-        found[name] = {**look, "marker": _MARKERS[variants[entry] % len(_MARKERS)]}
+        color, lap = PALETTE[index % len(PALETTE)], index // len(PALETTE) % len(_LINES)
+        found[name] = {
+            "color": color,
+            "linestyle": _LINES[lap],
+            "marker": _MARKERS[(index + variants[entry]) % len(_MARKERS)],
+            "markerfacecolor": _FACES[lap] or color,
+        }
     return found
 
 
@@ -71,10 +77,10 @@ def by_size(
     """
     with mpl.rc_context({**mpl.rcParamsDefault, **FIXED}):
         sns.set_theme(style="whitegrid", rc={**FIXED, "axes.titlesize": 12, "axes.labelsize": 10})
-        figure = Figure(figsize=(WIDTH, HEIGHT), dpi=DPI)
+        figure = Figure(figsize=(WIDTH, HEIGHT * max(1, LABEL_GAP * len(rungs))), dpi=DPI)
         axes = figure.subplots()
         look = styles(rungs, baseline, ladder)
-        ends: list[tuple[str, float, object]] = []
+        ends: list[tuple[float, str]] = []
         rows = square_rows(timings).dropna(subset=[column])
         sizes = sorted(rows["n"].unique())
         for name in rungs["rung"]:
@@ -82,15 +88,17 @@ def by_size(
             if line.empty:
                 continue
             places = [sizes.index(n) for n in line["n"]]
-            axes.plot(places, line[column], label=name, markersize=4.5, linewidth=1.6, **look[name])
+            axes.plot(places, line[column], label=name, markersize=4.5, linewidth=1.4, **look[name])
             axes.fill_between(
                 places, line[f"{column}_ci_low"], line[f"{column}_ci_high"], color=look[name]["color"], alpha=0.25
             )
-            ends.append((name, float(line[column].iloc[-1]), look[name]["color"]))
+            ends.append((float(line[column].iloc[-1]), name))
         axes.set_xticks(range(len(sizes)), [str(n) for n in sizes])
         if log:
             axes.set_yscale("log")
+            axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
             axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+            axes.yaxis.set_minor_locator(NullLocator())
         else:
             axes.set_ylim(bottom=0)
         for text, value in references.items():
@@ -101,26 +109,36 @@ def by_size(
         axes.set_title(title, loc="left", fontweight="bold")
         axes.set_xlabel("m = n = k")
         axes.set_ylabel(label)
-        _end_labels(axes, ends)
         figure.text(0.01, 0.01, caption, fontsize=7, color="dimgray")
-        figure.subplots_adjust(left=0.09, right=0.79, top=0.92, bottom=0.15)
+        figure.subplots_adjust(left=0.11, right=0.98, top=0.92, bottom=0.14)
+        _end_labels(axes, ends, look)
         sns.despine(fig=figure, left=True)
         return figure
 
 
-def _end_labels(axes: Axes, ends: Sequence[tuple[str, float, object]]) -> None:
-    """Write each line's name beside its end, moved up or down as far as it takes to keep the names apart."""
-    axes.figure.canvas.draw()
+def _end_labels(axes: Axes, ends: Sequence[tuple[float, str]], look: Mapping[str, Mapping[str, Any]]) -> None:
+    """Write each line's marker and name beside its end, moved up or down as far as it takes to keep the names apart.
+
+    The figure is made wider by as much as the longest name needs.
+    """
+    figure = axes.figure
+    figure.canvas.draw()
     to_axes = axes.transAxes.inverted()
-    placed = sorted(
-        (to_axes.transform(axes.transData.transform((1, value)))[1], name, color) for name, value, color in ends
-    )
-    heights = spread([height for height, _, _ in placed], LABEL_GAP)
-    for (height, name, color), y in zip(placed, heights, strict=True):
-        line = {"transform": axes.transAxes, "clip_on": False, "color": color}
-        axes.plot([1.0, 1.02], [height, y], linewidth=0.6, **line)
-        dark = [0.7 * channel for channel in to_rgb(color)]
-        axes.text(1.025, y, name, va="center", fontsize=8, **{**line, "color": dark})
+    placed = sorted((to_axes.transform(axes.transData.transform((1, value)))[1], name) for value, name in ends)
+    heights = spread([height for height, _ in placed], LABEL_GAP)
+    right = axes.get_position().x1 * WIDTH
+    for (height, name), y in zip(placed, heights, strict=True):
+        outside = {"transform": axes.transAxes, "clip_on": False}
+        axes.plot(
+            [1, 1.02, 1.06], [height, y, y], linewidth=0.8, markersize=4.5, markevery=[2], **look[name], **outside
+        )
+        dark = [0.7 * channel for channel in to_rgb(look[name]["color"])]
+        text = axes.text(1.075, y, name, va="center", fontsize=8, color=dark, **outside)
+        right = max(right, text.get_window_extent().x1 / figure.dpi)
+    left, bottom, width, height = axes.get_position().bounds
+    wide = right + 0.02 * WIDTH
+    figure.set_figwidth(wide)
+    axes.set_position((left * WIDTH / wide, bottom, width * WIDTH / wide, height))
 
 
 def spread(heights: Sequence[float], gap: float) -> list[float]:
