@@ -15,18 +15,20 @@ include: "workflow/rules/tables.smk"
 include: "workflow/rules/figures.smk"
 include: "workflow/rules/summary.smk"
 include: "workflow/rules/compare.smk"
+include: "workflow/rules/report.smk"
 
 
 rule all:
     default_target: True
     input:
-        expand("results/{gpu}/tables/{table}.csv", gpu=GPU, table=TABLES),
+        expand("results/{gpu}/tables/{table}.csv", gpu=GPU, table=TABLES + PUBLISHED),
         expand(
             "results/{gpu}/figures/{figure}.{ending}",
             gpu=GPU,
-            figure=FIGURES,
+            figure=FIGURES + PUBLISHED,
             ending=["svg", "png"],
         ),
+        f"results/{GPU}/report.html",
         f"build/{GPU}/summary.txt",
 
 

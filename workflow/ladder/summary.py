@@ -29,7 +29,7 @@ def summary(rungs: pd.DataFrame, timings: pd.DataFrame, headline: str, results: 
     changed = [row.rung for row in rungs.itertuples() if row.source == "changed since"]
     if changed:
         lines += ["", f"Recorded from other sources than the present ones: {', '.join(changed)}"]
-    lines += ["", f"Tables: {results}/tables   Figures: {results}/figures   Report: snakemake --report report.html"]
+    lines += ["", f"Tables: {results}/tables   Figures: {results}/figures   Report: {results}/report.html"]
     return "\n".join(lines) + "\n"
 
 

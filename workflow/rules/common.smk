@@ -57,5 +57,6 @@ FIGURES = (
     if has_measurements()
     else []
 )
+PUBLISHED = ["published"] if FIGURES else []
 NEEDED = [rung.name for rung in PLAN.needed]
 RUNGS = [rung.name for rung in PLAN.rungs]

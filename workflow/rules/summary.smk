@@ -3,6 +3,7 @@ rule summary:
     input:
         rungs="results/{gpu}/tables/rungs.csv",
         timings="results/{gpu}/tables/timings.csv",
+        report="results/{gpu}/report.html",
         figures=expand("results/{{gpu}}/figures/{figure}.svg", figure=FIGURES),
     output:
         "build/{gpu}/summary.txt",

@@ -1,0 +1,92 @@
+"""A real browser for the tests of pages: headless Chromium, with the network cut off."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+BROWSER = next(filter(None, map(shutil.which, BROWSERS)), None)
+
+# Run inside the page once it is drawn: how it fits and reads, told to the page around it.
+PROBE = """
+<script>
+function channel(value) { value /= 255; return value <= 0.04045 ? value / 12.92 : ((value + 0.055) / 1.055) ** 2.4; }
+function luminance([r, g, b]) { return 0.2126 * channel(r) + 0.7152 * channel(g) + 0.0722 * channel(b); }
+function parse(color) { return (color.match(/[\\d.]+/g) || []).map(Number); }
+function behind(element) {
+  for (; element; element = element.parentElement) {
+    const color = parse(getComputedStyle(element).backgroundColor);
+    if (color.length === 3 || color[3] > 0.5) return color.slice(0, 3);
+  }
+  return matchMedia("(prefers-color-scheme: dark)").matches ? [0, 0, 0] : [255, 255, 255];
+}
+function report() {
+  const faint = [];
+  let texts = 0;
+  for (const element of document.querySelectorAll("body *")) {
+    if (element.closest("script, style, noscript, .disabled") || !element.getClientRects().length) continue;
+    const own = [...element.childNodes].filter(node => node.nodeType === 3).map(node => node.data.trim()).join("");
+    if (!own) continue;
+    texts += 1;
+    const style = getComputedStyle(element);
+    const color = parse(element instanceof SVGElement ? style.fill : style.color).slice(0, 3);
+    const pair = [luminance(color), luminance(behind(element))].sort((a, b) => b - a);
+    const contrast = (pair[0] + 0.05) / (pair[1] + 0.05);
+    if (contrast < 4.5) faint.push(`${contrast.toFixed(1)} ${own.slice(0, 40)}`);
+  }
+  parent.postMessage({
+    width: innerWidth, scroll: document.documentElement.scrollWidth, texts, faint: [...new Set(faint)].slice(0, 20),
+    charts: document.querySelectorAll(".chart svg").length, tables: document.querySelectorAll("table.dataTable").length,
+    dark: matchMedia("(prefers-color-scheme: dark)").matches,
+    requests: performance.getEntriesByType("resource").map(entry => entry.name).filter(name => /^(?!data|blob)/.test(name)),
+  }, "*");
+}
+addEventListener("load", () => setTimeout(report, 4000));
+</script>
+"""
+FRAME = """<!doctype html><pre id="found"></pre>
+<iframe src="page.html" style="width:{width}px;height:900px;border:0"></iframe>
+<script>addEventListener("message", event => found.textContent = JSON.stringify(event.data));</script>"""
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What a browser found in a page, as PROBE tells it, and what the page printed to the console."""
+
+    page: dict
+    console: list[str]
+
+
+def look(page: Path, width: int, dark: bool) -> Seen:
+    """Open a copy of a page, `width` pixels wide, in a light or a dark scheme."""
+    with tempfile.TemporaryDirectory(prefix="gemm-ladder-") as name:
+        folder = Path(name)
+        body, end = page.read_text().rsplit("</body>", 1)
+        (folder / "page.html").write_text(f"{body}{PROBE}</body>{end}")
+        (folder / "frame.html").write_text(FRAME.format(width=width))
+        result = subprocess.run(
+            [
+                *(BROWSER, "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-sync"),
+                *("--disable-background-networking", "--disable-component-update", "--disable-default-apps"),
+                *("--host-resolver-rules=MAP * ~NOTFOUND", "--enable-logging=stderr", "--virtual-time-budget=15000"),
+                f"--user-data-dir={folder / 'profile'}",
+                *(("--blink-settings=preferredColorScheme=0", "--force-dark-mode") if dark else ()),
+                *(f"--window-size={width + 60},1000", "--dump-dom", (folder / "frame.html").as_uri()),
+            ],
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=120,
+        )
+        found = re.search(r'<pre id="found">(.*?)</pre>', result.stdout, re.DOTALL)
+        assert found, result.stdout[:300]
+    return Seen(
+        json.loads(found[1].replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")),
+        [line for line in result.stderr.splitlines() if "CONSOLE" in line],
+    )

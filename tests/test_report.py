@@ -1,0 +1,149 @@
+"""The HTML report: what it says, that it needs nothing but itself, and that it reads well in a real browser."""
+
+from __future__ import annotations
+
+import re
+
+import pandas as pd
+import pytest
+from browser import BROWSER, look
+from ladder import charts
+from ladder.config import ROOT
+from ladder.plan import plan
+from ladder.report import Material, answer, gather, render
+from matplotlib.colors import to_rgb
+from pipeline import RECORDED
+
+RESULTS = ROOT / "results" / RECORDED
+LIMIT = 5e6  # bytes
+
+
+@pytest.fixture(scope="module")
+def material() -> Material:
+    """Everything that is recorded on the H100."""
+    return gather(plan({"gpu": RECORDED, "measure": False}), RESULTS)
+
+
+@pytest.fixture(scope="module")
+def page(material, tmp_path_factory):
+    """The report of the recorded run."""
+    path = tmp_path_factory.mktemp("report") / "report.html"
+    path.write_text(render(material))
+    return path
+
+
+def with_tables(material: Material, **tables: pd.DataFrame) -> Material:
+    return Material(**{**vars(material), "tables": {**material.tables, **tables}})
+
+
+def test_the_report_is_one_small_file_that_names_its_gpu_and_day(page, material):
+    text = page.read_text()
+    assert len(text.encode()) < LIMIT
+    assert f"<title>gemm-ladder on {material.gpu}</title>" in text
+    assert f"Recorded on {material.recorded}" in text
+
+
+def test_equal_material_gives_equal_bytes(page, material):
+    assert render(material) == page.read_text()
+
+
+def test_every_rung_has_its_section_and_its_source(page, material):
+    text = page.read_text()
+    for rung in material.rungs:
+        assert f'id="rung-{rung.name}"' in text
+        assert f"Source: kernels/{rung.source}" in text
+
+
+def test_the_answer_names_the_fastest_rung_and_its_share(material):
+    timings = material.tables["timings"]
+    at = timings[(timings["shape"] == "4096") & (timings["rung"] != "cublas")]
+    best = at.loc[at["gflops"].idxmax()]
+    first = answer(material)[0]
+    assert first.startswith(f"{best['rung']} is the fastest rung at 4096: {best['gflops'] / 1e3:.1f} TFLOP/s")
+    assert f"{best['speedup_over_cublas']:.1%} of cuBLAS" in first
+
+
+def test_only_a_whole_interval_over_cublas_counts_as_faster(material):
+    timings = material.tables["timings"].copy()
+    columns = ["speedup_over_cublas", "speedup_over_cublas_ci_low", "speedup_over_cublas_ci_high"]
+    row = (timings["rung"] == "async_copy") & (timings["shape"] == "4096")
+    timings.loc[timings["rung"] != "cublas", columns] = [0.9, 0.89, 0.91]
+    assert "No rung is faster than cuBLAS at any square size." in answer(with_tables(material, timings=timings))
+    timings.loc[row, columns] = [1.02, 0.99, 1.05]
+    timings.loc[row, "gflops"] = 6e4
+    assert "No rung is faster than cuBLAS at any square size." in answer(with_tables(material, timings=timings))
+    timings.loc[row, columns] = [1.02, 1.01, 1.05]
+    assert "Faster than cuBLAS, by the whole of the 95 % interval: 4096 (async_copy, 1.02 x)." in answer(
+        with_tables(material, timings=timings)
+    )
+
+
+def test_another_precision_is_never_the_answer(material):
+    rungs = material.tables["rungs"].copy()
+    rungs.loc[rungs["rung"] == "async_copy", "precision"] = "tf32"
+    assert "async_copy" not in " ".join(answer(with_tables(material, rungs=rungs)))
+
+
+def test_without_measurements_the_report_says_so(material):
+    empty = {name: material.tables[name].iloc[:0] for name in ("timings", "geomeans", "checks", "published")}
+    nothing = with_tables(material, **empty)
+    assert "Nothing is timed on this GPU yet" in answer(nothing)[0]
+    text = render(Material(**{**vars(nothing), "recorded": None}))
+    assert "Nothing is recorded on this GPU." in text
+    assert 'class="chart"' not in text
+
+
+def test_a_failed_rung_stands_at_the_top_and_is_escaped(material):
+    rungs = material.tables["rungs"].copy()
+    rungs["message"] = rungs["message"].astype(object)
+    rungs.loc[rungs["rung"] == "naive", ["status", "message"]] = ["wrong", "<script>alert(1)</script>"]
+    text = render(with_tables(material, rungs=rungs))
+    assert "<b>naive</b>: wrong: &lt;script&gt;alert(1)&lt;/script&gt;" in text
+    assert "<script>alert" not in text
+
+
+def test_a_chart_has_a_value_with_its_interval_for_every_measurement(material):
+    timings, rungs = material.tables["timings"], material.tables["rungs"]
+    data = charts.measurements(timings, rungs)
+    assert set(data["metric"]) == set(charts.METRICS)
+    kept = timings[timings["rung"] != "empty"]
+    assert len(data[data["metric"] == "TFLOP/s"]) == len(kept)
+    assert ((data["low"] <= data["value"]) & (data["value"] <= data["high"])).all()
+
+
+def test_the_errors_of_the_checks_stay_below_their_bounds(material):
+    spec = charts.check_errors(material.tables["checks"], list(material.tables["rungs"]["rung"]))
+    rows = next(iter(spec["datasets"].values()))
+    assert {row["rung"] for row in rows} == set(material.tables["checks"]["rung"])
+    assert all(0 < row["share"] <= 1 for row in rows)
+
+
+@pytest.mark.parametrize("color", ["black", "white", "#332288", "#ddcc77", "#88ccee"])
+def test_a_charts_colour_stands_out_from_light_and_dark_pages(color):
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in to_rgb(charts.legible(color))]
+    luminance = 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+    assert 1.05 / (luminance + 0.05) >= 3
+    assert (luminance + 0.05) / (0.0056 + 0.05) >= 3  # the dark page, #0d1117
+
+
+def test_nothing_in_the_page_is_loaded_from_elsewhere(page):
+    head = re.sub(r"<script>.*?</script>", "", page.read_text(), flags=re.DOTALL)
+    assert not re.findall(
+        r"""(?:src|href)=["'](?!data:|#)[^"']*["']""", re.sub(r"<pre>.*?</pre>", "", head, flags=re.DOTALL)
+    )
+
+
+@pytest.mark.skipif(BROWSER is None, reason="no Chromium is installed")
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+@pytest.mark.parametrize("width", [1440, 390])
+def test_a_browser_shows_the_report_without_a_network(page, width, dark):
+    seen = look(page, width, dark)
+    assert seen.console == []
+    assert seen.page["requests"] == []
+    assert seen.page["dark"] is dark
+    assert seen.page["width"] == width
+    assert seen.page["scroll"] <= width
+    assert seen.page["charts"] == 3
+    assert seen.page["tables"] >= 1
+    assert seen.page["texts"] > 300
+    assert seen.page["faint"] == []

@@ -1,0 +1,255 @@
+"""One HTML report a GPU: self-contained, offline, from the tables, figures and sources alone."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import altair
+import itables
+import jinja2
+import pandas as pd
+import vl_convert
+from itables.javascript import generate_init_offline_itables_html
+from markdown_it import MarkdownIt
+from markupsafe import Markup
+from pygments import highlight
+from pygments.formatters import HtmlFormatter
+from pygments.lexers import CppLexer
+
+from ladder import charts
+from ladder.config import ROOT, Rung
+from ladder.figures import best_rung, square_rows, styles
+from ladder.plan import Plan, recorded_on
+from ladder.published import findings
+from ladder.tables import read_table
+
+TEMPLATES = ROOT / "workflow" / "report"
+
+
+@dataclass(frozen=True)
+class Material:
+    """What the report is made of: the GPU's title and peak in GFLOP/s, the rungs, the tables by name, the results."""
+
+    gpu: str
+    peak_gflops: float
+    recorded: str | None
+    baseline: str
+    rungs: Sequence[Rung]
+    ladder: Sequence[str]
+    tables: Mapping[str, pd.DataFrame]
+    results: Path
+
+
+def gather(run: Plan, results: Path) -> Material:
+    """The material of a run's report, from the folder of its GPU's results."""
+    return Material(
+        gpu=run.gpu.title,
+        peak_gflops=run.gpu.peak_gflops,
+        recorded=recorded_on(results / "raw"),
+        baseline=run.baseline.name,
+        rungs=run.rungs,
+        ladder=[rung.entry for rung in run.ladder.values() if rung.role == "rung"],
+        tables={path.stem: read_table(path) for path in sorted((results / "tables").glob("*.csv"))},
+        results=results,
+    )
+
+
+def render(material: Material) -> str:
+    """The report as one HTML document; equal material gives equal bytes."""
+    rungs, timings = material.tables["rungs"], material.tables["timings"]
+    timed = [name for name in rungs.loc[rungs["role"] != "floor", "rung"] if name in set(timings["rung"])]
+    specs = _charts(material, timed)
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(TEMPLATES), autoescape=True, trim_blocks=True, lstrip_blocks=True,
+        undefined=jinja2.StrictUndefined,
+    )  # fmt: skip
+    return environment.get_template("report.html.j2").render(
+        gpu=material.gpu,
+        recorded=material.recorded,
+        answer=answer(material),
+        charts=specs,
+        specs=_script(specs),
+        vega=Markup(
+            vl_convert.javascript_bundle(vl_version=".".join(altair.SCHEMA_VERSION.lstrip("v").split(".")[:2]))
+        ),
+        tables_script=Markup(generate_init_offline_itables_html(itables.options.dt_bundle)),
+        ladder=_ladder_table(rungs, timings) if timed else "",
+        timings=_timing_table(timings) if timed else "",
+        published=_published(material),
+        figure=_figure(material.results / "figures" / "published.svg"),
+        rungs=[_section(rung, material) for rung in material.rungs],
+        failed=[row for row in rungs.to_dict("records") if row["message"]],
+        environment=material.tables["environment"].fillna("").to_dict("records"),
+        code_light=Markup(HtmlFormatter(style="default").get_style_defs(".code")),
+        code_dark=Markup(HtmlFormatter(style="github-dark").get_style_defs(".code")),
+    )
+
+
+def answer(material: Material) -> list[str]:
+    """The sentences that the report begins with: which rung is best, how far from cuBLAS and from the ceiling."""
+    timings, baseline = material.tables["timings"], material.baseline
+    rungs = material.tables["rungs"]
+    alike = rungs.loc[(rungs["precision"] == "fp32") & (rungs["role"] != "floor"), "rung"]
+    fp32 = timings[timings["rung"].isin(alike)]
+    best = best_rung(fp32, baseline) if len(fp32) else None
+    if not best:
+        return ["Nothing is timed on this GPU yet: rungs are compiled and inspected only."]
+    lines = [
+        f"{best['rung']} is the fastest rung at {best['n']}: {best['gflops'] / 1e3:.1f} TFLOP/s, "
+        f"{best['speedup_over_cublas']:.1%} of cuBLAS, {best['speedup_over_naive']:.0f} times naive, and "
+        f"{best['share_of_peak']:.0%} of the {material.peak_gflops / 1e3:.1f} TFLOP/s that the FP32 units could do."
+    ]
+    square = square_rows(fp32[fp32["rung"] != baseline]).dropna(subset=["speedup_over_cublas"])
+    winners = square.loc[square.groupby("n")["gflops"].idxmax()]
+    ahead = winners[winners["speedup_over_cublas_ci_low"] > 1]
+    if len(ahead):
+        where = ", ".join(f"{row.n} ({row.rung}, {row.speedup_over_cublas:.2f} x)" for row in ahead.itertuples())
+        lines.append(f"Faster than cuBLAS, by the whole of the 95 % interval: {where}.")
+    else:
+        lines.append("No rung is faster than cuBLAS at any square size.")
+    means = material.tables["geomeans"]
+    means = means[(means["over"] == baseline) & (means["rung"] != baseline) & means["rung"].isin(alike)]
+    if len(means):
+        top = means.loc[means["speedup"].idxmax()]
+        lines.append(
+            f"Over the square sizes from 512 up, {top['rung']} is best: {top['speedup']:.1%} of cuBLAS"
+            " in the geometric mean."
+        )
+    return lines
+
+
+def _charts(material: Material, timed: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """The charts' specifications by their id in the page."""
+    if not timed:
+        return {}
+    rungs = material.tables["rungs"]
+    look = styles(rungs[rungs["role"] != "floor"], material.baseline, material.ladder)
+    data = charts.measurements(material.tables["timings"], rungs)
+    found = {
+        "by-size": charts.by_size(data, look, timed),
+        "at-one-size": charts.at_one_size(data, look, timed),
+        "errors": charts.check_errors(material.tables["checks"], timed),
+    }
+    return {name: spec for name, spec in found.items() if spec}
+
+
+def _script(value: Any) -> Markup:
+    """A value as JSON that may stand inside a script element."""
+    return Markup(json.dumps(value, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c"))
+
+
+def _table(frame: pd.DataFrame, name: str, **options: Any) -> Markup:
+    """A table that sorts and searches, with an id of its own so that equal data give equal bytes."""
+    options = {"paging": False, "showIndex": False, "classes": "display compact nowrap", "connected": False} | options
+    shown = frame.astype(object).where(frame.notna(), "")
+    return Markup(itables.to_html_datatable(shown, table_id=name, **options))
+
+
+def _ladder_table(rungs: pd.DataFrame, timings: pd.DataFrame) -> Markup:
+    """One row a rung, at the largest square size that it was timed at."""
+    square = square_rows(timings[timings["rung"].isin(rungs.loc[rungs["role"] != "floor", "rung"])])
+    top = square.loc[square.groupby("rung")["n"].idxmax()].set_index("rung")
+    kept = rungs[rungs["role"] != "floor"].set_index("rung")
+    frame = pd.DataFrame(
+        {
+            "rung": kept.index,
+            "status": kept["status"].to_numpy(),
+            "cases": kept["checked_cases"].to_numpy(),
+        },
+        index=kept.index,
+    )
+    numbers = {
+        "n": top["n"],
+        "ms": top["time_ms_median"].round(4),
+        "± %": (50 * (top["time_ms_ci_high"] - top["time_ms_ci_low"]) / top["time_ms_median"]).round(2),
+        "TFLOP/s": (top["gflops"] / 1e3).round(2),
+        "% of peak": (100 * top["share_of_peak"]).round(1),
+        "% of cuBLAS": (100 * top["speedup_over_cublas"]).round(1),
+        "times naive": top["speedup_over_naive"].round(1),
+        "times before": top["speedup_over_before"].round(2),
+    }
+    return _table(frame.join(pd.DataFrame(numbers)), "ladder-table", order=[], layout={"topStart": None})
+
+
+def _timing_table(timings: pd.DataFrame) -> Markup:
+    """Every measurement, one row a rung and shape."""
+    frame = pd.DataFrame(
+        {
+            "rung": timings["rung"],
+            "shape": timings["shape"],
+            "samples": timings["samples"],
+            "median, ms": timings["time_ms_median"],
+            "95 % from": timings["time_ms_ci_low"],
+            "95 % to": timings["time_ms_ci_high"],
+            "noise, %": timings["noise_percent"].round(2),
+            "TFLOP/s": (timings["gflops"] / 1e3).round(3),
+            "% of cuBLAS": (100 * timings["speedup_over_cublas"]).round(2),
+            "times naive": timings["speedup_over_naive"].round(2),
+            "SM clock, MHz": timings["sm_clock_mhz"].round(),
+            "°C": timings["temperature_c"],
+            "W": timings["power_w"].round(),
+        }
+    )
+    return _table(frame, "timing-table", paging=True, pageLength=15, order=[], maxBytes=0)
+
+
+def _published(material: Material) -> dict[str, Any] | None:
+    table = material.tables.get("published")
+    if table is None or table.empty:
+        return None
+    frame = pd.DataFrame(
+        {
+            "publication": table["publication"],
+            "GPU": table["gpu"],
+            "n": table["sizes"],
+            "kind": table["kind"],
+            "rung": table["rung"],
+            "% of cuBLAS there": (100 * table["published_share_of_cublas"]).round(1),
+            "here": (100 * table["share_of_cublas"]).round(1),
+            "times naive there": table["published_speedup_over_naive"].round(2),
+            "here ": table["speedup_over_naive"].round(2),
+            "step from": table["compared_with"].fillna(""),
+            "there": table["published_step"].round(2),
+            "here  ": table["step"].round(2),
+            "verdict": table["verdict"].fillna(""),
+        }
+    )
+    sources = list(dict.fromkeys(zip(table["publication"], table["source"], strict=True)))
+    return {"findings": findings(table), "table": _table(frame, "published-table", order=[]), "sources": sources}
+
+
+def _figure(path: Path) -> str:
+    """A figure as a data address, empty where it is not drawn."""
+    if not path.exists():
+        return ""
+    return f"data:image/svg+xml;base64,{base64.b64encode(path.read_bytes()).decode()}"
+
+
+def _section(rung: Rung, material: Material) -> dict[str, Any]:
+    """What the report says of one rung: its page, and its source with colours."""
+    row = material.tables["rungs"].set_index("rung").loc[rung.name]
+    page = material.results / "pages" / f"{rung.name}.md"
+    source = ROOT / "kernels" / rung.source
+    return {
+        "name": rung.name,
+        "title": rung.title,
+        "status": row["status"],
+        "message": row["message"] if isinstance(row["message"], str) else "",
+        "page": Markup(_page(page.read_text())) if page.exists() else "",
+        "file": f"kernels/{rung.source}",
+        "code": Markup(highlight(source.read_text(), CppLexer(), HtmlFormatter(cssclass="code")))
+        if source.exists()
+        else "",
+    }
+
+
+def _page(text: str) -> str:
+    """A rung's page without its first heading, and without links into the folder that it comes from."""
+    first, _, rest = text.partition("\n")
+    body = rest if first.startswith("# ") else text
+    return MarkdownIt("commonmark", {"html": False}).enable("table").render(body)

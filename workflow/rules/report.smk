@@ -1,0 +1,46 @@
+# report: one HTML page a GPU, self-contained, and what others published beside what was measured.
+if FIGURES:
+
+    rule published:
+        input:
+            timings="results/{gpu}/tables/timings.csv",
+            geomeans="results/{gpu}/tables/geomeans.csv",
+            rungs="results/{gpu}/tables/rungs.csv",
+        output:
+            table=report(
+                "results/{gpu}/tables/published.csv",
+                caption="../report/published.rst",
+                category="Tables",
+            ),
+            svg=report(
+                "results/{gpu}/figures/published.svg",
+                caption="../report/published.rst",
+                category="Figures",
+            ),
+            png="results/{gpu}/figures/published.png",
+        log:
+            "logs/{gpu}/published.log",
+        conda:
+            "../../envs/gemm-ladder.yaml"
+        script:
+            "../scripts/published.py"
+
+
+rule html_report:
+    input:
+        expand("results/{{gpu}}/tables/{table}.csv", table=TABLES + PUBLISHED),
+        expand("results/{{gpu}}/figures/{figure}.svg", figure=PUBLISHED),
+        templates=[
+            "workflow/report/report.html.j2",
+            "workflow/report/report.css",
+        ],
+    output:
+        "results/{gpu}/report.html",
+    log:
+        "logs/{gpu}/report.log",
+    conda:
+        "../../envs/gemm-ladder.yaml"
+    params:
+        rungs=RUNGS,
+    script:
+        "../scripts/report.py"

@@ -1,0 +1,17 @@
+"""Set what others published beside what is measured here, as a table and a figure."""
+
+from pathlib import Path
+
+from ladder.figures import save
+from ladder.plan import plan, recorded_on
+from ladder.published import compare_published, draw
+from ladder.script import one_line_errors
+from ladder.tables import read_table, write_table
+
+with one_line_errors(snakemake.log[0]):
+    run = plan(snakemake.config)
+    table = compare_published(read_table(snakemake.input.timings), read_table(snakemake.input.geomeans))
+    caption = f"Here: recorded on {recorded_on(run.raw())}. There: workflow/data/published.csv, with the sources."
+    figure = draw(table, list(read_table(snakemake.input.rungs)["rung"]), caption)
+    save(figure, [Path(snakemake.output.svg), Path(snakemake.output.png)])
+    write_table(table, Path(snakemake.output.table))
