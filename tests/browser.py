@@ -44,7 +44,7 @@ function report() {
     width: innerWidth, scroll: document.documentElement.scrollWidth, texts, faint: [...new Set(faint)].slice(0, 20),
     charts: document.querySelectorAll(".chart svg").length, tables: document.querySelectorAll("table.dataTable").length,
     dark: matchMedia("(prefers-color-scheme: dark)").matches,
-    requests: performance.getEntriesByType("resource").map(entry => entry.name).filter(name => /^(?!data|blob)/.test(name)),
+    requests: performance.getEntriesByType("resource").map(one => one.name).filter(name => !/^(data|blob)/.test(name)),
   }, "*");
 }
 addEventListener("load", () => setTimeout(report, 4000));

@@ -12,8 +12,10 @@ from pathlib import Path
 import pytest
 from pipeline import FEW_RUNGS, RECORDED, ROOT, copied, derived, environment, finished_run, once
 
-# Runs the scripts of the rules `tables` and `figures` in a project, without Snakemake and all that it needs.
+# Runs the scripts that derive something in a project, without Snakemake and all that it needs; the report's where its
+# libraries are installed.
 DERIVE = f"""
+import importlib.util
 import runpy
 import shutil
 from pathlib import Path
@@ -24,22 +26,36 @@ GPU, RUNGS = "{RECORDED}", {FEW_RUNGS!r}
 results, inspect = Path("results") / GPU, Path("build") / GPU / "inspect"
 config = yaml.safe_load(Path("config/config.yaml").read_text())
 config |= {{"kernels": RUNGS, "sizes": [512, 1024]}}
-inputs = {{
-    "tables": {{"inspections": [str(inspect / f"{{rung}}.json") for rung in RUNGS]}},
-    "figures": {{path.stem: str(path) for path in (results / "tables").glob("*.csv")}},
-}}
-shutil.rmtree(results / "tables")
-shutil.rmtree(results / "figures")
-(results / "figures").mkdir()
-for rule in ("tables", "figures"):
+inspections = [str(inspect / f"{{rung}}.json") for rung in RUNGS]
+tables = {{path.stem: str(path) for path in (results / "tables").glob("*.csv")}}
+published = {{"table": "tables/published.csv", "svg": "figures/published.svg", "png": "figures/published.png"}}
+published = {{name: str(results / path) for name, path in published.items()}}
+
+
+class Output(list):
+    svg, png, table = published["svg"], published["png"], published["table"]
+
+
+def derive(rule, first, **inputs):
     job = SimpleNamespace(
         config=config,
-        input=SimpleNamespace(**inputs[rule]),
-        output=[str(results / rule / "any")],
+        input=SimpleNamespace(**inputs),
+        output=Output([str(results / first)]),
         log=["log"],
         wildcards=SimpleNamespace(gpu=GPU),
     )
     runpy.run_path(f"workflow/scripts/{{rule}}.py", {{"snakemake": job}})
+
+
+shutil.rmtree(results / "tables")
+shutil.rmtree(results / "figures")
+(results / "figures").mkdir()
+derive("tables", "tables/any", inspections=inspections)
+derive("figures", "figures/any", **tables)
+derive("published", "any", **tables)
+if importlib.util.find_spec("altair"):
+    (results / "report.html").unlink()
+    derive("report", "report.html")
 """
 
 # What DERIVE imports, and all that these need.

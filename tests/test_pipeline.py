@@ -37,7 +37,7 @@ from pipeline import (
     wait_for,
 )
 
-TABLES = {"rungs", "timings", "geomeans", "checks", "resources", "profiles", "advice", "environment"}
+TABLES = {"rungs", "timings", "geomeans", "checks", "resources", "profiles", "advice", "environment", "published"}
 RAW = f"results/{RECORDED}/raw"
 
 

@@ -5,7 +5,7 @@ from conftest import ROUND_GPU, a_check, a_rung, a_timing, an_evidence
 from ladder.summary import FAILURES, summary
 from ladder.tables import all_tables, read_table, write_table
 
-LAST = "Tables: results/round/tables   Figures: results/round/figures   Report: snakemake --report report.html\n"
+LAST = "Tables: results/round/tables   Figures: results/round/figures   Report: results/round/report.html\n"
 BROKEN = {"status": "failed", "message": 'kernels/sgemm/tiled.cu(3): error: expected a ";"'}
 
 

@@ -11,7 +11,7 @@ from ladder.tables import read_table, write_table
 with one_line_errors(snakemake.log[0]):
     run = plan(snakemake.config)
     table = compare_published(read_table(snakemake.input.timings), read_table(snakemake.input.geomeans))
-    caption = f"Here: recorded on {recorded_on(run.raw())}. There: workflow/data/published.csv, with the sources."
+    caption = f"Recorded on {recorded_on(run.raw())}; published figures and sources: workflow/data/published.csv"
     figure = draw(table, list(read_table(snakemake.input.rungs)["rung"]), caption)
     save(figure, [Path(snakemake.output.svg), Path(snakemake.output.png)])
     write_table(table, Path(snakemake.output.table))
