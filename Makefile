@@ -57,8 +57,10 @@ $(VENV)/.$(ENV): envs/build.txt envs/$(ENV).txt envs/$(CUBLAS).txt
 	esac; fi
 	@touch $@
 
+# The settings of profiles/default as flags: of a profile Snakemake says so first, and the first line of a run is to be
+# ours, which says on which GPU and when its numbers were recorded.
 run: env ## run the pipeline (ARGS=... goes to snakemake)
-	$(TOOLS) snakemake --cores all $(ARGS)
+	@$(TOOLS) snakemake --workflow-profile none --rerun-incomplete --quiet rules --resources gpu=1 --cores all $(ARGS)
 
 dev: $(VENV)/.dev
 

@@ -106,6 +106,27 @@ def test_a_run_says_first_whose_measurements_it_shows(finished, finished_log):
     assert first.endswith(f"{recorded_on(finished / RAW)}")
 
 
+def test_the_first_line_of_make_run_says_whose_measurements_it_shows(fresh):
+    shutil.copy2(ROOT / "Makefile", fresh)
+    (fresh / ".venv").symlink_to(sys.prefix)
+    made = ["make", "--old-file", ".venv/.requirements", "run", "ENV=requirements", "ARGS=--dry-run"]
+    run = subprocess.run(
+        made, cwd=fresh, env=environment(fresh, gpu=False), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+    assert run.returncode == 0, run.stdout
+    first = run.stdout.splitlines()[0]
+    assert (
+        first == f"gemm-ladder: no GPU is measured: results are the recorded measurements of {recorded_on(fresh / RAW)}"
+    )
+
+
+def test_make_run_has_the_settings_of_the_profile():
+    profile = yaml.safe_load((ROOT / "profiles/default/config.yaml").read_text())
+    assert profile == {"rerun-incomplete": True, "quiet": "rules", "resources": {"gpu": 1}}
+    flags = "--workflow-profile none --rerun-incomplete --quiet rules --resources gpu=1 --cores all $(ARGS)"
+    assert f"snakemake {flags}\n" in (ROOT / "Makefile").read_text()
+
+
 def test_every_figure_says_whose_measurements_it_shows(finished):
     recorded = recorded_on(finished / RAW)
     figures = sorted((finished / "results" / RECORDED / "figures").glob("*.svg"))

@@ -103,7 +103,8 @@ def program(folder: Path, name: str, text: str = "#!/bin/sh\n") -> Path:
 def test_a_tool_that_is_nowhere_is_named_with_the_remedy(no_tools):
     assert find_tool("ncu") is None
     assert line_of(require_tool, "nvcc") == (
-        "nvcc: not found; `make env` installs it, or set its path in config/config.yaml"
+        "nvcc: not found; `make env` installs CUDA 13's, and a toolkit has CUDA 12's (docs/cuda12.md): put it "
+        "on the PATH, or set config/config.yaml: compile.nvcc"
     )
 
 
@@ -147,7 +148,7 @@ def cuda13(monkeypatch):
 def test_a_gpu_that_nvcc_no_longer_knows_is_sent_to_the_other_environment(cuda13):
     assert line_of(require_architecture, NVCC, gpu.read_gpu("v100")) == (
         "config/gpus/v100.yaml: architecture: nvcc 13.0.88 does not compile for sm_70; "
-        "use CUDA 12: make env ENV=cuda12 (envs/cuda12.txt), and its toolkit's nvcc as compile.nvcc"
+        "use CUDA 12: make env ENV=cuda12 (envs/cuda12.txt), with a toolkit's nvcc (docs/cuda12.md)"
     )
 
 

@@ -56,7 +56,10 @@ def require_tool(name: str, configured: str = "auto") -> Path:
     """`find_tool`; raises LadderError where there is none."""
     tool = find_tool(name, configured)
     if tool is None:
-        raise LadderError(f"{name}: not found; `make env` installs it, or set its path in config/config.yaml")
+        raise LadderError(
+            f"{name}: not found; `make env` installs CUDA 13's, and a toolkit has CUDA 12's (docs/cuda12.md): put it "
+            "on the PATH, or set config/config.yaml: compile.nvcc"
+        )
     return tool
 
 
@@ -91,7 +94,7 @@ def require_architecture(nvcc: Nvcc, gpu: Gpu) -> None:
         return
     other = "" if nvcc.version.startswith(f"{gpu.cuda}.") else gpu.cuda
     remedy = {
-        "12": "use CUDA 12: make env ENV=cuda12 (envs/cuda12.txt), and its toolkit's nvcc as compile.nvcc",
+        "12": "use CUDA 12: make env ENV=cuda12 (envs/cuda12.txt), with a toolkit's nvcc (docs/cuda12.md)",
         "13": "use CUDA 13: make env ENV=requirements (envs/requirements.txt)",
     }.get(other, "set compile.nvcc to a newer nvcc")
     raise LadderError(
