@@ -1,4 +1,4 @@
-# Everything one does here, one target each. Needs Python 3.11 to 3.13, make and g++; `make run` brings the rest.
+# Everything one does here, one target each. Needs Python 3.11 to 3.14, make and g++; `make run` brings the rest.
 
 PYTHON ?= python3
 VENV := .venv
@@ -18,7 +18,8 @@ CUDA := $(if $(filter cuda12,$(ENV)),12,13)
 CUBLAS := cublas$(addprefix -,$(ENV:requirements=))
 
 PIP := -m pip --disable-pip-version-check -q
-# Snakemake's connection-pool is built from source, by the setuptools of envs/build.txt and no other
+# Snakemake's connection-pool, and its immutables on Python 3.14, are built from source, by the setuptools of
+# envs/build.txt and no other
 HASHED := --require-hashes --no-build-isolation
 INSTALL := $(BIN)/python $(PIP) install $(HASHED) --no-compile $(if $(WHEELS),--no-index --find-links $(WHEELS))
 # wheels for glibc 2.28 and everything older
@@ -29,8 +30,8 @@ LOCK := $(UV) pip compile -q --python-version 3.11 --python-platform x86_64-many
 SOURCES = $(foreach end,cu cuh h,$(wildcard kernels/*.$(end) kernels/*/*.$(end) kernels/*/*/*.$(end)))
 
 define CHECK_PYTHON
-@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' 2>/dev/null || { \
-	  echo 'make: $(PYTHON) is not Python 3.11, 3.12 or 3.13; name one that is: make env PYTHON=python3.12' >&2; exit 1; }
+@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 15))' 2>/dev/null || { \
+	  echo 'make: $(PYTHON) is not Python 3.11, 3.12, 3.13 or 3.14; name one that is: make env PYTHON=python3.12' >&2; exit 1; }
 @$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
 	  echo 'make: $(PYTHON) has no venv module; on Debian and Ubuntu the package python3-venv brings it' >&2; exit 1; }
 endef

@@ -65,7 +65,9 @@ PACKAGES = {
     *("attrs", "jsonschema-specifications", "referencing", "rpds-py", "typing-extensions"),
     *("pytz", "tzdata"),
 }
-OTHERS = [version for version in ("3.11", "3.12", "3.13") if version != ".".join(map(str, sys.version_info[:2]))]
+OTHERS = [
+    version for version in ("3.11", "3.12", "3.13", "3.14") if version != ".".join(map(str, sys.version_info[:2]))
+]
 
 
 @pytest.fixture(scope="session")

@@ -1,14 +1,22 @@
 """The environments of envs/: every pin hashed, every file in step with the others, no registry named."""
 
+import importlib.metadata
 import re
 from pathlib import Path
 
 import pytest
 import yaml
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 ENVS = Path(__file__).parents[1] / "envs"
 LOCKS = sorted(ENVS.glob("*.txt"))
 CONDA = {"gemm-ladder.yaml": "requirements", "cuda12.yaml": "cuda12"}
+# What some Python has no wheel of, and the hash of its source.
+SOURCES = {
+    "connection-pool": "bf429e7aef65921c69b4ed48f3d48d3eac1383b05d2df91884705842d974d0dc",
+    "immutables": "b55ffaf0449790242feb4c56ab799ea7af92801a0a43f9e2f4f8af2ab24dfc4a",
+}
 REQUIREMENT = re.compile(r"([A-Za-z0-9._-]+)(\[[a-z0-9,]+\])?(?:==(\S+))?")
 
 
@@ -87,3 +95,34 @@ def test_the_conda_file_stands_alone(file):
     assert conda["channels"] == ["conda-forge", "nodefaults"]
     assert {"python=3.12", "pip"} <= {entry for entry in conda["dependencies"] if isinstance(entry, str)}
     assert "-r " not in (ENVS / file).read_text()
+
+
+@pytest.mark.parametrize("python", ["3.11", "3.12", "3.13", "3.14"])
+def test_what_the_pins_need_on_every_python_is_pinned(python):
+    """pip would refuse a package without a hash; the lock is made for one Python and has to do for all."""
+    pinned = pins("requirements") | pins("build")
+    wanted = {name: extras.strip("[]").split(",") for name, (extras, _) in direct("requirements").items() if extras}
+    seen = 0
+    for name in pinned:
+        try:
+            needs = [Requirement(line) for line in importlib.metadata.requires(name) or []]
+        except importlib.metadata.PackageNotFoundError:
+            continue  # of the other CUDA
+        for need in needs:
+            machine = {"python_version": python, "python_full_version": f"{python}.0", "extra": ""}
+            asked = [machine | {"extra": extra} for extra in wanted.get(name, [""])]
+            if need.marker is None or any(need.marker.evaluate(each) for each in asked):
+                other = canonicalize_name(need.name)
+                assert other in pinned, f"{name} needs {need}"
+                assert need.specifier.contains(pinned[other], prereleases=True), f"{name} needs {need}"
+                seen += 1
+    assert seen > 50
+
+
+def test_what_has_no_wheel_for_a_python_can_be_built_from_its_hashed_source():
+    """connection-pool has none at all, immutables none for Python 3.14: their sources are plain setuptools."""
+    assert "--no-build-isolation" in (ENVS.parent / "Makefile").read_text()
+    assert "setuptools" in pins("build")
+    for name, digest in SOURCES.items():
+        (line,) = (line for line in logical_lines(ENVS / "requirements.txt") if line.startswith(f"{name}=="))
+        assert f"--hash=sha256:{digest}" in line
