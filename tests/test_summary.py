@@ -1,5 +1,7 @@
 """What a run says at its end, for rungs that are right, wrong, or do not compile."""
 
+from dataclasses import replace
+
 import pytest
 from conftest import ROUND_GPU, a_check, a_rung, a_timing, an_evidence
 from ladder.summary import FAILURES, summary
@@ -74,6 +76,18 @@ def test_a_rung_that_does_not_compile_is_told_with_the_compilers_words(told):
     text = told(good("naive"), good("tiled", inspection=BROKEN | {"nvcc": "", "kernels": [], "launches": {}}))
     assert "tiled                   does not compile\n" in text
     assert f"\nFailed or left out:\n  tiled: does not compile: {BROKEN['message']}\n" in text
+
+
+def test_what_the_measurements_took_is_told_where_the_records_say_it(told):
+    def costly(name):
+        timing = a_timing(name, "512", {"naive": [2000.0], "tiled": [1000.0]})
+        timing = replace(timing, where={**timing.where, "wall_s": 20.0})
+        check = a_check()
+        return an_evidence(name, (timing,), check={**check, "where": {**check["where"], "wall_s": 5.0}})
+
+    told_of = "\nChecks took 10 s, timings 40 s, of which their samples 6 s on the GPU\n"
+    assert told_of in told(costly("naive"), costly("tiled"))
+    assert "Checks took" not in told(good("naive"))
 
 
 def test_a_rung_whose_timing_failed_is_told(told):

@@ -1,6 +1,7 @@
 """The tables: every number computed by hand on a few samples, and the same bytes for the same evidence."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -242,6 +243,24 @@ def test_the_table_of_rungs_says_how_each_fared(monkeypatch):
     assert table.loc["coalesced", "measured_at"] == ""
     monkeypatch.setattr("ladder.evidence.source_digest", lambda rung: "source-2")
     assert rung_table(items).set_index("rung").loc["tiled", "source"] == "changed since"
+
+
+def test_the_table_of_rungs_says_what_the_measurements_cost(monkeypatch):
+    monkeypatch.setattr("ladder.evidence.source_digest", lambda rung: "source-1")
+
+    def at(shape, **where):
+        timing = a_timing("tiled", shape, {"tiled": [1000.0, 3000.0], "cublas": [500.0]})
+        return replace(timing, where={**timing.where, **where})
+
+    first, second = {"measured_at": "t1", "wall_s": 10.0}, {"measured_at": "t2", "wall_s": 3.5}
+    check = a_check()
+    check["where"] = {**check["where"], "wall_s": 7.25}
+    costs = ["check_wall_s", "time_wall_s", "time_gpu_s"]
+    table = rung_table([tiled(at("512", **first), at("1024", **first), at("2048", **second), check=check)])
+    assert table.loc[0, costs].tolist() == [7.25, 13.5, 13.5]
+    older = rung_table([tiled(at("512", **first), at("1024"))])  # a record that does not say
+    assert older.loc[0, costs].isna().tolist() == [True, True, False]
+    assert rung_table([an_evidence("coalesced", check=None)]).loc[0, costs].isna().all()
 
 
 def test_the_table_of_checks_has_each_error_beside_its_bound():

@@ -205,6 +205,7 @@ def test_a_completed_attempt_is_added_to_the_record(attempt, path):
     assert read_time_record(path)[S128].measurements["cublas"].times_s == pytest.approx([2e-3], rel=1e-6)
     ((_, run),) = records.read_runs(path).items()
     assert {name: content for name, content in run.items() if name != "record.json"} == files
+    assert 0 <= json.loads(run["record.json"])["where"]["wall_s"] < 60
 
 
 @pytest.mark.parametrize(

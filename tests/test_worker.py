@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
-from ladder.worker import LOCKS, Outcome, gpu_lock, run_worker
+from ladder.worker import LOCKS, Outcome, _die_with, gpu_lock, run_worker
 
 WORKFLOW = Path(__file__).resolve().parents[1] / "workflow"
 PROMPTLY = 10.0  # seconds that are more than enough for any of these workers
@@ -155,6 +155,15 @@ def test_a_worker_sees_the_package_and_the_callers_own_path(work):
     (Path(os.environ["PYTHONPATH"]) / "a_helper.py").write_text("")
     _, events, _ = work(source)
     assert events == [{"file": str(WORKFLOW / "ladder/__init__.py"), "helper": "a_helper"}]
+
+
+def test_a_process_whose_parent_died_before_it_began_does_not_begin():
+    command = [sys.executable, "-c", "print('began')"]
+    child = subprocess.run(command, preexec_fn=lambda: _die_with(os.getpid()), capture_output=True, check=False)
+    assert (child.returncode, child.stdout) == (-signal.SIGKILL, b"")
+    parent = os.getpid()
+    child = subprocess.run(command, preexec_fn=lambda: _die_with(parent), capture_output=True, check=False)
+    assert (child.returncode, child.stdout) == (0, b"began\n")
 
 
 # The lock

@@ -70,7 +70,7 @@ def environment(root: Path, device: Present, compiled: dict[str, Any], config_di
     """Where and when, and of what, a measurement is made: what every raw record carries.
 
     Keys: measured_at (UTC), gpu (NVML's description), software, compile (nvcc, flags, architecture, digests),
-    config_digest.
+    config_digest. Checks and timings add wall_s, the seconds that the measuring process took.
     """
     keys = ("nvcc", "flags", "architecture", "source_digest", "build_digest")
     return {

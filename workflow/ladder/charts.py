@@ -17,7 +17,7 @@ METRICS = {
 }
 HEIGHT = 380  # pixels
 FORMAT = ".4~r"  # four significant digits, in d3's words
-_DASHES = {"-": [1, 0], "--": [6, 4], ":": [2, 2], "-.": [6, 2, 2, 2]}
+_DASHES = {"-": [1, 0], "--": [6, 4]}  # matplotlib's names; its own dashes are a tuple of an offset and lengths
 
 
 def measurements(timings: pd.DataFrame, rungs: pd.DataFrame) -> pd.DataFrame:
@@ -119,7 +119,8 @@ def _sizes(data: pd.DataFrame) -> list[str]:
 
 def _scales(look: Mapping[str, Mapping[str, Any]], order: Sequence[str]) -> tuple[alt.Scale, alt.Scale]:
     colors = [legible(str(look[rung]["color"])) for rung in order]
-    dashes = [_DASHES.get(str(look[rung]["linestyle"]), [1, 0]) for rung in order]
+    lines = [look[rung]["linestyle"] for rung in order]
+    dashes = [[2 * length for length in line[1]] if isinstance(line, tuple) else _DASHES[line] for line in lines]
     return alt.Scale(domain=list(order), range=colors), alt.Scale(domain=list(order), range=dashes)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -30,8 +31,8 @@ def check_rung(
 ) -> dict[str, Any]:
     """Check a rung and return its record.
 
-    Keys: status (`pass`, `failed`, or why it could not be checked: the compile record's status), message, where,
-    cases (those that ran, with errors and verdict).
+    Keys: status (`pass`, `failed`, or why it could not be checked: the compile record's status), message, where (with
+    wall_s, the seconds that it took), cases (those that ran, with errors and verdict).
     """
     compiled = made.record
     if compiled["status"] != "ok":
@@ -47,8 +48,10 @@ def check_rung(
             done.append(event["case"])
 
     where = environment(compiled)
+    begun = time.monotonic()
     request = {"library": str(made.library), "device": device, "cases": cases}
     outcome = run_worker("ladder.check_worker", request, on_event, time_limit_s, log)
+    where["wall_s"] = round(time.monotonic() - begun, 3)
     wrong = [case for case in done if case["verdict"] != "pass"]
     if wrong:
         status, message = "failed", f"{describe(wrong[0])}: {wrong[0]['verdict']}"

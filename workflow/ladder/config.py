@@ -11,7 +11,7 @@ import difflib
 import math
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -66,12 +66,6 @@ class Rung:
     role: str
     before: str | None
     compute_capability: str
-    file: str = field(default="", compare=False)
-
-    @property
-    def label(self) -> str:
-        """The name as tables and figures print it, with the macros that make the variant."""
-        return self.name
 
 
 def dotted(path: Iterator[str | int] | tuple[str | int, ...]) -> str:
@@ -192,8 +186,6 @@ def _explained(error: ValidationError) -> str:
         near = difflib.get_close_matches(unknown[0], known, n=1)
         hint = f"did you mean {near[0]}?" if near else f"known keys: {', '.join(known)}"
         return f"{dotted((*error.absolute_path, unknown[0]))}: unknown key; {hint}"
-    if error.validator == "propertyNames":
-        return f"{where}: {error.instance!r} is not a name; {rule.get('description', '')}"
     if error.validator == "required":
         return f"{where}: {error.message}; add it"
     if isinstance(error.instance, float) and not math.isfinite(error.instance):

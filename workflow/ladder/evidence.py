@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -66,6 +67,24 @@ class Evidence:
     @property
     def _timing_where(self) -> Mapping[str, Any] | None:
         return next((timing.where for timing in self.timings.values()), None)
+
+    @property
+    def check_wall_s(self) -> float:
+        """Seconds that the process of the recorded check took; NaN where its record does not say."""
+        return ((self.check or {}).get("where") or {}).get("wall_s", math.nan)
+
+    @property
+    def time_wall_s(self) -> float:
+        """Seconds that the processes of the recorded timings took; NaN where there are none or one does not say."""
+        took = {
+            where["measured_at"]: where.get("wall_s", math.nan) for where in (t.where for t in self.timings.values())
+        }
+        return sum(took.values()) if took else math.nan
+
+    @property
+    def time_gpu_s(self) -> float:
+        """Seconds on the GPU of all recorded samples, the references' included and the warm-up left out."""
+        return sum(float(m.times_s.sum()) for timing in self.timings.values() for m in timing.measurements.values())
 
     @property
     def places(self) -> list[Mapping[str, Any]]:

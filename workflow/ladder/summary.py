@@ -29,6 +29,13 @@ def summary(rungs: pd.DataFrame, timings: pd.DataFrame, headline: str, results: 
     changed = [row.rung for row in rungs.itertuples() if row.source == "changed since"]
     if changed:
         lines += ["", f"Recorded from other sources than the present ones: {', '.join(changed)}"]
+    took = rungs[["check_wall_s", "time_wall_s", "time_gpu_s"]].dropna().sum()
+    if took["time_gpu_s"]:
+        lines += [
+            "",
+            f"Checks took {took['check_wall_s']:.0f} s, timings {took['time_wall_s']:.0f} s, "
+            f"of which their samples {took['time_gpu_s']:.0f} s on the GPU",
+        ]
     lines += ["", f"Tables: {results}/tables   Figures: {results}/figures   Report: {results}/report.html"]
     return "\n".join(lines) + "\n"
 

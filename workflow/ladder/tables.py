@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -194,7 +195,8 @@ def rung_table(evidence: Sequence[Evidence]) -> pd.DataFrame:
     """One row a rung: what it is and how it fared.
 
     Columns: rung, title, role, precision, before, status, message, checked_cases, timed_shapes, profiled_shapes,
-    profile_message, source (`current`, `changed since` or empty), measured_at (of the latest record).
+    profile_message, source (`current`, `changed since` or empty), measured_at (of the latest record), check_wall_s and
+    time_wall_s (seconds that the measuring processes took), time_gpu_s (seconds on the GPU of all samples in them).
     """
     rows = []
     for item in evidence:
@@ -214,6 +216,9 @@ def rung_table(evidence: Sequence[Evidence]) -> pd.DataFrame:
                 "profile_message": item.profile_failure,
                 "source": "" if current is None else "current" if current else "changed since",
                 "measured_at": max((place["measured_at"] for place in item.places), default=""),
+                "check_wall_s": item.check_wall_s,
+                "time_wall_s": item.time_wall_s,
+                "time_gpu_s": item.time_gpu_s if item.timings else math.nan,
             }
         )
     return pd.DataFrame(rows, columns=RUNG_COLUMNS)
@@ -222,6 +227,7 @@ def rung_table(evidence: Sequence[Evidence]) -> pd.DataFrame:
 RUNG_COLUMNS = [
     *("rung", "title", "role", "precision", "before", "status", "message", "checked_cases", "timed_shapes"),
     *("profiled_shapes", "profile_message", "source", "measured_at"),
+    *("check_wall_s", "time_wall_s", "time_gpu_s"),
 ]
 
 

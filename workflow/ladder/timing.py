@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -92,7 +93,9 @@ def time_rung(
             "folder": folder,
             **{key: settings[key] for key in REQUESTED},
         }
+        begun = time.monotonic()
         outcome = run_worker("ladder.time_worker", request, on_event, settings["time_limit_s"], log)
+        wall_s = round(time.monotonic() - begun, 3)
         files = collect(Path(folder))
     if outcome.status == "ok" and "nvbench.json" not in files:
         return "NVBench wrote no results"
@@ -106,7 +109,7 @@ def time_rung(
         "rung": rung,
         "shapes": shapes,
         "settings": dict(settings),
-        "where": {**where, "measured_at": records.now()},
+        "where": {**where, "measured_at": records.now(), "wall_s": wall_s},
         "states": states,
     }
     records.add_run(record, {**files, "record.json": records.to_json(content).encode()})

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import fcntl
+import functools
 import json
 import os
 import select
@@ -79,14 +80,16 @@ def start(command: Sequence[str], handles: Sequence[int] = (), **arguments: Any)
         env=environment,
         pass_fds=[*handles, *_locks],
         start_new_session=True,
-        preexec_fn=_die_with_parent,
+        preexec_fn=functools.partial(_die_with, os.getpid()),
         **arguments,
     )
 
 
-def _die_with_parent() -> None:
-    """Ask the kernel for SIGKILL when the parent dies (prctl(2), PR_SET_PDEATHSIG)."""
+def _die_with(parent: int) -> None:
+    """Ask the kernel for SIGKILL when the parent dies (prctl(2), PR_SET_PDEATHSIG), unless it has died already."""
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)
+    if os.getppid() != parent:
+        os.kill(os.getpid(), signal.SIGKILL)
 
 
 def stop(process: subprocess.Popen[bytes]) -> None:
