@@ -167,6 +167,15 @@ def test_a_second_run_has_nothing_to_do(project):
     assert "Nothing to be done" in run.output
 
 
+def test_a_change_of_the_package_derives_everything_anew_and_compiles_nothing(project):
+    with (project / "workflow" / "ladder" / "bounds.py").open("a") as file:
+        file.write("# changed\n")
+    run = snakemake(project, FEW, "--dry-run")
+    planned = dict(re.findall(r"^([a-z_]+) +([0-9]+)$", run.output, re.MULTILINE))
+    assert {"inspect", "tables", "figures", "summary"} <= planned.keys(), run.output
+    assert "compile" not in planned
+
+
 def test_until_compile_makes_libraries_and_nothing_else(fresh):
     run = snakemake(fresh, ["kernels=[naive]"], "--until", "compile")
     assert run.status == 0, run.output

@@ -8,6 +8,7 @@ sys.path.insert(0, str(Path(workflow.basedir) / "workflow"))
 from ladder.baseline import identity
 from ladder.errors import LadderError
 from ladder.plan import plan
+from ladder.records import digest_files
 from ladder.session import (
     config_sources,
     hold_directory,
@@ -32,6 +33,8 @@ onstart:
     remeasure_if_forced(workflow)
 
 
+# What is derived is derived anew where this changes: Snakemake itself follows a rule's script, not what that imports.
+PACKAGE = digest_files(sorted(Path(workflow.basedir).glob("workflow/ladder/*.py")))
 GPU = PLAN.gpu.name
 RAW = f"results/{GPU}/raw"
 

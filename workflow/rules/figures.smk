@@ -16,5 +16,7 @@ if FIGURES:
             "logs/{gpu}/figures.log",
         conda:
             "../../envs/gemm-ladder.yaml"
+        params:
+            package=PACKAGE,
         script:
             "../scripts/figures.py"

@@ -9,6 +9,7 @@ rule inspect:
     conda:
         "../../envs/gemm-ladder.yaml"
     params:
+        package=PACKAGE,
         shapes=[str(shape) for shape in PLAN.shapes],
         sms=PLAN.gpu.sms,
     script:

@@ -22,6 +22,8 @@ if FIGURES:
             "logs/{gpu}/published.log",
         conda:
             "../../envs/gemm-ladder.yaml"
+        params:
+            package=PACKAGE,
         script:
             "../scripts/published.py"
 
@@ -41,6 +43,7 @@ rule html_report:
     conda:
         "../../envs/gemm-ladder.yaml"
     params:
+        package=PACKAGE,
         rungs=RUNGS,
     script:
         "../scripts/report.py"

@@ -12,6 +12,7 @@ rule summary:
     conda:
         "../../envs/gemm-ladder.yaml"
     params:
+        package=PACKAGE,
         headline=PLAN.headline,
     script:
         "../scripts/summary.py"

@@ -37,6 +37,7 @@ rule tables:
     conda:
         "../../envs/gemm-ladder.yaml"
     params:
+        package=PACKAGE,
         rungs=RUNGS,
         shapes=[str(shape) for shape in PLAN.shapes],
     script:
