@@ -201,6 +201,7 @@ def test_the_report_is_made_without_a_network(project):
     assert "</html>" in page
     assert not re.search(r"""<(?:script|link|img)[^>]*(?:src|href)=["']?https?:""", page)
     assert all(name in page for name in ("gflops_by_size.svg", "share_of_cublas.svg", "timings.csv"))
+    assert f"recorded on {recorded_on(project / RAW)}." in page
 
 
 # Other GPUs
@@ -216,6 +217,10 @@ def test_a_gpu_without_records_is_compiled_and_inspected(project):
     assert (resources["registers"] > 0).all()
     assert not (project / "results" / "t4" / "figures").exists()
     assert (project / "build" / "t4" / "summary.txt").is_file()
+    config = ["gpu=t4", "kernels=[naive,tiled@TILE=8]", "sizes=[512]"]
+    run = snakemake(project, config, "--report", "report.html")
+    assert run.status == 0, run.output
+    assert "Nothing is recorded for this GPU" in (project / "report.html").read_text()
 
 
 def test_a_gpu_that_this_nvcc_cannot_compile_for_is_said_once_with_the_remedy(project):

@@ -7,7 +7,7 @@ sys.path.insert(0, str(Path(workflow.basedir) / "workflow"))
 
 from ladder.baseline import identity
 from ladder.errors import LadderError
-from ladder.plan import plan
+from ladder.plan import plan, recorded_on
 from ladder.records import digest_files
 from ladder.session import (
     config_sources,
@@ -48,6 +48,11 @@ def records(stage, ending, names):
     """The raw records of a stage: all that this run makes, or those that are there."""
     paths = [f"{RAW}/{stage}/{name}.{ending}" for name in names]
     return paths if PLAN.measuring else [path for path in paths if os.path.exists(path)]
+
+
+def recorded():
+    """On what and when the records that this run shows were measured: for the first page of Snakemake's report."""
+    return recorded_on(Path(RAW))
 
 
 def has_measurements():

@@ -6,11 +6,15 @@ if FIGURES:
             timings="results/{gpu}/tables/timings.csv",
             rungs="results/{gpu}/tables/rungs.csv",
         output:
-            report(
-                expand("results/{{gpu}}/figures/{figure}.svg", figure=FIGURES),
-                caption="../report/figures.rst",
-                category="Figures",
-            ),
+            [
+                report(
+                    f"results/{{gpu}}/figures/{figure}.svg",
+                    caption="../report/figures.rst",
+                    category="Figures",
+                    labels={"figure": figure.replace("_", " "), "GPU": "{gpu}"},
+                )
+                for figure in FIGURES
+            ],
             expand("results/{{gpu}}/figures/{figure}.png", figure=FIGURES),
         log:
             "logs/{gpu}/figures.log",

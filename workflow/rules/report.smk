@@ -11,11 +11,13 @@ if FIGURES:
                 "results/{gpu}/tables/published.csv",
                 caption="../report/published.rst",
                 category="Tables",
+                labels={"table": "published", "GPU": "{gpu}"},
             ),
             svg=report(
                 "results/{gpu}/figures/published.svg",
                 caption="../report/published.rst",
                 category="Figures",
+                labels={"figure": "published", "GPU": "{gpu}"},
             ),
             png="results/{gpu}/figures/published.png",
         log:

@@ -20,14 +20,15 @@ rule tables:
         timings=records("time", "zip", RUNGS),
         profiles=records("profile", "json.gz", PLAN.profiled),
     output:
-        report(
-            expand(
-                "results/{{gpu}}/tables/{table}.csv",
-                table=["rungs", "timings", "geomeans", "environment"],
-            ),
-            caption="../report/tables.rst",
-            category="Tables",
-        ),
+        [
+            report(
+                f"results/{{gpu}}/tables/{table}.csv",
+                caption="../report/tables.rst",
+                category="Tables",
+                labels={"table": table, "GPU": "{gpu}"},
+            )
+            for table in ["rungs", "timings", "geomeans", "environment"]
+        ],
         expand(
             "results/{{gpu}}/tables/{table}.csv",
             table=["checks", "resources", "profiles", "advice"],
