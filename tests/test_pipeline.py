@@ -230,6 +230,12 @@ def test_a_gpu_that_this_nvcc_cannot_compile_for_is_said_once_with_the_remedy(pr
     assert "envs/cuda12.txt" in line
 
 
+def test_with_conda_the_compiler_is_looked_for_where_the_jobs_run(project):
+    run = snakemake(project, ["gpu=v100", "compile={nvcc: /no/such/nvcc}"], "--sdm", "conda", "--list-rules")
+    assert run.status == 0, run.output
+    assert "compile" in run.output.splitlines()
+
+
 # What the user may get wrong
 
 

@@ -30,6 +30,11 @@ def config_sources(workflow: Any) -> dict[str, str]:
     return places | dict.fromkeys(settings.config, "--config")
 
 
+def uses_conda(workflow: Any) -> bool:
+    """Whether jobs run in conda environments (--sdm conda), whose compiler this process does not see."""
+    return "conda" in {str(method).lower() for method in workflow.deployment_settings.deployment_method}
+
+
 def hold_directory(folder: Path) -> None:
     """Clear away the locks of a run that was killed.
 

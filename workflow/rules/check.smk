@@ -9,7 +9,7 @@ if PLAN.measuring:
         log:
             "logs/{gpu}/check/{kernel}.log",
         conda:
-            "../../envs/gemm-ladder.yaml"
+            CONDA
         resources:
             gpu=1,
         params:

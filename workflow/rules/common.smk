@@ -14,13 +14,15 @@ from ladder.session import (
     hold_directory,
     offer_package,
     remeasure_if_forced,
+    uses_conda,
 )
 from ladder.toolchain import find_nvcc, require_architecture, sources
 
 offer_package()
 try:
     PLAN = plan(config, config_sources(workflow))
-    require_architecture(find_nvcc(PLAN.settings["compile"]["nvcc"]), PLAN.gpu)
+    if not uses_conda(workflow):
+        require_architecture(find_nvcc(PLAN.settings["compile"]["nvcc"]), PLAN.gpu)
 except LadderError as error:
     sys.exit(f"gemm-ladder: {error}")
 
@@ -35,6 +37,7 @@ onstart:
 
 # What is derived is derived anew where this changes: Snakemake itself follows a rule's script, not what that imports.
 PACKAGE = digest_files(sorted(Path(workflow.basedir).glob("workflow/ladder/*.py")))
+CONDA = f"../../envs/{'cuda12' if PLAN.gpu.cuda == '12' else 'gemm-ladder'}.yaml"
 GPU = PLAN.gpu.name
 RAW = f"results/{GPU}/raw"
 

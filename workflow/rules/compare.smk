@@ -9,7 +9,7 @@ rule comparison:
     log:
         "logs/{gpu}/comparison.log",
     conda:
-        "../../envs/gemm-ladder.yaml"
+        CONDA
     params:
         rungs=RUNGS,
         shapes=[str(shape) for shape in PLAN.shapes],
@@ -24,6 +24,6 @@ rule compare:
     log:
         "logs/compare.log",
     conda:
-        "../../envs/gemm-ladder.yaml"
+        CONDA
     script:
         "../scripts/compare.py"

@@ -9,7 +9,7 @@ rule compile:
     log:
         "logs/{gpu}/compile/{kernel}.log",
     conda:
-        "../../envs/gemm-ladder.yaml"
+        CONDA
     params:
         architecture=PLAN.gpu.architecture,
         nvcc=PLAN.settings["compile"]["nvcc"],

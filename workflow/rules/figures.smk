@@ -19,7 +19,7 @@ if FIGURES:
         log:
             "logs/{gpu}/figures.log",
         conda:
-            "../../envs/gemm-ladder.yaml"
+            CONDA
         params:
             package=PACKAGE,
         script:

@@ -7,7 +7,7 @@ rule inspect:
     log:
         "logs/{gpu}/inspect/{kernel}.log",
     conda:
-        "../../envs/gemm-ladder.yaml"
+        CONDA
     params:
         package=PACKAGE,
         shapes=[str(shape) for shape in PLAN.shapes],

@@ -10,7 +10,7 @@ if PLAN.measuring:
         log:
             "logs/{gpu}/profile/{kernel}.log",
         conda:
-            "../../envs/gemm-ladder.yaml"
+            CONDA
         resources:
             gpu=1,
         params:

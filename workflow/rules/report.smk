@@ -23,7 +23,7 @@ if FIGURES:
         log:
             "logs/{gpu}/published.log",
         conda:
-            "../../envs/gemm-ladder.yaml"
+            CONDA
         params:
             package=PACKAGE,
         script:
@@ -43,7 +43,7 @@ rule html_report:
     log:
         "logs/{gpu}/report.log",
     conda:
-        "../../envs/gemm-ladder.yaml"
+        CONDA
     params:
         package=PACKAGE,
         rungs=RUNGS,

@@ -10,7 +10,7 @@ rule summary:
     log:
         "logs/{gpu}/summary.log",
     conda:
-        "../../envs/gemm-ladder.yaml"
+        CONDA
     params:
         package=PACKAGE,
         headline=PLAN.headline,

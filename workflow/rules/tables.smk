@@ -36,7 +36,7 @@ rule tables:
     log:
         "logs/{gpu}/tables.log",
     conda:
-        "../../envs/gemm-ladder.yaml"
+        CONDA
     params:
         package=PACKAGE,
         rungs=RUNGS,

@@ -17,7 +17,7 @@ if PLAN.measuring:
         log:
             "logs/{gpu}/time/{kernel}.log",
         conda:
-            "../../envs/gemm-ladder.yaml"
+            CONDA
         resources:
             gpu=1,
         params:
