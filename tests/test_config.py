@@ -531,16 +531,66 @@ def test_a_gpu_file_is_never_overwritten(gpu_files):
     assert path.read_text() == "mine\n"
 
 
-def test_a_machine_without_nvml_has_no_gpu(monkeypatch):
+@pytest.fixture
+def with_nvml(monkeypatch):
+    """`ladder.gpu` on a machine whose NVML has these functions."""
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+
+    def forget():
+        gpu.present.cache_clear()
+        gpu._nvml.cache_clear()
+
+    def pretend(**functions):
+        monkeypatch.setitem(sys.modules, "pynvml", SimpleNamespace(**functions))
+        forget()
+        return gpu
+
+    yield pretend
+    forget()
+
+
+def test_a_machine_without_nvml_has_no_gpu(with_nvml):
     def missing():
         raise RuntimeError("no driver")
 
-    monkeypatch.setitem(sys.modules, "pynvml", SimpleNamespace(nvmlInit=missing))
-    gpu.present.cache_clear()
-    try:
-        assert gpu.present(0) is None
-    finally:
-        gpu.present.cache_clear()
+    assert with_nvml(nvmlInit=missing).present(0) is None
+
+
+def test_a_card_of_which_nvml_knows_no_power_limit_is_present_all_the_same(with_nvml):
+    class NVMLError(Exception):
+        pass
+
+    def unsupported(device):
+        raise NVMLError
+
+    answers = {
+        "nvmlInit": None,
+        "nvmlDeviceGetHandleByIndex": "handle",
+        "nvmlDeviceGetCudaComputeCapability": (8, 9),
+        "nvmlSystemGetCudaDriverVersion": 13000,
+        "nvmlDeviceGetName": "NVIDIA GeForce RTX 4090 Laptop GPU",
+        "nvmlDeviceGetUUID": "GPU-1",
+        "nvmlDeviceGetNumGpuCores": 9728,
+        "nvmlDeviceGetMaxClockInfo": 2040,
+        "nvmlDeviceGetMemoryBusWidth": 256,
+        "nvmlDeviceGetMemoryInfo": SimpleNamespace(total=16 << 30),
+        "nvmlSystemGetDriverVersion": "580.1",
+        "nvmlDeviceGetTemperature": 41,
+        "nvmlDeviceGetClockInfo": 210,
+        "nvmlDeviceGetCurrentClocksEventReasons": 1,
+    }
+    functions = {name: lambda *_, answer=answer: answer for name, answer in answers.items()}
+    constants = {"NVML_CLOCK_SM": 1, "NVML_CLOCK_MEM": 2, "NVML_TEMPERATURE_GPU": 0, "NVMLError": NVMLError}
+    powers = dict.fromkeys(("nvmlDeviceGetPowerManagementLimit", "nvmlDeviceGetPowerUsage"), unsupported)
+    card = with_nvml(**functions, **constants, **powers)
+    assert card.present(0).power_limit_w is None
+    assert card.present(0).name.endswith("Laptop GPU")
+    assert card.state(0) == {
+        "temperature_c": 41,
+        "sm_clock_mhz": 210,
+        "memory_clock_mhz": 210,
+        "throttle_reasons": ["idle"],
+    }
 
 
 # The plan

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -31,7 +30,7 @@ class Present:
     memory_clock_mhz: int
     memory_bus_bits: int
     memory_bytes: int
-    power_limit_w: float
+    power_limit_w: float | None  # None where the board has none, as in laptops
     driver: str
     cuda_driver: str
 
@@ -58,15 +57,13 @@ class Gpu:
         return self.sms * self.fp32_lanes_per_sm * 2 * self.sm_clock_mhz / 1000
 
 
-@contextlib.contextmanager
-def _nvml() -> Iterator[Any]:
+@cache
+def _nvml() -> Any:
+    """NVML, initialised once for all that a process asks of it."""
     import pynvml
 
     pynvml.nvmlInit()
-    try:
-        yield pynvml
-    finally:
-        pynvml.nvmlShutdown()
+    return pynvml
 
 
 def _handle(nvml: Any, index: int) -> Any:
@@ -82,42 +79,49 @@ def _handle(nvml: Any, index: int) -> Any:
 def present(index: int = 0) -> Present | None:
     """The GPU with this index, or None where NVML finds no driver or no such device."""
     try:
-        with _nvml() as nvml:
-            device = _handle(nvml, index)
-            major, minor = nvml.nvmlDeviceGetCudaComputeCapability(device)
-            version = nvml.nvmlSystemGetCudaDriverVersion()
-            return Present(
-                name=nvml.nvmlDeviceGetName(device),
-                uuid=nvml.nvmlDeviceGetUUID(device),
-                compute_capability=f"{major}.{minor}",
-                cores=nvml.nvmlDeviceGetNumGpuCores(device),
-                sm_clock_mhz=nvml.nvmlDeviceGetMaxClockInfo(device, nvml.NVML_CLOCK_SM),
-                memory_clock_mhz=nvml.nvmlDeviceGetMaxClockInfo(device, nvml.NVML_CLOCK_MEM),
-                memory_bus_bits=nvml.nvmlDeviceGetMemoryBusWidth(device),
-                memory_bytes=nvml.nvmlDeviceGetMemoryInfo(device).total,
-                power_limit_w=nvml.nvmlDeviceGetPowerManagementLimit(device) / 1000,
-                driver=nvml.nvmlSystemGetDriverVersion(),
-                cuda_driver=f"{version // 1000}.{version % 1000 // 10}",
-            )
+        nvml = _nvml()
+        device = _handle(nvml, index)
+        major, minor = nvml.nvmlDeviceGetCudaComputeCapability(device)
+        version = nvml.nvmlSystemGetCudaDriverVersion()
+        limit = _reading(nvml, lambda: nvml.nvmlDeviceGetPowerManagementLimit(device) / 1000)
+        return Present(
+            name=nvml.nvmlDeviceGetName(device),
+            uuid=nvml.nvmlDeviceGetUUID(device),
+            compute_capability=f"{major}.{minor}",
+            cores=nvml.nvmlDeviceGetNumGpuCores(device),
+            sm_clock_mhz=nvml.nvmlDeviceGetMaxClockInfo(device, nvml.NVML_CLOCK_SM),
+            memory_clock_mhz=nvml.nvmlDeviceGetMaxClockInfo(device, nvml.NVML_CLOCK_MEM),
+            memory_bus_bits=nvml.nvmlDeviceGetMemoryBusWidth(device),
+            memory_bytes=nvml.nvmlDeviceGetMemoryInfo(device).total,
+            power_limit_w=limit,
+            driver=nvml.nvmlSystemGetDriverVersion(),
+            cuda_driver=f"{version // 1000}.{version % 1000 // 10}",
+        )
     except Exception:  # NVML's errors have no common meaning here beyond «there is no GPU to measure on»
         return None
 
 
 def state(index: int = 0) -> dict[str, Any]:
     """Temperature, power, clocks and throttle reasons of the GPU at this moment; absent where NVML cannot tell."""
-    readings: dict[str, Any] = {}
-    with _nvml() as nvml:
-        device = _handle(nvml, index)
-        for key, read in {
-            "temperature_c": lambda: nvml.nvmlDeviceGetTemperature(device, nvml.NVML_TEMPERATURE_GPU),
-            "power_w": lambda: nvml.nvmlDeviceGetPowerUsage(device) / 1000,
-            "sm_clock_mhz": lambda: nvml.nvmlDeviceGetClockInfo(device, nvml.NVML_CLOCK_SM),
-            "memory_clock_mhz": lambda: nvml.nvmlDeviceGetClockInfo(device, nvml.NVML_CLOCK_MEM),
-            "throttle_reasons": lambda: throttle_reasons(nvml.nvmlDeviceGetCurrentClocksEventReasons(device)),
-        }.items():
-            with contextlib.suppress(nvml.NVMLError):
-                readings[key] = read()
-    return readings
+    nvml = _nvml()
+    device = _handle(nvml, index)
+    reads = {
+        "temperature_c": lambda: nvml.nvmlDeviceGetTemperature(device, nvml.NVML_TEMPERATURE_GPU),
+        "power_w": lambda: nvml.nvmlDeviceGetPowerUsage(device) / 1000,
+        "sm_clock_mhz": lambda: nvml.nvmlDeviceGetClockInfo(device, nvml.NVML_CLOCK_SM),
+        "memory_clock_mhz": lambda: nvml.nvmlDeviceGetClockInfo(device, nvml.NVML_CLOCK_MEM),
+        "throttle_reasons": lambda: throttle_reasons(nvml.nvmlDeviceGetCurrentClocksEventReasons(device)),
+    }
+    readings = {key: _reading(nvml, read) for key, read in reads.items()}
+    return {key: value for key, value in readings.items() if value is not None}
+
+
+def _reading(nvml: Any, read: Callable[[], Any]) -> Any:
+    """What NVML answers, or None where it cannot tell for this device."""
+    try:
+        return read()
+    except nvml.NVMLError:
+        return None
 
 
 # Bits of nvmlDeviceGetCurrentClocksEventReasons, from nvml.h.
