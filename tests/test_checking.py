@@ -8,6 +8,7 @@ from conftest import a_build, a_case, a_check, a_where
 from ladder import check_worker, checking, records
 from ladder.checking import all_cases, check_rung, describe, merge_check
 from ladder.config import Shape
+from ladder.errors import LadderError
 from ladder.worker import Outcome
 
 PLAIN = {"alpha": 1, "beta": 0, "padding": 0, "offset": 0}
@@ -108,8 +109,16 @@ def test_a_worker_that_crashed_is_told_with_the_case_it_was_at(checked):
 
 
 def test_a_worker_that_never_started_a_case_is_told(checked):
-    record = checked([], Outcome("failed", "out of GPU memory"))
-    assert (record["status"], record["message"], record["cases"]) == ("failed", "out of GPU memory", [])
+    record = checked([], Outcome("failed", "no progress for 60 s; stopped"))
+    assert (record["status"], record["message"], record["cases"]) == ("failed", "no progress for 60 s; stopped", [])
+
+
+@pytest.mark.parametrize(("events", "case"), [([], ""), ([{"starts": {"shape": "8", **PLAIN}}], "8: ")])
+def test_a_full_gpu_is_an_error_and_no_verdict(checked, events, case):
+    message = "out of GPU memory (1 GiB asked for); free the GPU or take smaller sizes"
+    with pytest.raises(LadderError) as caught:
+        checked([*events_of(a_case("7")), *events] if events else [], Outcome("failed", message))
+    assert str(caught.value) == f"check: naive: {case}{message}"
 
 
 def test_a_wrong_case_is_told_before_a_crash_behind_it(checked):

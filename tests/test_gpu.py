@@ -19,6 +19,7 @@ from ladder.bounds import componentwise_bound
 from ladder.build import Build
 from ladder.checking import check_rung
 from ladder.config import Shape
+from ladder.errors import LadderError
 from pipeline import (
     ROOT,
     TEST_KERNELS,
@@ -401,13 +402,15 @@ def test_a_full_gpu_is_one_line_that_says_so(builds, tmp_path, left_mib):
                     break
         cases = [{"shape": "32768x16384x8", "alpha": 1, "beta": 0, "padding": 0, "offset": 0}]
         log = tmp_path / "log"
-        record = check_rung(Build(builds["naive"]), cases, 0, 60, lambda compiled: {}, log, lambda done, case: None)
+        with pytest.raises(LadderError) as caught:
+            check_rung(Build(builds["naive"]), cases, 0, 60, lambda compiled: {}, log, lambda done, case: None)
     finally:
         for pointer in taken:
             runtime.free(pointer)
-    assert record["status"] == "failed"
-    assert "\n" not in record["message"]
-    assert re.search(r"out of (GPU )?memory", record["message"], re.IGNORECASE), record["message"]
+    (line,) = str(caught.value).splitlines()
+    assert "naive" in line
+    assert "out of GPU memory" in line
+    assert line.endswith("free the GPU or take smaller sizes")
 
 
 def test_no_gpu_is_present_where_cuda_sees_none(compiled):

@@ -10,7 +10,8 @@ from typing import Any
 from ladder import records
 from ladder.build import Build
 from ladder.config import Shape
-from ladder.worker import Event, run_worker
+from ladder.errors import LadderError
+from ladder.worker import OUT_OF_MEMORY, Event, run_worker
 
 
 def all_cases(shapes: list[Shape], cases: list[Mapping[str, Any]], timed: list[Shape]) -> list[dict[str, Any]]:
@@ -32,7 +33,8 @@ def check_rung(
     """Check a rung and return its record.
 
     Keys: status (`pass`, `failed`, or why it could not be checked: the compile record's status), message, where (with
-    wall_s, the seconds that it took), cases (those that ran, with errors and verdict).
+    wall_s, the seconds that it took), cases (those that ran, with errors and verdict). Raises LadderError where the GPU
+    has too little free memory, which says nothing about the rung.
     """
     compiled = made.record
     if compiled["status"] != "ok":
@@ -52,13 +54,16 @@ def check_rung(
     request = {"library": str(made.library), "device": device, "cases": cases}
     outcome = run_worker("ladder.check_worker", request, on_event, time_limit_s, log)
     where["wall_s"] = round(time.monotonic() - begun, 3)
+    ended = f"{describe(current)}: {outcome.message}" if current else outcome.message
     wrong = [case for case in done if case["verdict"] != "pass"]
     if wrong:
         status, message = "failed", f"{describe(wrong[0])}: {wrong[0]['verdict']}"
         if len(wrong) > 1:
             message += f" (and {len(wrong) - 1} more of {len(done)} cases)"
+    elif OUT_OF_MEMORY in outcome.message:
+        raise LadderError(f"check: {made.folder.name}: {ended}")
     elif outcome.status != "ok":
-        status, message = "failed", f"{describe(current)}: {outcome.message}" if current else outcome.message
+        status, message = "failed", ended
     else:
         status, message = "pass", ""
     return {"status": status, "message": message, "where": where, "cases": done}

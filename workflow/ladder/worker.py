@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 Event = dict[str, Any]
+OUT_OF_MEMORY = "out of GPU memory"  # how a worker's word on it begins
 LOCKS = Path("/tmp")  # one place for all users and jobs of a machine, whatever their TMPDIR
 _EVENTS_FD = "GEMM_LADDER_EVENTS_FD"
 
@@ -199,7 +200,7 @@ def fail_with(error: Exception) -> None:
     """In the worker: say in one line what an exception was, with the remedy where memory ran out."""
     text = str(error)
     if "OutOfMemory" in type(error).__name__ or "MemoryAllocation" in text:
-        fail(f"out of GPU memory ({text}); free the GPU or take smaller sizes")
+        fail(f"{OUT_OF_MEMORY} ({text}); free the GPU or take smaller sizes")
     else:
         fail(f"{type(error).__name__}: {text}")
 
