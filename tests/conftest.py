@@ -212,6 +212,7 @@ def an_evidence(name: str = "naive", timings: tuple[ShapeTiming, ...] = (), **ch
         "timing_failure": "",
         "profiles": {},
         "profile_failure": "",
+        "sanitized": None,
     }
     return Evidence(**values | changes)
 

@@ -275,6 +275,20 @@ def test_the_table_of_checks_has_each_error_beside_its_bound():
     assert math.isnan(table["error_componentwise"][1])
 
 
+def test_the_table_of_checks_has_what_the_sanitizer_found():
+    tools = [
+        {"tool": "memcheck", "verdict": "pass", "message": ""},
+        {"tool": "racecheck", "verdict": "failed", "message": "Race reported; tiled.cu:30"},
+    ]
+    sanitized = {"cases": [a_case("1"), a_case("64"), a_case("1")], "tools": tools}
+    table = check_table([an_evidence(check=a_check(cases=[a_case("4")]), sanitized=sanitized)])
+    assert list(table["by"]) == ["check", "memcheck", "racecheck"]
+    assert list(table["shape"]) == ["4", "1 64", "1 64"]
+    assert list(table["verdict"]) == ["pass", "pass", "failed: Race reported; tiled.cu:30"]
+    assert table["seed"].tolist()[0] == 1
+    assert table["seed"].isna().tolist() == [False, True, True]
+
+
 def test_the_table_of_resources_joins_each_launch_with_its_kernel():
     resources = {key: index for index, key in enumerate(tables.RESOURCES, start=1)}
     inspection = {

@@ -44,7 +44,6 @@ EMULATOR_NOINLINE static void check_written(Thread* t, Shadow& s, size_t word, A
     if (access == READ || access == ATOMIC_ACCESS) {
       report_shared(t, t->stamp, 0, word, access, code, "uninitialised read",
                     "%s %s that no thread of this block has written");
-      s.written = t->stamp;  // once is enough
     }
   } else if (other & IN_FLIGHT) {
     report_shared(t, other, t->worker->places[word].written, word, access, code, "asynchronous copy",

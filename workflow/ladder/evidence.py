@@ -28,6 +28,7 @@ class Evidence:
     timing_failure: str
     profiles: Mapping[str, Any]
     profile_failure: str
+    sanitized: Mapping[str, Any] | None
 
     @property
     def sound(self) -> bool:
@@ -95,7 +96,8 @@ class Evidence:
 
 
 def read_evidence(rung: Rung, inspection: Path, raw: Path, shapes: list[Shape]) -> Evidence:
-    """Read what is recorded of a rung; timings only of the shapes asked for and of the build that was checked.
+    """Read what is recorded of a rung; timings only of the shapes asked for, and these, profiles and the sanitizer's
+    findings only of the build that was checked.
 
     Raises LadderError for a record that is damaged or of another schema version.
     """
@@ -106,6 +108,10 @@ def read_evidence(rung: Rung, inspection: Path, raw: Path, shapes: list[Shape]) 
     of_build = None if rung.role == "floor" else checked
     timings = read_time_record(time_path, of_build) if time_path.exists() else {}
     failure = records.read_failure(time_path) if time_path.exists() else None
+    sanitized_path = raw / "sanitize" / f"{rung.name}.json"
+    sanitized = records.read_json(sanitized_path) if sanitized_path.exists() else None
+    if sanitized and sanitized.get("where", {}).get("compile", {}).get("build_digest") != checked:
+        sanitized = None
     profile = records.read_json(profile_path) if profile_path.exists() else {"failure": None}
     return Evidence(
         rung=rung,
@@ -115,4 +121,5 @@ def read_evidence(rung: Rung, inspection: Path, raw: Path, shapes: list[Shape]) 
         timing_failure=failure["message"] if failure else "",
         profiles=read_profiles(profile_path, checked),
         profile_failure=profile["failure"]["message"] if profile["failure"] else "",
+        sanitized=sanitized,
     )

@@ -14,6 +14,7 @@ from ladder.checking import all_cases
 from ladder.config import ROOT, Rung, Shape, read_kernels, read_shapes, select_rungs, validated
 from ladder.errors import LadderError
 from ladder.gpu import Gpu, Present
+from ladder.sanitizing import sanitizer_cases
 
 KERNELS = ROOT / "config" / "kernels.yaml"
 
@@ -81,6 +82,10 @@ class Plan:
         shapes = sorted({*self.shapes, *self.profile_shapes})
         return all_cases([Shape.parse(shape) for shape in check["shapes"]], check["cases"], shapes)
 
+    def sanitizer_cases(self) -> list[dict[str, Any]]:
+        """The cases that a rung is watched with by compute-sanitizer."""
+        return sanitizer_cases(self.settings["sanitize"]["shapes"], self.settings["check"]["cases"])
+
     @property
     def timing_digest(self) -> str:
         """What identifies the timing settings in a record."""
@@ -108,7 +113,7 @@ def plan(config: Mapping[str, Any], sources: Mapping[str, str] | None = None) ->
     for case in settings["check"]["cases"]:
         for key, value in {"alpha": 1, "beta": 0, "padding": 0, "offset": 0}.items():
             case.setdefault(key, value)
-    _check_shapes(settings, places.get("check", file))
+    _check_shapes(settings, places, file)
     return Plan(
         gpu=gpu,
         device=device if measuring else None,
@@ -122,13 +127,15 @@ def plan(config: Mapping[str, Any], sources: Mapping[str, str] | None = None) ->
     )
 
 
-def _check_shapes(settings: Mapping[str, Any], file: str) -> None:
-    for index, shape in enumerate(settings["check"]["shapes"]):
-        try:
-            Shape.parse(shape)
-        except ValueError as error:
-            problem = str(error).replace("a positive integer", "a whole number")
-            raise LadderError(f"{file}: check.shapes[{index}]: {problem}; write 127 or 31x33x0") from None
+def _check_shapes(settings: Mapping[str, Any], places: Mapping[str, str], file: str) -> None:
+    for section in ("check", "sanitize"):
+        for index, shape in enumerate(settings[section]["shapes"]):
+            try:
+                Shape.parse(shape)
+            except ValueError as error:
+                problem = str(error).replace("a positive integer", "a whole number")
+                place = f"{places.get(section, file)}: {section}.shapes[{index}]"
+                raise LadderError(f"{place}: {problem}; write 127 or 31x33x0") from None
 
 
 def _choose(

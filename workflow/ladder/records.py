@@ -1,10 +1,11 @@
 """Recorded evidence on disk: atomic writes, versioned records, digests, and the description of where and when.
 
-Three kinds of record stand in results/GPU/raw:
+Four kinds of record stand in results/GPU/raw:
 
 - check/KERNEL.json: a verdict with the errors of every case;
 - time/KERNEL.zip: for each process that timed the rung a folder, named after when it ended, with NVBench's own JSON
   and sample files as NVBench wrote them, and record.json, which says where, when and of what;
+- sanitize/KERNEL.json: what compute-sanitizer's tools found;
 - profile/KERNEL.json.gz: for each shape the metrics and the advice of one Nsight Compute report.
 
 A record is replaced as a whole and only by a completed one: a reader sees the old or the new file, never a part.

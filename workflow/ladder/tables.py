@@ -232,13 +232,14 @@ RUNG_COLUMNS = [
 
 
 def check_table(evidence: Sequence[Evidence]) -> pd.DataFrame:
-    """One row a rung and case: its verdict, and each error beside its bound.
+    """One row a rung and case: its verdict, and each error beside its bound; then one a tool of the sanitizer.
 
-    Columns: rung, shape, alpha, beta, padding, offset, verdict, error_componentwise, bound_componentwise,
-    error_normwise, bound_normwise (all four relative, without unit), seed.
+    Columns: rung, by (`check`, or a tool of compute-sanitizer), shape (of a tool's row all that it watched), alpha,
+    beta, padding, offset, verdict, error_componentwise, bound_componentwise, error_normwise, bound_normwise (all four
+    relative, without unit), seed.
     """
     columns = [
-        *("rung", "shape", "alpha", "beta", "padding", "offset", "verdict"),
+        *("rung", "by", "shape", "alpha", "beta", "padding", "offset", "verdict"),
         *("error_componentwise", "bound_componentwise", "error_normwise", "bound_normwise", "seed"),
     ]
     rows = []
@@ -246,8 +247,12 @@ def check_table(evidence: Sequence[Evidence]) -> pd.DataFrame:
         for case in item.check["cases"] if item.check else ():
             k = Shape.parse(case["shape"]).k
             bounds = {"bound_componentwise": componentwise_bound(k), "bound_normwise": normwise_bound(k)}
-            rows.append({"rung": item.rung.name, **case, **bounds})
-    return pd.DataFrame(rows, columns=columns)
+            rows.append({"rung": item.rung.name, "by": "check", **case, **bounds})
+        for tool in item.sanitized["tools"] if item.sanitized else ():
+            shapes = " ".join(dict.fromkeys(case["shape"] for case in item.sanitized["cases"]))
+            verdict = "pass" if tool["verdict"] == "pass" else f"{tool['verdict']}: {tool['message']}"
+            rows.append({"rung": item.rung.name, "by": tool["tool"], "shape": shapes, "verdict": verdict})
+    return pd.DataFrame(rows, columns=columns).astype(dict.fromkeys(("padding", "offset", "seed"), "Int64"))
 
 
 def resource_table(evidence: Sequence[Evidence]) -> pd.DataFrame:

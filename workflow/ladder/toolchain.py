@@ -43,9 +43,9 @@ def find_tool(name: str, configured: str = "auto") -> Path | None:
     if configured != "auto":
         found = shutil.which(configured)
         if found is None:
-            section = {"nvcc": "compile", "ncu": "profile"}.get(name, name)
+            section = {"nvcc": "compile", "ncu": "profile", "compute-sanitizer": "sanitize"}.get(name, name)
             problem = f"{configured!r} is no program; give the path of {name}, or auto"
-            raise LadderError(f"config/config.yaml: {section}.{name}: {problem}")
+            raise LadderError(f"config/config.yaml: {section}.{name.replace('-', '_')}: {problem}")
         return Path(found)
     folders = [*map(str, wheel_folders()), *os.environ.get("PATH", "").split(os.pathsep), *TOOLKITS]
     found = shutil.which(name, path=os.pathsep.join(folders))

@@ -19,6 +19,7 @@ rule tables:
         ),
         timings=records("time", "zip", RUNGS),
         profiles=records("profile", "json.gz", PLAN.profiled),
+        sanitized=[path for path in SANITIZED if os.path.exists(path)],
     output:
         [
             report(

@@ -1,0 +1,223 @@
+"""Records by what each fault of the corpus is caught, and writes docs/faults.md from the records.
+
+usage: python tests/record_faults.py emulator           every fault and control in the emulator
+       python tests/record_faults.py gpu [SECONDS]      on a GPU: the check and compute-sanitizer's tools
+       python tests/record_faults.py page               docs/faults.md from both records
+       python tests/record_faults.py seeds [COUNT]      that many seeds of every sound kernel in the emulator
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(ROOT / "workflow"), str(ROOT / "tests")]
+os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT / "workflow"), os.environ.get("PYTHONPATH", "")])
+
+from corpus import CONTROLS, FAULTS, RUNGS, SMALL, Library, compile_rung, emulate, run  # noqa: E402
+from ladder import records  # noqa: E402
+
+EMULATED = ROOT / "tests/faults/emulated.json"
+SEEDS = ROOT / "tests/faults/seeds.json"
+ON_GPU = ROOT / "results/h100-sxm/raw/faults.json"
+PAGE = ROOT / "docs/faults.md"
+CORES = len(os.sched_getaffinity(0))
+
+
+def source_digest(source: Path) -> str:
+    """What identifies a fault's own source."""
+    return records.digest_files([source])
+
+
+def where() -> dict[str, Any]:
+    """When and with what a record of the emulator is made."""
+    compiler = subprocess.run(["g++", "-dumpfullversion"], capture_output=True, text=True, check=True).stdout.strip()
+    return {
+        "measured_at": records.now(),
+        "git_commit": records.git_commit(ROOT),
+        "compiler": f"g++ {compiler}",
+        "system": f"{platform.system()} {platform.machine()}",
+        "cpus": CORES,
+    }
+
+
+def compiled(sources: Iterable[Path], folder: Path) -> dict[Path, Library]:
+    """Every source compiled for the emulator; raises RuntimeError with g++'s message where one does not compile."""
+
+    def build(source: Path) -> tuple[Path, Library]:
+        target = folder / f"{source.stem}.so"
+        result = compile_rung(source, target)
+        if result.returncode != 0:
+            raise RuntimeError(f"{source.name}: {result.stderr}")
+        return source, Library(target)
+
+    with ThreadPoolExecutor(CORES) as pool:
+        return dict(pool.map(build, sources))
+
+
+def record_emulator(folder: Path) -> None:
+    """Run every fault and control in the emulator and record the kinds of what it finds."""
+    libraries = compiled(FAULTS + CONTROLS, folder)
+    entries = []
+    for source, library in libraries.items():
+        found, lines = emulate(library, source)
+        entries.append(
+            {"name": source.stem, "source_digest": source_digest(source), "found": sorted(found), "first": lines[:1]}
+        )
+    records.write_json(EMULATED, {"where": where(), "entries": entries})
+
+
+def record_seeds(folder: Path, count: int) -> None:
+    """Run every sound kernel with so many seeds over the small cases, and record each finding and each difference."""
+    libraries = compiled(RUNGS + CONTROLS, folder)
+    alarms, launches, begun = [], 0, time.monotonic()
+    for source, library in libraries.items():
+        for case in SMALL:
+            results = set()
+            for seed in range(1, count + 1):
+                result, kinds, lines = run(library, case, seed, data=0)
+                results.add(result)
+                launches += 1
+                if kinds:
+                    alarms.append({"name": source.stem, "case": str(case), "seed": seed, "found": [*kinds, *lines]})
+            if len(results) > 1:
+                alarms.append({"name": source.stem, "case": str(case), "seed": 0, "found": ["nondeterminism"]})
+        print(f"{source.stem}: {len(alarms)} alarms so far, {time.monotonic() - begun:.0f} s", flush=True)
+    record = {
+        "where": where() | {"wall_s": round(time.monotonic() - begun)},
+        "seeds": count,
+        "cases": [str(case) for case in SMALL],
+        "products": launches,
+        "kernels": [source.stem for source in libraries],
+        "alarms": alarms,
+    }
+    records.write_json(SEEDS, record)
+    if alarms:
+        sys.exit(f"{len(alarms)} false alarms; see {SEEDS.relative_to(ROOT)}")
+
+
+def record_gpu(folder: Path, output: Path, limit_s: float) -> None:
+    """Check every fault and control on the GPU, and watch them and the ladder's rungs with compute-sanitizer.
+
+    Several share the GPU: nothing is timed. What has not begun when the limit in seconds is over is not run.
+    """
+    from ladder import gpu as gpus
+    from ladder.build import Build, build, environment
+    from ladder.checking import check_rung
+    from ladder.config import read_yaml
+    from ladder.plan import plan
+    from ladder.sanitizing import TOOLS, require_sanitizer, run_tool, sanitizer_version
+    from ladder.toolchain import find_nvcc
+
+    begun = time.monotonic()
+    here = gpus.present(0)
+    gpu = gpus.read_gpu(gpus.recognise(here))
+    nvcc, sanitizer = find_nvcc("auto"), require_sanitizer()
+    configured = read_yaml(ROOT / "config/config.yaml")
+    configured |= {"sizes": [64], "profile": {"enabled": False, "sizes": [64]}, "gpu": gpu.name, "measure": False}
+    run_plan = plan(configured)
+    cases = run_plan.cases()
+    watched = run_plan.sanitizer_cases()
+    naive = run_plan.ladder["naive"]
+    kinds = dict.fromkeys((source.stem for source in FAULTS), "fault")
+    kinds |= dict.fromkeys((source.stem for source in CONTROLS), "control")
+    entries = [
+        replace(naive, name=source.stem, source=os.path.relpath(source, ROOT / "kernels"), macros={})
+        for source in FAULTS + CONTROLS
+    ]
+    entries += [rung for rung in run_plan.ladder.values() if rung.role == "rung"]
+    # What never ends goes last, and so slows nothing but its like.
+    never = {source.stem for source in FAULTS if "timeout" in source.read_text()}
+    flags = run_plan.settings["compile"]["flags"]
+
+    def late() -> bool:
+        return time.monotonic() - begun > limit_s
+
+    def compile_one(rung: Any) -> None:
+        build(rung, gpu, nvcc, flags, folder / rung.name)
+
+    def check_one(rung: Any) -> dict[str, Any]:
+        if late():
+            return {"status": "not run", "message": "no time was left"}
+        started = time.monotonic()
+        made = Build(folder / rung.name)
+        record = check_rung(made, cases, 0, 30, lambda _: {}, folder / f"{rung.name}.log", lambda *_: None)
+        return {key: record[key] for key in ("status", "message")} | {"wall_s": round(time.monotonic() - started, 1)}
+
+    def watch_one(rung: Any, tool: str) -> dict[str, Any]:
+        if late():
+            return {"tool": tool, "verdict": "not run", "message": "no time was left", "findings": []}
+        log = folder / f"{rung.name}.{tool}.log"
+        result = run_tool(sanitizer, tool, folder / rung.name / "library.so", watched, 0, 40, log)
+        return result | {"findings": result["findings"][:3]}
+
+    with ThreadPoolExecutor(CORES) as pool:
+        list(pool.map(compile_one, entries))
+        print(f"compiled after {time.monotonic() - begun:.0f} s", flush=True)
+        sound = [rung for rung in entries if Build(folder / rung.name).record["status"] == "ok"]
+        done: dict[str, dict[str, Any]] = {rung.name: {"check": None, "sanitizer": []} for rung in sound}
+        for group in ([r for r in sound if r.name not in never], [r for r in sound if r.name in never]):
+            checks = {r.name: pool.submit(check_one, r) for r in group if r.name in kinds}
+            tools = {(r.name, tool): pool.submit(watch_one, r, tool) for tool in TOOLS for r in group}
+            for name, future in checks.items():
+                done[name]["check"] = future.result()
+            print(f"checked after {time.monotonic() - begun:.0f} s", flush=True)
+            for (name, _), future in tools.items():
+                done[name]["sanitizer"].append(future.result())
+            print(f"watched after {time.monotonic() - begun:.0f} s", flush=True)
+    sample = Build(folder / sound[0].name).record
+    record = {
+        "where": environment(ROOT, here, sample, "")
+        | {"sanitizer": sanitizer_version(sanitizer), "wall_s": round(time.monotonic() - begun)},
+        "cases": len(cases),
+        "sanitizer_cases": watched,
+        "entries": [
+            {
+                "name": rung.name,
+                "kind": kinds.get(rung.name, "rung"),
+                "source_digest": source_digest(ROOT / "kernels" / rung.source),
+                **done.get(rung.name, {"check": {"status": "failed", "message": "does not compile"}, "sanitizer": []}),
+            }
+            for rung in entries
+        ],
+    }
+    records.write_json(output, record)
+    for entry in record["entries"]:
+        tools = ", ".join(
+            f"{t['tool']}: {t['verdict']} {t['wall_s']:.0f}s" for t in entry["sanitizer"] if "wall_s" in t
+        )
+        print(entry["name"], entry["check"], tools, flush=True)
+        for tool in entry["sanitizer"]:
+            if tool["message"]:
+                print("    ", tool["tool"], tool["message"][:200])
+
+
+def main() -> None:
+    """Run the command."""
+    command, *arguments = sys.argv[1:] or [""]
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        commands: dict[str, Callable[[], None]] = {
+            "emulator": lambda: record_emulator(folder),
+            "seeds": lambda: record_seeds(folder, int(arguments[0]) if arguments else 200),
+            "gpu": lambda: record_gpu(
+                folder, Path(os.environ.get("FAULTS_RECORD", ON_GPU)), float(arguments[0]) if arguments else 600
+            ),
+        }
+        if command not in commands:
+            sys.exit(__doc__)
+        commands[command]()
+
+
+if __name__ == "__main__":
+    main()

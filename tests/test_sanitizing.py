@@ -1,0 +1,237 @@
+"""The sanitize stage: what is read from compute-sanitizer's output, and one line for each way in which it says nothing.
+
+compute-sanitizer needs a GPU; here a program that prints what it prints takes its place.
+"""
+
+import json
+import time
+
+import pytest
+from conftest import a_build, a_where, write
+from ladder.errors import LadderError
+from ladder.sanitizing import (
+    TOOLS,
+    read_findings,
+    require_sanitizer,
+    run_tool,
+    sanitize_rung,
+    sanitizer_cases,
+    summary,
+)
+from pipeline import FEW, copy_project, snakemake
+
+CLEAN = "========= COMPUTE-SANITIZER\n========= ERROR SUMMARY: 0 errors\n"
+MEMCHECK = """\
+========= COMPUTE-SANITIZER
+========= Invalid __global__ read of size 4 bytes
+=========     at sgemm_kernel(Gemm)+0x90 in naive.cu:12
+=========     by thread (3,1,0) in block (2,0,0)
+=========     Address 0x87654320 is out of bounds
+=========     and is 124,310 bytes before the nearest allocation at 0x710fdc800000 of size 1,024 bytes
+=========
+========= Invalid __global__ read of size 4 bytes
+=========     at sgemm_kernel(Gemm)+0x90 in naive.cu:12
+=========     by thread (4,1,0) in block (2,0,0)
+=========     Address 0x87654324 is out of bounds
+=========
+========= Program hit cudaErrorLaunchFailure (error 719) due to "unspecified launch failure" on CUDA API call to x.
+RuntimeError: the worker's own words
+========= Target application returned an error
+========= ERROR SUMMARY: 3 errors
+"""
+RACECHECK = """\
+========= COMPUTE-SANITIZER
+========= Error: Race reported between Write access at sgemm_kernel(Gemm)+0x90 in /home/me/tiled.cu:30
+=========     and Read access at sgemm_kernel(Gemm)+0x100 in /home/me/tiled.cu:35 [508 hazards]
+=========     and Read access at sgemm_kernel(Gemm)+0x180 in /home/me/tiled.cu:36 [8 hazards]
+=========
+========= RACECHECK SUMMARY: 1 hazard displayed (1 error, 0 warnings)
+"""
+SYNCCHECK = """\
+========= COMPUTE-SANITIZER
+========= Barrier error detected. Divergent thread(s) in block.
+=========     at [clone sgemm_kernel(Gemm)] outlineSync()+0x11f0 in test.cu:42
+=========     by thread (32,0,0) in block (0,0,0)
+=========         Device Frame: sgemm_kernel(Gemm)+0xe40 in test.cu:60
+=========
+========= ERROR SUMMARY: 1 error
+"""
+
+
+def finding(text, **known):
+    return {"text": text, **dict.fromkeys(("kernel", "source", "other", "thread", "block"), ""), **known}
+
+
+@pytest.mark.parametrize(
+    ("output", "findings"),
+    [
+        (CLEAN, []),
+        (
+            MEMCHECK,
+            [
+                finding(
+                    "Invalid __global__ read of size 4 bytes",
+                    kernel="sgemm_kernel",
+                    source="naive.cu:12",
+                    thread="(3,1,0)",
+                    block="(2,0,0)",
+                ),
+                finding(
+                    'Program hit cudaErrorLaunchFailure (error 719) due to "unspecified launch failure" on CUDA API '
+                    "call to x."
+                ),
+            ],
+        ),
+        (
+            RACECHECK,
+            [
+                finding(
+                    "Error: Race reported between Write access",
+                    kernel="sgemm_kernel",
+                    source="tiled.cu:30",
+                    other="tiled.cu:35",
+                )
+            ],
+        ),
+        (
+            SYNCCHECK,
+            [
+                finding(
+                    "Barrier error detected. Divergent thread(s) in block.",
+                    kernel="outlineSync",
+                    source="test.cu:42",
+                    thread="(32,0,0)",
+                    block="(0,0,0)",
+                )
+            ],
+        ),
+    ],
+    ids=["clean", "memcheck", "racecheck", "synccheck"],
+)
+def test_each_tools_findings_have_kernel_source_and_thread(output, findings):
+    assert read_findings(output) == findings
+
+
+@pytest.fixture
+def tool(tmp_path):
+    """A program in the place of compute-sanitizer, and what `run_tool` makes of it."""
+
+    def run(script: str, time_limit_s: float = 20):
+        program = write(tmp_path / "compute-sanitizer", f"#!/bin/sh\n{script}\n")
+        program.chmod(0o755)
+        return run_tool(program, "memcheck", tmp_path / "library.so", [], 0, time_limit_s, tmp_path / "log")
+
+    return run
+
+
+def saying(output: str) -> str:
+    return f"cat <<'END'\n{output}END"
+
+
+@pytest.mark.parametrize(
+    ("script", "verdict", "message"),
+    [
+        (saying(CLEAN), "pass", ""),
+        (
+            saying(MEMCHECK) + "\nexit 1",
+            "failed",
+            "Invalid __global__ read of size 4 bytes in sgemm_kernel block (2,0,0) thread (3,1,0); naive.cu:12 "
+            "(and 1 more)",
+        ),
+        (
+            saying(RACECHECK),
+            "failed",
+            "Error: Race reported between Write access in sgemm_kernel; tiled.cu:30; the other",
+        ),
+        ("true", "not run", "nothing was printed"),
+        (saying(CLEAN) + "\nexit 1", "not run", "COMPUTE-SANITIZER"),
+        ("echo '========= Error: Unable to find the injection library'; exit 1", "not run", "Unable to find"),
+        (
+            "echo 'RuntimeError: no memory'; echo '========= Error: process did not end'; "
+            + saying(CLEAN)
+            + "\nexit 1",
+            "not run",
+            "RuntimeError: no memory",
+        ),
+        (saying("========= Internal Sanitizer Error: it was not tracked\n" + CLEAN), "not run", "it was not tracked"),
+        (saying("========= ERROR SUMMARY: 2 errors\n"), "failed", "2 errors; see the log"),
+    ],
+    ids=["clean", "memcheck", "race", "silent", "exit status", "no tool", "the worker failed", "internal", "uncounted"],
+)
+def test_only_a_summary_without_errors_is_a_pass(tool, script, verdict, message):
+    found = tool(script)
+    assert (found["verdict"], message in found["message"]) == (verdict, True), found
+    assert message or not found["message"]
+
+
+def test_a_tool_that_does_not_end_is_stopped(tool):
+    begun = time.monotonic()
+    found = tool("sleep 60 & wait", 0.5)
+    assert (found["verdict"], found["message"]) == ("not run", "not done within 0.5 s; stopped")
+    assert time.monotonic() - begun < 15
+
+
+def test_every_tool_watches_every_case_and_the_record_says_by_what_and_when(tmp_path):
+    script = f'case "$*" in --version) echo "Version 2025.3.1.0 (x)";; *) echo "$@" >> {tmp_path}/calls;; esac\n'
+    script += f'case "$*" in *racecheck*) {saying(RACECHECK)}\n;; *) {saying(CLEAN)}\n;; esac'
+    program = write(tmp_path / "compute-sanitizer", f"#!/bin/sh\n{script}\n")
+    program.chmod(0o755)
+    plain = {"alpha": 1, "beta": 0, "padding": 0, "offset": 0}
+    cases = sanitizer_cases(["1", "33x65x17"], [plain, plain | {"alpha": 0}, plain | {"beta": 1}])
+    assert len(cases) == 4  # alpha = 0 multiplies nothing
+    made = a_build(tmp_path / "naive")
+    seen = []
+    record = sanitize_rung(made, program, cases, 0, 20, lambda _: a_where(), tmp_path / "log", seen.append)
+    assert seen == list(TOOLS) == [tool["tool"] for tool in record["tools"]]
+    assert [tool["verdict"] for tool in record["tools"]] == ["pass", "failed", "pass", "pass"]
+    assert (record["status"], record["sanitizer"], record["cases"]) == ("failed", "2025.3.1.0", cases)
+    assert record["message"].startswith("racecheck: Error: Race reported")
+    assert record["where"] == a_where()
+    calls = (tmp_path / "calls").read_text().splitlines()
+    assert all(json.dumps(cases) in call and "library.so 0" in call for call in calls)
+    assert len(calls) == 4
+
+
+def test_a_rung_that_does_not_compile_is_not_watched(tmp_path):
+    made = a_build(tmp_path / "naive", status="failed", message="error: x")
+    record = sanitize_rung(made, tmp_path / "none", [], 0, 20, lambda _: {}, tmp_path / "log", print)
+    assert (record["status"], record["message"], record["tools"]) == ("failed", "error: x", [])
+
+
+def test_a_missing_sanitizer_is_one_line_with_the_remedy(monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr("ladder.sanitizing.TOOLKIT", str(tmp_path / "none"))
+    monkeypatch.setattr("ladder.toolchain.TOOLKITS", ())
+    with pytest.raises(LadderError, match=r"^compute-sanitizer: not found; .*sanitize\.compute_sanitizer$"):
+        require_sanitizer()
+    with pytest.raises(LadderError, match=r"sanitize\.compute_sanitizer: '/none' is no program"):
+        require_sanitizer("/none")
+
+
+@pytest.mark.parametrize(
+    ("status", "failed"), [("pass", False), ("does not apply", False), ("failed", True), ("not run", True)]
+)
+def test_the_summary_fails_where_a_rung_was_blamed_or_not_watched(status, failed):
+    tools = [{"tool": "memcheck", "findings": read_findings(MEMCHECK)}] if status == "failed" else []
+    text, fails = summary([{"rung": "naive", "status": status, "message": "m", "tools": tools}], True, "h100-sxm")
+    assert fails == failed
+    assert text.startswith(f"naive  {status}  m\n")
+    assert ("    memcheck: Invalid __global__ read" in text) == (status == "failed")
+
+
+def test_without_a_gpu_the_stage_is_one_line_or_what_was_recorded(tmp_path):
+    project = copy_project(tmp_path / "project")
+    for path in (project / "results/h100-sxm/raw").glob("sanitize/*.json"):
+        path.unlink()
+    run = snakemake(project, FEW, "sanitize")
+    assert run.status != 0
+    assert run.errors == [
+        "sanitize: compute-sanitizer needs a GPU, none is measured here, and nothing is recorded for h100-sxm; "
+        "run `snakemake sanitize` where `nvidia-smi` lists one"
+    ]
+    record = {"schema_version": 1, "rung": "naive", "status": "pass", "message": "", "cases": [], "tools": []}
+    write(project / "results/h100-sxm/raw/sanitize/naive.json", json.dumps(record))
+    run = snakemake(project, FEW, "sanitize")
+    assert run.status == 0, run.output
+    assert run.errors == ["sanitize: no GPU is measured; this is what was recorded"]
+    assert "naive  pass\n" in run.output

@@ -1,0 +1,37 @@
+# sanitize: compute-sanitizer's tools on small products, by `snakemake sanitize`; no part of `all`, for it is slow.
+SANITIZED = records("sanitize", "json", PLAN.checked)
+
+
+if PLAN.measuring:
+
+    rule watch:
+        input:
+            "build/{gpu}/{kernel}",
+        output:
+            update("results/{gpu}/raw/sanitize/{kernel}.json"),
+        log:
+            "logs/{gpu}/sanitize/{kernel}.log",
+        conda:
+            "../../envs/gemm-ladder.yaml"
+        resources:
+            gpu=1,
+        params:
+            cases=PLAN.sanitizer_cases(),
+            compute_sanitizer=PLAN.settings["sanitize"]["compute_sanitizer"],
+            time_limit_s=PLAN.settings["sanitize"]["time_limit_s"],
+        script:
+            "../scripts/watch.py"
+
+
+rule sanitize:
+    input:
+        SANITIZED,
+    log:
+        "logs/sanitize.log",
+    conda:
+        "../../envs/gemm-ladder.yaml"
+    params:
+        measuring=PLAN.measuring,
+        gpu=GPU,
+    script:
+        "../scripts/sanitize.py"
