@@ -245,13 +245,11 @@ def test_with_conda_the_compiler_is_looked_for_where_the_jobs_run(project):
         (["gpu=nonsense"], ["gpu", "'nonsense'", "h100-sxm"]),
         (["kernel=[naive]"], ["--config: kernel:", "kernels"]),
         (["sizes=[512,0]"], ["--config: sizes[1]", "0", "positive integer"]),
-        (["sizes=[-64]"], ["--config: sizes[0]", "-64", "positive integer"]),
         (["sizes=[big]"], ["--config: sizes[0]", "'big'", "1024"]),
-        (["kernels=[../naive]"], ["--config: kernels[0]", "'../naive'", "known: "]),
-        (["kernels=['naive; touch broken']"], ["--config: kernels[0]", "'naive; touch broken'", "known: "]),
+        (["kernels=['../naive; touch broken']"], ["--config: kernels[0]", "'../naive; touch broken'", "known: "]),
         (["measure=true"], ["no GPU here"]),
     ],
-    ids=["gpu", "key", "zero", "negative", "word", "slash", "metacharacter", "measure"],
+    ids=["gpu", "key", "zero", "word", "name", "measure"],
 )
 def test_a_setting_that_cannot_be_is_one_line_that_names_it(project, config, words):
     line = one_error(snakemake(project, config))
@@ -263,8 +261,8 @@ def test_a_wrong_setting_in_a_config_file_names_the_file(project):
     assert "mine.yaml: sizes[1]" in one_error(snakemake(project, [], "--configfile", "mine.yaml"))
 
 
-@pytest.mark.parametrize("name", ["../mine", "my kernel", "mine$(touch broken)"])
-def test_an_entry_with_a_name_that_a_path_or_a_shell_reads_is_one_line_that_names_it(project, name):
+def test_an_entry_with_a_name_that_a_path_or_a_shell_reads_is_one_line_that_names_it(project):
+    name = "../my kernel$(touch broken)"
     with (project / "config" / "kernels.yaml").open("a") as file:
         file.write(f"\n{name!r}:\n  title: a kernel of the tests\n  source: sgemm/naive.cu\n")
     line = one_error(snakemake(project, FEW))
