@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pandas as pd
 
 FAILURES = ("does not compile", "unusable", "wrong", "timing failed")  # of ladder.evidence.Evidence.status
@@ -41,22 +43,29 @@ def summary(rungs: pd.DataFrame, timings: pd.DataFrame, headline: str, results: 
 
 
 def _table(rungs: pd.DataFrame, at: pd.DataFrame, shape: str) -> list[str]:
-    head = f"{'rung at ' + shape:<24}{'time':>12}{'± 95 %':>9}{'GFLOP/s':>10}{'of cuBLAS':>11}{'over naive':>12}"
-    lines = [head, "-" * len(head)]
+    lines = [heading(f"rung at {shape}")]
     timed = {row.rung: row for row in at.itertuples()}
     for rung in rungs.itertuples():
         if rung.role == "floor":
             continue
         row = timed.get(rung.rung)
-        if row is None:
-            lines.append(f"{rung.rung:<24}{rung.status:>12}")
-            continue
-        spread = 50 * (row.time_ms_ci_high - row.time_ms_ci_low) / row.time_ms_median
-        lines.append(
-            f"{rung.rung:<24}{_milliseconds(row.time_ms_median):>12}{spread:>7.2f} %{row.gflops:>10.0f}"
-            f"{_percent(row.speedup_over_cublas):>11}{_times(row.speedup_over_naive):>12}"
-        )
+        lines.append(f"{rung.rung:<24}{rung.status:>12}" if row is None else line(rung.rung, row))
     return lines
+
+
+def heading(label: str) -> str:
+    """The head of a table of lines, ruled."""
+    head = f"{label:<24}{'time':>12}{'± 95 %':>9}{'GFLOP/s':>10}{'of cuBLAS':>11}{'over naive':>12}"
+    return f"{head}\n{'-' * len(head)}"
+
+
+def line(label: str, row: Any) -> str:
+    """A row of the table of timings as a line: median, half its 95 % interval, rate, share of cuBLAS, speedup."""
+    spread = 50 * (row.time_ms_ci_high - row.time_ms_ci_low) / row.time_ms_median
+    return (
+        f"{label:<24}{_milliseconds(row.time_ms_median):>12}{spread:>7.2f} %{row.gflops:>10.0f}"
+        f"{_percent(row.speedup_over_cublas):>11}{_times(row.speedup_over_naive):>12}"
+    )
 
 
 def _milliseconds(value: float) -> str:

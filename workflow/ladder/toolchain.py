@@ -136,7 +136,7 @@ def compile_command(rung: Rung, gpu: Gpu, nvcc: Nvcc, flags: list[str], output: 
         *(f"-D{key}={value}" for key, value in rung.macros.items()),
         "-o",
         str(output),
-        f"kernels/{rung.source}",
+        str(Path("kernels", rung.source)),
         "-ldl",
     ]
 

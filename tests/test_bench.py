@@ -1,0 +1,234 @@
+"""One rung by itself: `python workflow/bench.py`, on the command line and with measurements made up."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from conftest import a_device, time_run
+from ladder import bench, gpu, records, worker
+from ladder.build import Build
+from ladder.summary import heading
+from pipeline import ROOT, TEST_KERNELS, contents, environment
+
+H100 = "NVIDIA H100 SXM5 80 GB"
+
+
+def run(*arguments: str, here: Path = ROOT, on_gpu: bool = False) -> subprocess.CompletedProcess:
+    """The command as a user gives it."""
+    return subprocess.run(
+        [sys.executable, str(ROOT / "workflow" / "bench.py"), *arguments],
+        cwd=here,
+        env=environment(ROOT, gpu=on_gpu),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+# Without a GPU
+
+
+def test_without_a_gpu_a_rung_is_compiled_and_one_line_says_what_was_not_done(tmp_path):
+    result = run("tiled@TILE=4", "64", here=tmp_path)
+    assert result.returncode == 1
+    assert result.stdout == ""
+    assert result.stderr.splitlines() == [
+        f"bench: {H100}, sm_90a",
+        "[compile 1/1] tiled@TILE=4  ok",
+        f"bench: tiled@TILE=4: compiles for sm_90a; neither checked nor timed, for that needs the GPU: {H100}",
+    ]
+
+
+def test_a_file_of_ones_own_is_compiled_for_the_gpu_that_is_named(tmp_path):
+    (tmp_path / "own.cuh").write_text('#include "gemm.cuh"\n#if WIDTH != 3\n#error the macro\n#endif\n')
+    source = (TEST_KERNELS / "sound.cu").read_text().replace('"gemm.cuh"', '"own.cuh"')
+    (tmp_path / "mine.cu").write_text(source)
+    result = run("mine.cu@WIDTH=3", "64", "--config", "gpu=t4", here=tmp_path)
+    assert "mine.cu@WIDTH=3: compiles for sm_75; neither" in result.stderr
+    assert "mine.cu: does not compile: mine.cu(2)" not in result.stderr
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["mine.cu", "own.cuh"]
+
+
+def test_what_does_not_compile_is_told_in_the_compilers_words_and_then_in_one_line():
+    result = run("tests/kernels/syntax_error.cu")
+    assert result.returncode == 1
+    *words, last = result.stderr.splitlines()
+    assert "2 errors detected" in "\n".join(words)
+    assert last == (
+        "bench: syntax_error.cu: does not compile: tests/kernels/syntax_error.cu(5): error: "
+        'identifier "no_such_kernel" is undefined'
+    )
+
+
+def test_a_rung_that_the_gpu_is_too_old_for_says_so():
+    result = run("tma", "-C", "gpu=t4")
+    assert result.returncode == 1
+    assert result.stderr.splitlines()[-1] == "bench: tma: needs compute capability 9.0; NVIDIA Tesla T4 has 7.5"
+
+
+def test_results_stay_as_they_are():
+    before = contents(ROOT / "results")
+    run("naive")
+    assert contents(ROOT / "results") == before
+
+
+def test_a_python_without_the_environment_is_told_to_make_it(tmp_path):
+    python = tmp_path / "python"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", python], check=True)
+    command = [python / "bin" / "python", ROOT / "workflow" / "bench.py", "naive"]
+    variables = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+    result = subprocess.run(command, capture_output=True, text=True, check=False, env=variables)
+    assert result.returncode == 1
+    assert result.stderr.endswith("run `make env`, then .venv/bin/python workflow/bench.py\n")
+    assert result.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["niave"], "kernels[0]: 'niave' is no kernel; did you mean naive?"),
+        (["empty"], "'empty' computes nothing; give a rung that does"),
+        (["no.cu"], "no.cu: there is no such file; give a rung's name or the path of its .cu"),
+        (["tiled@TILE"], "kernels[0]: 'tiled@TILE' is neither a kernel's name nor NAME@MACRO=VALUE,MACRO=VALUE"),
+        (["tests/kernels/sound.cu@TILE"], "macros are written tests/kernels/sound.cu@BM=64,BN=64"),
+        (["naive", "8", "8x"], "sizes[1]: '8x' is neither a positive integer nor MxNxK; write 1024 or 512x1024x2048"),
+        (["naive", "0"], "sizes[0]: 0 is not a positive integer; write 1 or more"),
+        (["naive", "-C", "gpu"], "--config: 'gpu' is no setting; write KEY=VALUE"),
+        (["naive", "-C", "sizes=[1]"], "--config: 'sizes=[1]' is no setting"),
+        (["naive", "-C", "gpu={"], "--config: 'gpu={' is no setting"),
+        (["naive", "-C", "gpus=t4"], "gpus: unknown key; did you mean gpu?"),
+        (["naive", "-C", "gpu=t5"], "gpu: 't5' has no file in config/gpus"),
+        (["naive", "-C", "timing={iterations: 0}"], "timing.iterations: 0 is less than 1"),
+        (["naive", "-C", "measure=true"], "measure: true, but there is no GPU here"),
+    ],
+)
+def test_what_cannot_be_is_one_line(arguments, words, capsys, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setattr(gpu, "present", lambda index: None)
+    assert bench.main(arguments) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("bench: command line: ")
+    assert words in line
+
+
+# With measurements that are made up
+
+
+@pytest.fixture
+def measured(monkeypatch, tmp_path):
+    """A GPU whose checks and timings are made up; returns what was checked, and what fails when it is named there."""
+    asked = {"checked": {}, "timed": [], "wrong": ""}
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setattr(worker, "LOCKS", tmp_path)
+    monkeypatch.setattr(gpu, "present", lambda index: a_device())
+
+    def build(rung, gpu, nvcc, flags, folder):
+        record = {"rung": rung.name, "status": "ok", "message": "", "log": ""}
+        record |= dict.fromkeys(["nvcc", "flags", "architecture", "source_digest", "build_digest"], "")
+        records.write_json(folder / "compile.json", record)
+        return record
+
+    def check_rung(made: Build, cases, *_):
+        asked["checked"][made.folder.name] = cases
+        wrong = made.folder.name == asked["wrong"]
+        return {"status": "failed", "message": "7: NaN"} if wrong else {"status": "pass", "message": ""}
+
+    def time_rung(rung, builds, shapes, settings, device, where, record, *_):
+        asked["timed"].append((rung, list(builds), shapes))
+        times = {"naive": 4e-3, "cublas": 1e-3}
+        samples = {(kernel, shape): [times.get(kernel, 2e-3)] * 9 for shape in shapes for kernel in builds}
+        records.add_run(record, time_run(rung, samples))
+        return ""
+
+    for function in (build, check_rung, time_rung):
+        monkeypatch.setattr(bench, function.__name__, function)
+    return asked
+
+
+def test_each_size_is_a_line_as_the_summary_writes_it(measured, capsys):
+    assert bench.main(["tiled@TILE=4", "1000", "512", "512x2048x4096"]) == 0
+    rate = {512: 2 * 512**3 / 2e6, 1000: 1e6}
+    assert capsys.readouterr().out.splitlines() == [
+        *heading("tiled at").splitlines(),
+        f"512                         2.000 ms   0.00 %{rate[512]:>10.0f}     50.0 %      2.00 x",
+        f"1000                        2.000 ms   0.00 %{rate[1000] / 1e3:>10.0f}     50.0 %      2.00 x",
+        f"512x2048x4096               2.000 ms   0.00 %{2 * 512 * 2048 * 4096 / 2e6:>10.0f}     50.0 %      2.00 x",
+    ]
+
+
+def test_a_rung_with_variants_has_a_line_for_each(measured, capsys):
+    assert bench.main(["tiled", "512"]) == 0
+    labels = [line[:24].strip() for line in capsys.readouterr().out.splitlines()[2:]]
+    assert labels == ["tiled@TILE=8 512", "tiled@TILE=16 512", "tiled@TILE=32 512"]
+
+
+def test_a_listed_rungs_file_is_that_rung(measured):
+    assert bench.main(["kernels/sgemm/tiled.cu", "512"]) == 0
+    assert [rung for rung, *_ in measured["timed"]] == ["tiled@TILE=8", "tiled@TILE=16", "tiled@TILE=32"]
+
+
+def test_a_file_of_ones_own_that_is_called_like_a_rung_is_timed_beside_that_rung(measured, tmp_path):
+    shutil.copy(TEST_KERNELS / "sound.cu", tmp_path / "naive.cu")
+    assert bench.main([str(tmp_path / "naive.cu"), "512"]) == 0
+    assert measured["timed"] == [("naive.cu", ["naive.cu", "cublas", "naive"], ["512"])]
+
+
+def test_a_rung_is_checked_with_every_case_and_what_is_timed_beside_it_at_the_sizes(measured):
+    assert bench.main(["tiled@TILE=4", "520"]) == 0
+    cases = measured["checked"]
+    assert set(cases) == {"tiled@TILE=4", "cublas", "naive"}
+    assert [case["shape"] for case in cases["naive"]] == [case["shape"] for case in cases["cublas"]] == ["520"]
+    assert len(cases["tiled@TILE=4"]) > 100
+    assert cases["tiled@TILE=4"][-1]["shape"] == "520"
+
+
+@pytest.mark.parametrize("wrong", ["tiled@TILE=4", "naive"])
+def test_nothing_is_timed_where_a_check_failed(measured, capsys, wrong):
+    measured["wrong"] = wrong
+    assert bench.main(["tiled@TILE=4", "512"]) == 1
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.splitlines()[-1] == f"bench: {wrong}: not timed, because its check failed: 7: NaN"
+    assert measured["timed"] == []
+
+
+def test_a_timing_that_fails_is_one_line(measured, capsys, monkeypatch):
+    monkeypatch.setattr(bench, "time_rung", lambda *_: "naive at 512: no progress for 120 s; stopped")
+    assert bench.main(["naive", "512"]) == 1
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert last == "bench: naive: not timed: naive at 512: no progress for 120 s; stopped"
+
+
+# On a GPU
+
+on_gpu = pytest.mark.skipif(gpu.present() is None, reason="there is no GPU here")
+QUICK = ["-C", "check={shapes: [1, 33x65x31], cases: [{alpha: 0.5, beta: 1}]}", "timing={iterations: 5}"]
+
+
+@pytest.mark.gpu
+@on_gpu
+def test_on_a_gpu_a_rung_is_checked_timed_and_its_lines_are_printed():
+    before = contents(ROOT / "results")
+    result = run("coalesced", "256", "96x128x100", *QUICK, on_gpu=True)
+    assert result.returncode == 0, result.stderr
+    lines = [line.split() for line in result.stdout.splitlines()[2:]]
+    assert [line[0] for line in lines] == ["96x128x100", "256"]
+    assert all(float(line[-2]) > 0 and float(line[-4]) > 0 for line in lines)
+    assert "[time 1/1] coalesced  256  (2/2 sizes)" in result.stderr
+    assert contents(ROOT / "results") == before
+
+
+@pytest.mark.gpu
+@on_gpu
+def test_on_a_gpu_a_file_of_ones_own_is_timed_if_it_is_right(tmp_path):
+    shutil.copy(TEST_KERNELS / "sound.cu", tmp_path)
+    right = run("sound.cu", "256", *QUICK, here=tmp_path, on_gpu=True)
+    assert right.returncode == 0, right.stderr
+    assert len(right.stdout.splitlines()) == 3
+    wrong = run(str(TEST_KERNELS / "tf32_inputs.cu"), "256", *QUICK, on_gpu=True)
+    assert wrong.returncode == 1
+    assert wrong.stdout == ""
+    assert "bench: tf32_inputs.cu: not timed, because its check failed" in wrong.stderr.splitlines()[-1]

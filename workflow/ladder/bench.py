@@ -1,0 +1,229 @@
+"""One rung by itself: compile, check and time it at given sizes, print its lines, and keep nothing.
+
+Its stages, its settings and its choice of the GPU are the pipeline's own; what it leaves out is all that comes after.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import sys
+import tempfile
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from ladder.build import NOT_APPLICABLE, Build, build, environment, in_order
+from ladder.checking import all_cases, check_rung, describe
+from ladder.config import ROOT, Rung, Shape, parse_variant, read_kernels, read_yaml, shown, variant_name
+from ladder.errors import LadderError
+from ladder.evidence import Evidence
+from ladder.plan import KERNELS, Plan, plan
+from ladder.script import Progress
+from ladder.summary import heading, line
+from ladder.tables import timing_table
+from ladder.timing import read_time_record, time_rung
+from ladder.toolchain import find_nvcc, require_architecture
+from ladder.worker import gpu_lock
+
+COMMAND_LINE = "command line"
+SIZES = ["1024", "2048", "4096"]
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the command; returns its exit status: 0, 1 with one line on the standard error, or 130 when interrupted."""
+    asked = _parser().parse_args(arguments)
+    try:
+        bench(planned(asked.rung, asked.sizes or SIZES, asked.config))
+    except LadderError as error:
+        print(f"bench: {error}", file=sys.stderr, flush=True)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        "python workflow/bench.py", description="Compile, check and time one rung. Nothing is kept in results/."
+    )
+    parser.add_argument(
+        "rung", help="naive, tiled@TILE=16, or a file of your own: path/to/mine.cu, mine.cu@BM=64,BN=64"
+    )
+    parser.add_argument("sizes", nargs="*", metavar="size", help=f"n or MxNxK; without any, {', '.join(SIZES)}")
+    parser.add_argument(
+        *("--config", "-C"),
+        nargs="+",
+        default=[],
+        metavar="KEY=VALUE",
+        help="settings as snakemake takes them: gpu=t4, device=1, timing='{iterations: 10}'",
+    )
+    return parser
+
+
+def planned(name: str, sizes: Sequence[str], overrides: Sequence[str]) -> Plan:
+    """The plan of one rung: config/config.yaml with what the command line sets.
+
+    Raises LadderError for a rung, file, size or setting that cannot be.
+    """
+    given = dict(map(_setting, overrides))
+    own = _own_source(name)
+    config = {
+        **read_yaml(ROOT / "config" / "config.yaml"),
+        **given,
+        "kernels": "all" if own else [name],
+        "sizes": list(sizes),
+    }
+    run = plan(config, dict.fromkeys([*given, "kernels", "sizes"], COMMAND_LINE))
+    rungs = own or run.rungs
+    if rungs[0].role == "floor":
+        raise LadderError(f"{COMMAND_LINE}: {name!r} computes nothing; give a rung that does")
+    return dataclasses.replace(run, rungs=rungs)
+
+
+def _setting(text: str) -> tuple[str, Any]:
+    key, equals, value = text.partition("=")
+    try:
+        if not equals or key in ("kernels", "sizes"):
+            raise ValueError
+        return key, yaml.safe_load(value)
+    except (ValueError, yaml.YAMLError):
+        problem = "is no setting; write KEY=VALUE, with a key of config/config.yaml other than kernels and sizes"
+        raise LadderError(f"{COMMAND_LINE}: --config: {text!r} {problem}") from None
+
+
+def _own_source(text: str) -> tuple[Rung, ...]:
+    """The rungs of a source file that was given by its path, those of kernels.yaml if it stands there; else none."""
+    file, at, macros = text.partition("@")
+    if not file.endswith(".cu"):
+        return ()
+    path = Path(file).resolve()
+    if not path.is_file():
+        raise LadderError(f"{COMMAND_LINE}: {file}: there is no such file; give a rung's name or the path of its .cu")
+    ladder = read_kernels(KERNELS)
+    listed = [rung for rung in ladder.values() if (ROOT / "kernels" / rung.source).resolve() == path]
+    if listed and not at:
+        return tuple(listed)
+    try:
+        choice = parse_variant(f"own@{macros}" if at else "own")[1]
+    except ValueError:
+        raise LadderError(f"{COMMAND_LINE}: {text!r}: macros are written {file}@BM=64,BN=64") from None
+    like = listed[0] if listed else next(rung for rung in ladder.values() if rung.role == "rung")
+    entry = listed[0].entry if listed else path.name
+    return (
+        dataclasses.replace(
+            like,
+            name=variant_name(entry, choice),
+            entry=entry,
+            title=shown(path),
+            source=str(path),
+            macros=choice,
+            before=None,
+            compute_capability=like.compute_capability if listed else "5.0",
+        ),
+    )
+
+
+def bench(run: Plan) -> None:
+    """Compile, check and time the rungs of a plan, those of one entry, beside cuBLAS and naive.
+
+    Progress goes to the standard error, the lines to the standard output. Raises LadderError with what was not done:
+    a rung that does not compile, is wrong or cannot be timed, or no GPU to do it on.
+    """
+    names = [rung.name for rung in run.rungs]
+    beside = [run.baseline, run.first] if run.measuring else []
+    needed = {rung.name: rung for rung in [*run.rungs, *beside]}
+    print(f"bench: {run.gpu.title}, {run.gpu.architecture}", file=sys.stderr, flush=True)
+    with tempfile.TemporaryDirectory(prefix="gemm-ladder-") as folder:
+        builds = compiled(run, list(needed.values()), Path(folder))
+        if not run.measuring:
+            verb = "compiles" if len(names) == 1 else "compile"
+            raise LadderError(
+                f"{', '.join(names)}: {verb} for {run.gpu.architecture}; neither checked nor timed, "
+                f"for that needs the GPU: {run.gpu.title}"
+            )
+        with gpu_lock(run.device.uuid):
+            for name in needed:
+                check(run, builds[name], Path(folder) / "log", list(needed), full=name in names)
+            print(heading(f"{run.rungs[0].entry} at" if len(names) == 1 else run.rungs[0].entry), flush=True)
+            for name in names:
+                for row in timed(run, name, builds, Path(folder)):
+                    label = row.shape if len(names) == 1 else f"{name} {row.shape}"
+                    print(line(label, row), flush=True)
+
+
+def compiled(run: Plan, rungs: list[Rung], folder: Path) -> dict[str, Build]:
+    """Compile rungs in parallel below a folder.
+
+    Raises LadderError, after the compiler's words, where one does not compile or does not apply to the GPU.
+    """
+    nvcc = find_nvcc(run.settings["compile"]["nvcc"])
+    require_architecture(nvcc, run.gpu)
+    flags = run.settings["compile"]["flags"]
+    with ThreadPoolExecutor() as pool:
+        made = pool.map(lambda rung: build(rung, run.gpu, nvcc, flags, folder / rung.name), rungs)
+        for rung, record in zip(rungs, made, strict=True):
+            Progress("compile", rung.name, [each.name for each in rungs])(record["status"])
+            if record["status"] == NOT_APPLICABLE:
+                raise LadderError(f"{rung.name}: {record['message']}")
+            if record["status"] != "ok":
+                print(record["log"], file=sys.stderr, flush=True)
+                raise LadderError(f"{rung.name}: does not compile: {record['message']}")
+    return {rung.name: Build(folder / rung.name) for rung in rungs}
+
+
+def check(run: Plan, made: Build, log: Path, names: list[str], full: bool) -> None:
+    """Check a rung with every configured case (`full`), or at the sizes to be timed alone.
+
+    Raises LadderError where it is wrong.
+    """
+    settings, name = run.settings["check"], made.folder.name
+    shapes = [Shape.parse(shape) for shape in settings["shapes"]] if full else []
+    cases = all_cases(shapes, settings["cases"], list(run.shapes))
+    progress = Progress("check", name, names)
+
+    def started(done: int, case: dict[str, Any]) -> None:
+        if done % 50 == 0:
+            progress(f"{describe(case)}  ({done}/{len(cases)} cases)")
+
+    def where(record: dict[str, Any]) -> dict[str, Any]:
+        return environment(ROOT, run.device, record, "")
+
+    record = check_rung(made, cases, run.settings["device"], settings["time_limit_s"], where, log, started)
+    if record["status"] != "pass":
+        raise LadderError(f"{name}: not timed, because its check failed: {record['message']}")
+
+
+def timed(run: Plan, name: str, builds: dict[str, Build], folder: Path) -> Sequence[Any]:
+    """Time a rung beside cuBLAS and naive; the rows of `ladder.tables.timing_table`, by the work they are.
+
+    Raises LadderError where the timing fails.
+    """
+    shapes = in_order(list(run.shapes))
+    progress = Progress("time", name, [rung.name for rung in run.rungs])
+
+    def started(kernel: str, shape: str) -> None:
+        if kernel == name:
+            progress(f"{shape}  ({shapes.index(shape) + 1}/{len(shapes)} sizes)")
+
+    beside = dict.fromkeys([name, run.baseline.name, run.first.name])
+    chosen = {each: builds[each] for each in beside}
+    where = environment(ROOT, run.device, builds[name].record, run.timing_digest)
+    record, settings = folder / f"{name}.zip", run.settings["timing"]
+    message = time_rung(name, chosen, shapes, settings, run.settings["device"], where, record, folder / "log", started)
+    if message:
+        raise LadderError(f"{name}: not timed: {message}")
+    timings = read_time_record(record)
+    evidence = Evidence(
+        rung=run.by_name(name),
+        inspection={"status": "ok"},
+        check={"status": "pass", "where": where},
+        timings={Shape.parse(shape): timings[Shape.parse(shape)] for shape in shapes},
+        timing_failure="",
+        profiles={},
+        profile_failure="",
+    )
+    return list(timing_table([evidence], run.gpu, run.baseline.name, run.first.name).itertuples())
