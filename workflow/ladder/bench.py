@@ -222,8 +222,5 @@ def timed(run: Plan, name: str, builds: dict[str, Build], folder: Path) -> Seque
         inspection={"status": "ok"},
         check={"status": "pass", "where": where},
         timings={Shape.parse(shape): timings[Shape.parse(shape)] for shape in shapes},
-        timing_failure="",
-        profiles={},
-        profile_failure="",
     )
     return list(timing_table([evidence], run.gpu, run.baseline.name, run.first.name).itertuples())

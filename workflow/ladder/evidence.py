@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -25,10 +25,10 @@ class Evidence:
     inspection: Mapping[str, Any]
     check: Mapping[str, Any] | None
     timings: Mapping[Shape, ShapeTiming]
-    timing_failure: str
-    profiles: Mapping[str, Any]
-    profile_failure: str
-    sanitized: Mapping[str, Any] | None
+    timing_failure: str = ""
+    profiles: Mapping[str, Any] = field(default_factory=dict)
+    profile_failure: str = ""
+    sanitized: Mapping[str, Any] | None = None
 
     @property
     def sound(self) -> bool:
