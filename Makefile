@@ -36,7 +36,7 @@ define CHECK_PYTHON
 	  echo 'make: $(PYTHON) has no venv module; on Debian and Ubuntu the package python3-venv brings it' >&2; exit 1; }
 endef
 
-.PHONY: help env run dev test lint format lock wheels clean
+.PHONY: help env run doctor dev test lint format lock wheels clean
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -62,6 +62,9 @@ $(VENV)/.$(ENV): envs/build.txt envs/$(ENV).txt envs/$(CUBLAS).txt
 # ours, which says on which GPU and when its numbers were recorded.
 run: env ## run the pipeline (ARGS=... goes to snakemake)
 	@$(TOOLS) snakemake --workflow-profile none --rerun-incomplete --quiet rules --resources gpu=1 --cores all $(ARGS)
+
+doctor: env ## say what this machine lacks to compile, measure and profile, and what to do
+	$(TOOLS) python workflow/doctor.py
 
 dev: $(VENV)/.dev
 

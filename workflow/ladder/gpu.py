@@ -116,6 +116,13 @@ def state(index: int = 0) -> dict[str, Any]:
     return {key: value for key, value in readings.items() if value is not None}
 
 
+def processes(index: int = 0) -> list[int]:
+    """The processes that compute on the GPU, as far as NVML tells."""
+    nvml = _nvml()
+    device = _handle(nvml, index)
+    return [process.pid for process in _reading(nvml, lambda: nvml.nvmlDeviceGetComputeRunningProcesses(device)) or ()]
+
+
 def _reading(nvml: Any, read: Callable[[], Any]) -> Any:
     """What NVML answers, or None where it cannot tell for this device."""
     try:

@@ -1,0 +1,13 @@
+"""`python workflow/doctor.py`, or `make doctor`: what this machine lacks for the stages, and what to do about it."""
+
+import sys
+
+from ladder.config import ROOT, read_yaml, validated
+from ladder.doctor import examine, report
+from ladder.errors import LadderError
+
+try:
+    settings = validated(read_yaml(ROOT / "config" / "config.yaml"), "config", "config/config.yaml", {})
+    sys.exit(report(list(examine(settings, ROOT)), print))
+except LadderError as error:
+    sys.exit(f"gemm-ladder: {error}")
