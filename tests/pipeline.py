@@ -71,6 +71,11 @@ def add_kernel(folder: Path, source: str, name: str | None = None) -> str:
     return name
 
 
+def fenced(page: Path) -> list[tuple[str, str]]:
+    """The fenced blocks of a page of documentation, in order: the language and the text of each."""
+    return re.findall(r"^```(\w+)\n(.*?)^```$", page.read_text(), re.MULTILINE | re.DOTALL)
+
+
 def environment(folder: Path, gpu: bool, **more: str) -> dict[str, str]:
     """The environment of a process for a test's folder; without `gpu` the machine's GPUs, if any, are hidden from it.
 
