@@ -86,7 +86,10 @@ def check_case(library: Library, case: dict[str, Any], seed: int) -> dict[str, A
     random = np.random.default_rng(seed)
 
     def uniform(rows: int, columns: int) -> np.ndarray:
-        return random.random((rows, columns), dtype=np.float32) * 2 - 1
+        values = random.random((rows, columns), dtype=np.float32)
+        values *= 2  # in place: matrices may be large, and touching fresh memory is what drawing them costs most
+        values -= 1
+        return values
 
     product = alpha != 0 and shape.k > 0
     A = buffer(uniform(shape.m, shape.k) if product else None, shape.m, shape.k, case["padding"], case["offset"])

@@ -20,11 +20,13 @@ class Product:
         self.libraries = libraries
         self.seed = secrets.randbits(48)
         random = np.random.default_rng(self.seed)
-        self.A = cp.asarray(random.random((shape.m, shape.k), dtype=np.float32) - np.float32(0.5))
-        self.B = cp.asarray(random.random((shape.k, shape.n), dtype=np.float32) - np.float32(0.5))
+        A, B = (random.random(size, dtype=np.float32) for size in ((shape.m, shape.k), (shape.k, shape.n)))
+        A -= 0.5
+        B -= 0.5
+        self.A, self.B = cp.asarray(A), cp.asarray(B)
         self.C = cp.empty((shape.m, shape.n), np.float32)
-        A, B, C = (matrix.data.ptr for matrix in (self.A, self.B, self.C))
-        self.operands = Operands(A, shape.k, B, shape.n, C, shape.n)
+        a, b, c = (matrix.data.ptr for matrix in (self.A, self.B, self.C))
+        self.operands = Operands(a, shape.k, b, shape.n, c, shape.n)
         self.workspaces = {}
         for name, library in libraries.items():
             needed = library.workspace_bytes(shape, 1.0, 0.0, self.operands)
