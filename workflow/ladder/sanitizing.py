@@ -66,7 +66,7 @@ def sanitizer_command(
 ) -> list[str]:
     """The command line that watches the cases with one tool."""
     watched = [sys.executable, "-m", "ladder.sanitize_worker", str(library), str(device), json.dumps(list(cases))]
-    return [str(sanitizer), "--tool", tool, "--show-backtrace", "no", *watched]
+    return [str(sanitizer), "--tool", tool, "--demangle", "simple", "--show-backtrace", "no", *watched]
 
 
 def run_tool(
