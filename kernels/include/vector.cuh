@@ -35,10 +35,11 @@ __device__ inline void copy_vector(float* to, const float* from, int left) {
   }
 }
 
-// C[row][col + v] = alpha * sum[v] + beta * C[row][col + v] for the first `left` of four, without reading C at beta =
-// 0. width_C is C's vector_width.
-__device__ inline void store_vector(const Gemm& g, int row, int col, const float* sum, int left, int width_C) {
-  if (width_C == 4 && left >= 4) {
+// C[row][col + v] = alpha * sum[v] + beta * C[row][col + v] for v from `begin` to `end` - 1 of four, without reading C at
+// beta = 0. width_C is what vector_width says of the pointer to a row's first such vector.
+__device__ inline void store_vector(const Gemm& g, int row, int col, const float* sum, int begin, int end,
+                                    int width_C) {
+  if (width_C == 4 && begin <= 0 && end >= 4) {
     float4* c = reinterpret_cast<float4*>(g.C + row * g.ldc + col);
     float4 old = g.beta == 0.0f ? float4{0.0f, 0.0f, 0.0f, 0.0f} : *c;
     *c = float4{g.alpha * sum[0] + g.beta * old.x, g.alpha * sum[1] + g.beta * old.y, g.alpha * sum[2] + g.beta * old.z,
@@ -46,7 +47,7 @@ __device__ inline void store_vector(const Gemm& g, int row, int col, const float
   } else {
 #pragma unroll
     for (int v = 0; v < 4; ++v) {
-      if (v < left) {
+      if (begin <= v && v < end) {
         store_result(g, row, col + v, sum[v]);
       }
     }

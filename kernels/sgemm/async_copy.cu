@@ -6,10 +6,14 @@
 // - STAGES buffers in dynamic shared memory. BK = 16 halves the number of barriers; 16 steps of 128 FMAs are 32 KiB of
 //   instructions, which the instruction cache still holds (32 steps would be too many).
 // - 12 copies a thread and tile (24 where B allows only 4 bytes) stand beside 2048 FMAs.
+// - Every tile is a whole one, and its copies need no checks. Where the last tile of a row or column of tiles would end
+//   outside C, it begins earlier; what it computes a second time it does not store. Of k the first tile is the short
+//   one, and only it asks which steps are there. (INSIDE = false, for matrices smaller than a tile, checks the edges.)
 // - Blocks are numbered in groups of GROUP rows of tiles. The 132 blocks that run together on an H100 then cover 16 x 8
 //   tiles: 2048 rows of A and 2112 columns of B, instead of 1024 and 4224 in groups of 8.
 //
-// Limit: issue slots. The 6 shared loads of a step take 4.5 % of them, the copies with their addresses about 2 %.
+// Limit: issue slots. The 6 shared loads of a step take 4.5 % of them, the copies with their addresses about 2 %. Loads
+// for each result and intensity stay: k / 128 + k / 256 floats from global memory, 43 FLOP for each of their bytes.
 //
 // Occupancy: up to 255 registers a thread (128 sums, 48 of fragments), one block of 256 threads, 8 of an SM's 64 warps;
 // 97 KiB of shared memory for 4 stages.
@@ -75,64 +79,32 @@ __device__ inline Tile grouped_tile(const Gemm& g) {
   return {static_cast<int>(first + i % rows) * BM, static_cast<int>(i / rows) * BN};
 }
 
-// Global to shared memory in the background: every ROWS-th row of A's tile, every 8th column. `rows_left` and `p_left`
-// count the rows and columns that A has from this thread's first element on; a whole tile need not look at them.
-__device__ inline void copy_tile_A(float* to, const float* from, int64_t ld, bool whole, int rows_left, int p_left) {
+// Global to shared memory in the background: every ROWS-th row of A's tile, every 8th step of p. Zeros stand for rows from
+// `rows_left` on (not looked at where INSIDE) and for steps before `p_first`; both count from this thread's first element.
+template <bool INSIDE>
+__device__ inline void copy_tile_A(float* to, const float* from, int64_t ld, int rows_left, int p_first) {
   constexpr int ROWS = THREADS / 8;
-  if (whole) {
 #pragma unroll
-    for (int i = 0; i < BM; i += ROWS) {
+  for (int i = 0; i < BM; i += ROWS) {
 #pragma unroll
-      for (int p = 0; p < BK; p += 8) {
-        __pipeline_memcpy_async(to + p * PITCH_A + i, from + i * ld + p, 4);
-      }
-    }
-  } else {
-#pragma unroll
-    for (int i = 0; i < BM; i += ROWS) {
-#pragma unroll
-      for (int p = 0; p < BK; p += 8) {
-        if (i < rows_left && p < p_left) {
-          __pipeline_memcpy_async(to + p * PITCH_A + i, from + i * ld + p, 4);
-        } else {
-          to[p * PITCH_A + i] = 0.0f;
-        }
-      }
+    for (int p = 0; p < BK; p += 8) {
+      bool there = (INSIDE || i < rows_left) && p >= p_first;
+      __pipeline_memcpy_async(to + p * PITCH_A + i, from + i * ld + p, 4, there ? 0 : 4);
     }
   }
 }
 
 // The same for B's tile, WIDTH floats at a time.
-template <int WIDTH>
-__device__ inline void copy_tile_B(float* to, const float* from, int64_t ld, bool whole, int p_left, int cols_left) {
+template <bool INSIDE, int WIDTH>
+__device__ inline void copy_tile_B(float* to, const float* from, int64_t ld, int cols_left, int p_first) {
   constexpr int COLS = THREADS * WIDTH < BN ? THREADS * WIDTH : BN;
   constexpr int ROWS = THREADS * WIDTH / COLS;
-  if (whole) {
 #pragma unroll
-    for (int p = 0; p < BK; p += ROWS) {
+  for (int p = 0; p < BK; p += ROWS) {
 #pragma unroll
-      for (int c = 0; c < BN; c += COLS) {
-        __pipeline_memcpy_async(to + p * BN + c, from + p * ld + c, 4 * WIDTH);
-      }
-    }
-  } else {
-#pragma unroll
-    for (int p = 0; p < BK; p += ROWS) {
-#pragma unroll
-      for (int c = 0; c < BN; c += COLS) {
-        if (p < p_left && c + WIDTH <= cols_left) {
-          __pipeline_memcpy_async(to + p * BN + c, from + p * ld + c, 4 * WIDTH);
-        } else {
-#pragma unroll
-          for (int v = 0; v < WIDTH; ++v) {
-            if (p < p_left && c + v < cols_left) {
-              __pipeline_memcpy_async(to + p * BN + c + v, from + p * ld + c + v, 4);
-            } else {
-              to[p * BN + c + v] = 0.0f;
-            }
-          }
-        }
-      }
+    for (int c = 0; c < BN; c += COLS) {
+      bool there = (INSIDE || c < cols_left) && p >= p_first;
+      __pipeline_memcpy_async(to + p * BN + c, from + p * ld + c, 4 * WIDTH, there ? 0 : 4 * WIDTH);
     }
   }
 }
@@ -146,13 +118,15 @@ __device__ inline void lds_fragment(float (&to)[LENGTH], const float* from, int 
   }
 }
 
-template <int WIDTH_B>
+template <bool INSIDE, int WIDTH_B>
 __global__ void __launch_bounds__(THREADS, MIN_BLOCKS) sgemm_async_copy(Gemm g) {
   float* shared = dynamic_shared<float>();
-  Tile tile = grouped_tile(g);
-  int rows_left = g.m - tile.row;
-  int cols_left = g.n - tile.col;
-  bool inside = rows_left >= BM && cols_left >= BN;
+  Tile own = grouped_tile(g);  // what this block stores
+  Tile tile = own;             // what it computes
+  if (INSIDE) {
+    tile.row = min(tile.row, g.m - BM);
+    tile.col = min(tile.col, g.n - BN);
+  }
   int tid = threadIdx.x;
   int warp = tid / 32;
   int lane = tid % 32;
@@ -160,26 +134,28 @@ __global__ void __launch_bounds__(THREADS, MIN_BLOCKS) sgemm_async_copy(Gemm g) 
   int col = warp % (BN / WN) * WN + lane % (WN / TN) * 4;
 
   // The first elements that this thread copies. A warp copies 4 rows of A by 8 steps of p: whole sectors of global
-  // memory, 32 different banks of shared memory.
+  // memory, 32 different banks of shared memory. The first tile begins `missing` steps before the matrices do.
+  int tiles = ceil_div(g.k, BK);
+  int missing = tiles * BK - g.k;
   int row_A = tid / 8;
   int p_A = tid % 8;
   int p_B = tid * WIDTH_B / BN;
   int col_B = tid * WIDTH_B % BN;
-  const float* A = g.A + (tile.row + row_A) * g.lda + p_A;
-  const float* B = g.B + p_B * g.ldb + tile.col + col_B;
-  int at_A = p_A * PITCH_A + row_A;
-  int at_B = TILE_A + p_B * BN + col_B;
+  const float* A = g.A + (tile.row + row_A) * g.lda + (p_A - missing);
+  const float* B = g.B + (p_B - missing) * g.ldb + tile.col + col_B;
+  float* to_A = shared + p_A * PITCH_A + row_A;
+  float* to_B = shared + TILE_A + p_B * BN + col_B;
+  int rows_left = g.m - tile.row - row_A;
+  int cols_left = g.n - tile.col - col_B;
 
-  int k_left = g.k;  // what the tiles that are not yet being copied have left
 #pragma unroll
   for (int stage = 0; stage < STAGES; ++stage) {
-    if (k_left > 0) {
-      bool whole = inside && k_left >= BK;
-      copy_tile_A(shared + stage * STAGE + at_A, A, g.lda, whole, rows_left - row_A, k_left - p_A);
-      copy_tile_B<WIDTH_B>(shared + stage * STAGE + at_B, B, g.ldb, whole, k_left - p_B, cols_left - col_B);
+    if (stage < tiles) {
+      int p_first = stage == 0 ? missing : 0;
+      copy_tile_A<INSIDE>(to_A + stage * STAGE, A, g.lda, rows_left, p_first - p_A);
+      copy_tile_B<INSIDE, WIDTH_B>(to_B + stage * STAGE, B, g.ldb, cols_left, p_first - p_B);
       A += BK;
       B += BK * g.ldb;
-      k_left -= BK;
     }
     __pipeline_commit();
   }
@@ -193,8 +169,9 @@ __global__ void __launch_bounds__(THREADS, MIN_BLOCKS) sgemm_async_copy(Gemm g) 
   lds_fragment(frag_B[0], shared + TILE_A + col, STEP_N);
 
   int stage = 0;
-  for (int tiles = ceil_div(g.k, BK); tiles > 0; --tiles) {
-    float* now = shared + stage * STAGE;
+  for (; tiles > 0; --tiles) {
+    int at = stage * STAGE;
+    float* now = shared + at;
     stage = stage + 1 < STAGES ? stage + 1 : 0;
 #pragma unroll
     for (int p = 0; p < BK; ++p) {
@@ -207,13 +184,11 @@ __global__ void __launch_bounds__(THREADS, MIN_BLOCKS) sgemm_async_copy(Gemm g) 
         __syncthreads();
         lds_fragment(frag_A[0], shared + stage * STAGE + row, STEP_M);
         lds_fragment(frag_B[0], shared + stage * STAGE + TILE_A + col, STEP_N);
-        if (k_left > 0) {
-          bool whole = inside && k_left >= BK;
-          copy_tile_A(now + at_A, A, g.lda, whole, rows_left - row_A, k_left - p_A);
-          copy_tile_B<WIDTH_B>(now + at_B, B, g.ldb, whole, k_left - p_B, cols_left - col_B);
+        if (tiles > STAGES) {
+          copy_tile_A<INSIDE>(to_A + at, A, g.lda, rows_left, -BK);
+          copy_tile_B<INSIDE, WIDTH_B>(to_B + at, B, g.ldb, cols_left, -BK);
           A += BK;
           B += BK * g.ldb;
-          k_left -= BK;
         }
         __pipeline_commit();
       }
@@ -221,30 +196,33 @@ __global__ void __launch_bounds__(THREADS, MIN_BLOCKS) sgemm_async_copy(Gemm g) 
       for (int i = 0; i < TM; ++i) {
 #pragma unroll
         for (int j = 0; j < TN; ++j) {
-          sum[i][j] += frag_A[p % 2][i] * frag_B[p % 2][j];
+          int c = i % 2 == 0 ? j : TN - 1 - j;  // there and back: at a row's end the element of B stays where it is
+          sum[i][c] += frag_A[p % 2][i] * frag_B[p % 2][c];
         }
       }
     }
   }
 
-  int width_C = vector_width(g.C, g.ldc);
+  int width_C = vector_width(g.C + tile.col, g.ldc);
 #pragma unroll
   for (int i = 0; i < TM; ++i) {
-    int r = row + i / 4 * STEP_M + i % 4;
-    if (r >= rows_left) {
-      break;
-    }
+    int r = tile.row + row + i / 4 * STEP_M + i % 4;
+    if (own.row <= r && r < g.m) {
 #pragma unroll
-    for (int j = 0; j < TN; j += 4) {
-      int c = col + j / 4 * STEP_N;
-      store_vector(g, tile.row + r, tile.col + c, &sum[i][j], cols_left - c, width_C);
+      for (int j = 0; j < TN; j += 4) {
+        int c = tile.col + col + j / 4 * STEP_N;
+        store_vector(g, r, c, &sum[i][j], own.col - c, g.n - c, width_C);
+      }
     }
   }
 }
 
 cudaError_t run(const Gemm& g, void*, cudaStream_t stream) {
-  auto kernel = vector_width(g.B, g.ldb) == 4 ? sgemm_async_copy<4> : sgemm_async_copy<1>;
-  return launch(kernel, tile_grid(g, BM, BN), dim3(THREADS), SHARED_BYTES, stream, g);
+  bool inside = g.m >= BM && g.n >= BN;
+  bool vector_B = vector_width(g.B, g.ldb) == 4 && g.n % 4 == 0;
+  auto inner = vector_B ? sgemm_async_copy<true, 4> : sgemm_async_copy<true, 1>;
+  auto outer = vector_B ? sgemm_async_copy<false, 4> : sgemm_async_copy<false, 1>;
+  return launch(inside ? inner : outer, tile_grid(g, BM, BN), dim3(THREADS), SHARED_BYTES, stream, g);
 }
 
 EXPORT_SGEMM(run)

@@ -159,7 +159,7 @@ __global__ void __launch_bounds__(THREADS, 2) sgemm_conflict_free(Gemm g) {
     }
 #pragma unroll
     for (int j = 0; j < TN; j += 4) {
-      store_vector(g, tile.row + row + i, tile.col + col + j, &sum[i][j], cols_left - col - j, width_C);
+      store_vector(g, tile.row + row + i, tile.col + col + j, &sum[i][j], 0, cols_left - col - j, width_C);
     }
   }
 }

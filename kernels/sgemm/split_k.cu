@@ -1,16 +1,15 @@
 // split_k: where C has too few tiles for the GPU, several blocks share a tile and split its k between them.
 //
 // Against `async_copy`: of 1024 x 1024 x 1024 there are 32 tiles of 128 x 256, and 100 of an H100's 132 SMs have
-// nothing to do. There are 64 tiles of 128 x 128, and with their k in two halves 128 blocks.
+// nothing to do. With their k in four parts there are 128 blocks.
 // - A block sums the products of its own range of k. With one split it writes C. With more it writes its sums to the
 //   workspace, and a second kernel adds the splits in the order of k: no atomics, the same bits in every run.
 // - split_for estimates the cycles of each number of splits and takes the cheapest: full SMs against more traffic.
 //
 // Limit: idle SMs. The price is 8 bytes of workspace traffic for each result and split, and one more launch. For large
-// products there is one split, and what remains is `async_copy` with smaller tiles.
+// products there is one split, and what remains is `async_copy`.
 //
-// Occupancy: 8 x 8 results a thread in at most 128 registers, two blocks of 256 threads, 16 of an SM's 64 warps; 48.8
-// KiB of shared memory for 3 stages. The prologue and the epilogue of one block run behind the FMAs of the other.
+// Occupancy: as before, one block of 256 threads, 8 of an SM's 64 warps; 97 KiB of shared memory.
 #include <cuda_pipeline.h>
 
 #include "gemm.cuh"
@@ -20,7 +19,7 @@
 #define BM 128
 #endif
 #ifndef BN
-#define BN 128
+#define BN 256
 #endif
 #ifndef BK
 #define BK 16
@@ -29,22 +28,25 @@
 #define TM 8
 #endif
 #ifndef TN
-#define TN 8
+#define TN 16
 #endif
 #ifndef WM
 #define WM 32
 #endif
 #ifndef WN
-#define WN 64
+#define WN 128
 #endif
 #ifndef STAGES
-#define STAGES 3
+#define STAGES 4
+#endif
+#ifndef GROUP
+#define GROUP 16
 #endif
 #ifndef MAX_SPLITS
 #define MAX_SPLITS 128
 #endif
 #ifndef MIN_BLOCKS
-#define MIN_BLOCKS 2
+#define MIN_BLOCKS 1
 #endif
 
 constexpr int THREADS = (BM / WM) * (BN / WN) * 32;
@@ -75,11 +77,8 @@ struct Split {
 // - More splits than one cost a launch, 3000 cycles, and for each result 8 bytes a split and 4 for C; an SM moves 16
 //   bytes a cycle.
 inline Split split_for(const Gemm& g) {
-  int device = 0;
   int sms = 1;
-  cudaGetDevice(&device);
-  cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, device);
-
+  sm_count(&sms);
   int64_t tiles = static_cast<int64_t>(ceil_div(g.m, BM)) * ceil_div(g.n, BN);
   int tiles_k = ceil_div(g.k, BK);
   double results = static_cast<double>(g.m) * g.n;
@@ -104,64 +103,42 @@ inline Split split_for(const Gemm& g) {
   return best;
 }
 
-// Global to shared memory in the background: every ROWS-th row of A's tile, every 8th column. `rows_left` and `p_left`
-// count the rows and columns that A has from this thread's first element on; a whole tile need not look at them.
-__device__ inline void copy_tile_A(float* to, const float* from, int64_t ld, bool whole, int rows_left, int p_left) {
+// Where a tile stands: GROUP rows of tiles at a time, down their columns.
+__device__ inline Tile grouped_tile(const Gemm& g, unsigned tile) {
+  unsigned tiles_m = ceil_div(g.m, BM);
+  unsigned tiles_n = ceil_div(g.n, BN);
+  unsigned first = tile / (GROUP * tiles_n) * GROUP;
+  unsigned rows = tiles_m - first < GROUP ? tiles_m - first : GROUP;
+  unsigned i = tile % (GROUP * tiles_n);
+  return {static_cast<int>(first + i % rows) * BM, static_cast<int>(i / rows) * BN};
+}
+
+// Global to shared memory in the background: every ROWS-th row of A's tile, every 8th step of p. Zeros stand for rows from
+// `rows_left` on (not looked at where INSIDE) and for steps before `p_first`; both count from this thread's first element.
+template <bool INSIDE>
+__device__ inline void copy_tile_A(float* to, const float* from, int64_t ld, int rows_left, int p_first) {
   constexpr int ROWS = THREADS / 8;
-  if (whole) {
 #pragma unroll
-    for (int i = 0; i < BM; i += ROWS) {
+  for (int i = 0; i < BM; i += ROWS) {
 #pragma unroll
-      for (int p = 0; p < BK; p += 8) {
-        __pipeline_memcpy_async(to + p * PITCH_A + i, from + i * ld + p, 4);
-      }
-    }
-  } else {
-#pragma unroll
-    for (int i = 0; i < BM; i += ROWS) {
-#pragma unroll
-      for (int p = 0; p < BK; p += 8) {
-        if (i < rows_left && p < p_left) {
-          __pipeline_memcpy_async(to + p * PITCH_A + i, from + i * ld + p, 4);
-        } else {
-          to[p * PITCH_A + i] = 0.0f;
-        }
-      }
+    for (int p = 0; p < BK; p += 8) {
+      bool there = (INSIDE || i < rows_left) && p >= p_first;
+      __pipeline_memcpy_async(to + p * PITCH_A + i, from + i * ld + p, 4, there ? 0 : 4);
     }
   }
 }
 
 // The same for B's tile, WIDTH floats at a time.
-template <int WIDTH>
-__device__ inline void copy_tile_B(float* to, const float* from, int64_t ld, bool whole, int p_left, int cols_left) {
+template <bool INSIDE, int WIDTH>
+__device__ inline void copy_tile_B(float* to, const float* from, int64_t ld, int cols_left, int p_first) {
   constexpr int COLS = THREADS * WIDTH < BN ? THREADS * WIDTH : BN;
   constexpr int ROWS = THREADS * WIDTH / COLS;
-  if (whole) {
 #pragma unroll
-    for (int p = 0; p < BK; p += ROWS) {
+  for (int p = 0; p < BK; p += ROWS) {
 #pragma unroll
-      for (int c = 0; c < BN; c += COLS) {
-        __pipeline_memcpy_async(to + p * BN + c, from + p * ld + c, 4 * WIDTH);
-      }
-    }
-  } else {
-#pragma unroll
-    for (int p = 0; p < BK; p += ROWS) {
-#pragma unroll
-      for (int c = 0; c < BN; c += COLS) {
-        if (p < p_left && c + WIDTH <= cols_left) {
-          __pipeline_memcpy_async(to + p * BN + c, from + p * ld + c, 4 * WIDTH);
-        } else {
-#pragma unroll
-          for (int v = 0; v < WIDTH; ++v) {
-            if (p < p_left && c + v < cols_left) {
-              __pipeline_memcpy_async(to + p * BN + c + v, from + p * ld + c + v, 4);
-            } else {
-              to[p * BN + c + v] = 0.0f;
-            }
-          }
-        }
-      }
+    for (int c = 0; c < BN; c += COLS) {
+      bool there = (INSIDE || c < cols_left) && p >= p_first;
+      __pipeline_memcpy_async(to + p * BN + c, from + p * ld + c, 4 * WIDTH, there ? 0 : 4 * WIDTH);
     }
   }
 }
@@ -175,18 +152,17 @@ __device__ inline void lds_fragment(float (&to)[LENGTH], const float* from, int 
   }
 }
 
-template <int WIDTH_B>
+template <bool INSIDE, int WIDTH_B>
 __global__ void __launch_bounds__(THREADS, MIN_BLOCKS) sgemm_split_k(Gemm g, Split split, float* sums) {
   float* shared = dynamic_shared<float>();
-  unsigned tiles_m = ceil_div(g.m, BM);
-  unsigned tiles_n = ceil_div(g.n, BN);
-  unsigned i_split = blockIdx.x / (tiles_m * tiles_n);
-  unsigned i_tile = blockIdx.x % (tiles_m * tiles_n);
-  Tile tile = {static_cast<int>(i_tile / tiles_n) * BM, static_cast<int>(i_tile % tiles_n) * BN};
-  int p_first = static_cast<int>(i_split) * split.tiles_k * BK;
-  int rows_left = g.m - tile.row;
-  int cols_left = g.n - tile.col;
-  bool inside = rows_left >= BM && cols_left >= BN;
+  unsigned tiles_mn = static_cast<unsigned>(ceil_div(g.m, BM)) * static_cast<unsigned>(ceil_div(g.n, BN));
+  int i_split = static_cast<int>(blockIdx.x / tiles_mn);
+  Tile own = grouped_tile(g, blockIdx.x % tiles_mn);  // what this block stores
+  Tile tile = own;                                    // what it computes
+  if (INSIDE) {
+    tile.row = min(tile.row, g.m - BM);
+    tile.col = min(tile.col, g.n - BN);
+  }
   int tid = threadIdx.x;
   int warp = tid / 32;
   int lane = tid % 32;
@@ -194,28 +170,31 @@ __global__ void __launch_bounds__(THREADS, MIN_BLOCKS) sgemm_split_k(Gemm g, Spl
   int col = warp % (BN / WN) * WN + lane % (WN / TN) * 4;
 
   // The first elements that this thread copies. A warp copies 4 rows of A by 8 steps of p: whole sectors of global
-  // memory, 32 different banks of shared memory.
+  // memory, 32 different banks of shared memory. The first tile begins `missing` steps before the matrices do.
+  int tiles_k = ceil_div(g.k, BK);
+  int missing = tiles_k * BK - g.k;
+  int first = i_split * split.tiles_k;
+  int tiles = min(tiles_k - first, split.tiles_k);
+  int p_begin = first * BK - missing;
   int row_A = tid / 8;
   int p_A = tid % 8;
   int p_B = tid * WIDTH_B / BN;
   int col_B = tid * WIDTH_B % BN;
-  const float* A = g.A + (tile.row + row_A) * g.lda + p_first + p_A;
-  const float* B = g.B + (p_first + p_B) * g.ldb + tile.col + col_B;
-  int at_A = p_A * PITCH_A + row_A;
-  int at_B = TILE_A + p_B * BN + col_B;
+  const float* A = g.A + (tile.row + row_A) * g.lda + (p_begin + p_A);
+  const float* B = g.B + (p_begin + p_B) * g.ldb + tile.col + col_B;
+  float* to_A = shared + p_A * PITCH_A + row_A;
+  float* to_B = shared + TILE_A + p_B * BN + col_B;
+  int rows_left = g.m - tile.row - row_A;
+  int cols_left = g.n - tile.col - col_B;
 
-  // What the tiles of this range that are not yet being copied have left.
-  int k_left = ceil_div(g.k - p_first, BK) > split.tiles_k ? split.tiles_k * BK : g.k - p_first;
-  int tiles = ceil_div(k_left, BK);
 #pragma unroll
   for (int stage = 0; stage < STAGES; ++stage) {
-    if (k_left > 0) {
-      bool whole = inside && k_left >= BK;
-      copy_tile_A(shared + stage * STAGE + at_A, A, g.lda, whole, rows_left - row_A, k_left - p_A);
-      copy_tile_B<WIDTH_B>(shared + stage * STAGE + at_B, B, g.ldb, whole, k_left - p_B, cols_left - col_B);
+    if (stage < tiles) {
+      int p_first = first == 0 && stage == 0 ? missing : 0;
+      copy_tile_A<INSIDE>(to_A + stage * STAGE, A, g.lda, rows_left, p_first - p_A);
+      copy_tile_B<INSIDE, WIDTH_B>(to_B + stage * STAGE, B, g.ldb, cols_left, p_first - p_B);
       A += BK;
       B += BK * g.ldb;
-      k_left -= BK;
     }
     __pipeline_commit();
   }
@@ -230,7 +209,8 @@ __global__ void __launch_bounds__(THREADS, MIN_BLOCKS) sgemm_split_k(Gemm g, Spl
 
   int stage = 0;
   for (; tiles > 0; --tiles) {
-    float* now = shared + stage * STAGE;
+    int at = stage * STAGE;
+    float* now = shared + at;
     stage = stage + 1 < STAGES ? stage + 1 : 0;
 #pragma unroll
     for (int p = 0; p < BK; ++p) {
@@ -243,13 +223,11 @@ __global__ void __launch_bounds__(THREADS, MIN_BLOCKS) sgemm_split_k(Gemm g, Spl
         __syncthreads();
         lds_fragment(frag_A[0], shared + stage * STAGE + row, STEP_M);
         lds_fragment(frag_B[0], shared + stage * STAGE + TILE_A + col, STEP_N);
-        if (k_left > 0) {
-          bool whole = inside && k_left >= BK;
-          copy_tile_A(now + at_A, A, g.lda, whole, rows_left - row_A, k_left - p_A);
-          copy_tile_B<WIDTH_B>(now + at_B, B, g.ldb, whole, k_left - p_B, cols_left - col_B);
+        if (tiles > STAGES) {
+          copy_tile_A<INSIDE>(to_A + at, A, g.lda, rows_left, -BK);
+          copy_tile_B<INSIDE, WIDTH_B>(to_B + at, B, g.ldb, cols_left, -BK);
           A += BK;
           B += BK * g.ldb;
-          k_left -= BK;
         }
         __pipeline_commit();
       }
@@ -257,7 +235,8 @@ __global__ void __launch_bounds__(THREADS, MIN_BLOCKS) sgemm_split_k(Gemm g, Spl
       for (int i = 0; i < TM; ++i) {
 #pragma unroll
         for (int j = 0; j < TN; ++j) {
-          sum[i][j] += frag_A[p % 2][i] * frag_B[p % 2][j];
+          int c = i % 2 == 0 ? j : TN - 1 - j;  // there and back: at a row's end the element of B stays where it is
+          sum[i][c] += frag_A[p % 2][i] * frag_B[p % 2][c];
         }
       }
     }
@@ -269,19 +248,17 @@ __global__ void __launch_bounds__(THREADS, MIN_BLOCKS) sgemm_split_k(Gemm g, Spl
     out.beta = 0.0f;
     out.C = sums + i_split * (g.m * split.ld);
     out.ldc = split.ld;
-    cols_left = static_cast<int>(split.ld) - tile.col;  // zeros behind the last column, for the vectors of add_splits
   }
-  int width_C = vector_width(out.C, out.ldc);
+  int width_C = vector_width(out.C + tile.col, out.ldc);
 #pragma unroll
   for (int i = 0; i < TM; ++i) {
-    int r = row + i / 4 * STEP_M + i % 4;
-    if (r >= rows_left) {
-      break;
-    }
+    int r = tile.row + row + i / 4 * STEP_M + i % 4;
+    if (own.row <= r && r < g.m) {
 #pragma unroll
-    for (int j = 0; j < TN; j += 4) {
-      int c = col + j / 4 * STEP_N;
-      store_vector(out, tile.row + r, tile.col + c, &sum[i][j], cols_left - c, width_C);
+      for (int j = 0; j < TN; j += 4) {
+        int c = tile.col + col + j / 4 * STEP_N;
+        store_vector(out, r, c, &sum[i][j], own.col - c, g.n - c, width_C);
+      }
     }
   }
 }
@@ -299,13 +276,13 @@ __global__ void __launch_bounds__(256) add_splits(Gemm g, Split split, const flo
 #pragma unroll 4
   for (int s = 0; s < split.splits; ++s) {
     alignas(16) float part[4];
-    copy_vector<4>(part, sums + s * results + i);
+    copy_vector<4>(part, sums + s * results + i, g.n - col);
 #pragma unroll
     for (int v = 0; v < 4; ++v) {
       sum[v] += part[v];
     }
   }
-  store_vector(g, row, col, sum, g.n - col, vector_width(g.C, g.ldc));
+  store_vector(g, row, col, sum, 0, g.n - col, vector_width(g.C, g.ldc));
 }
 
 size_t split_workspace(const Gemm& g) {
@@ -316,10 +293,13 @@ size_t split_workspace(const Gemm& g) {
 cudaError_t run(const Gemm& g, void* workspace, cudaStream_t stream) {
   Split split = split_for(g);
   float* sums = static_cast<float*>(workspace);
-  auto kernel = vector_width(g.B, g.ldb) == 4 ? sgemm_split_k<4> : sgemm_split_k<1>;
+  bool inside = g.m >= BM && g.n >= BN;
+  bool vector_B = vector_width(g.B, g.ldb) == 4 && g.n % 4 == 0;
+  auto inner = vector_B ? sgemm_split_k<true, 4> : sgemm_split_k<true, 1>;
+  auto outer = vector_B ? sgemm_split_k<false, 4> : sgemm_split_k<false, 1>;
   dim3 grid = tile_grid(g, BM, BN);
   grid.x *= split.splits;
-  cudaError_t error = launch(kernel, grid, dim3(THREADS), SHARED_BYTES, stream, g, split, sums);
+  cudaError_t error = launch(inside ? inner : outer, grid, dim3(THREADS), SHARED_BYTES, stream, g, split, sums);
   if (error != cudaSuccess || split.splits == 1) {
     return error;
   }

@@ -48,11 +48,13 @@ __global__ void __launch_bounds__(THREADS, 2) sgemm_vectorized(Gemm g) {
   int row = tid / (BN / TN) * TM;
   int col = tid % (BN / TN) * TN;
 
-  // The first vector that this thread copies of either tile, and the rows that all threads copy in one pass.
-  constexpr int ROWS_A = THREADS * WIDTH_A / BK;
+  // The first elements that this thread copies of either tile, and the rows that all threads copy in one pass. Of A a
+  // thread copies 4 elements of a row, neighbours if by vector, else STEP_A apart: then a warp has 16 rows to store to.
+  constexpr int ROWS_A = THREADS * 4 / BK;
+  constexpr int STEP_A = WIDTH_A == 4 ? 1 : BK / 4;
   constexpr int ROWS_B = THREADS * WIDTH_B / BN;
-  int row_A = tid / (BK / WIDTH_A);
-  int p_A = tid % (BK / WIDTH_A) * WIDTH_A;
+  int row_A = tid / (BK / 4);
+  int p_A = tid % (BK / 4) * WIDTH_A;
   int p_B = tid / (BN / WIDTH_B);
   int col_B = tid % (BN / WIDTH_B) * WIDTH_B;
   const float* A = g.A + (tile.row + row_A) * g.lda + p_A;
@@ -60,12 +62,15 @@ __global__ void __launch_bounds__(THREADS, 2) sgemm_vectorized(Gemm g) {
 
   float sum[TM][TN] = {};
   for (int k_left = g.k; k_left > 0; k_left -= BK) {
-    alignas(16) float ldg_A[BM / ROWS_A][WIDTH_A];
+    alignas(16) float ldg_A[BM / ROWS_A][4];
     alignas(16) float ldg_B[BK / ROWS_B][WIDTH_B];
     if (rows_left >= BM && cols_left >= BN && k_left >= BK) {
 #pragma unroll
       for (int i = 0; i < BM / ROWS_A; ++i) {
-        copy_vector<WIDTH_A>(ldg_A[i], A + i * ROWS_A * g.lda);
+#pragma unroll
+        for (int v = 0; v < 4; v += WIDTH_A) {
+          copy_vector<WIDTH_A>(&ldg_A[i][v], A + i * ROWS_A * g.lda + v * STEP_A);
+        }
       }
 #pragma unroll
       for (int i = 0; i < BK / ROWS_B; ++i) {
@@ -75,7 +80,10 @@ __global__ void __launch_bounds__(THREADS, 2) sgemm_vectorized(Gemm g) {
 #pragma unroll
       for (int i = 0; i < BM / ROWS_A; ++i) {
         int left = i * ROWS_A < rows_left - row_A ? k_left - p_A : 0;
-        copy_vector<WIDTH_A>(ldg_A[i], A + i * ROWS_A * g.lda, left);
+#pragma unroll
+        for (int v = 0; v < 4; v += WIDTH_A) {
+          copy_vector<WIDTH_A>(&ldg_A[i][v], A + i * ROWS_A * g.lda + v * STEP_A, left - v * STEP_A);
+        }
       }
 #pragma unroll
       for (int i = 0; i < BK / ROWS_B; ++i) {
@@ -89,8 +97,8 @@ __global__ void __launch_bounds__(THREADS, 2) sgemm_vectorized(Gemm g) {
 #pragma unroll
     for (int i = 0; i < BM / ROWS_A; ++i) {
 #pragma unroll
-      for (int v = 0; v < WIDTH_A; ++v) {
-        tile_A[p_A + v][row_A + i * ROWS_A] = ldg_A[i][v];
+      for (int v = 0; v < 4; ++v) {
+        tile_A[p_A + v * STEP_A][row_A + i * ROWS_A] = ldg_A[i][v];
       }
     }
 #pragma unroll
@@ -128,7 +136,7 @@ __global__ void __launch_bounds__(THREADS, 2) sgemm_vectorized(Gemm g) {
     }
 #pragma unroll
     for (int j = 0; j < TN; j += 4) {
-      store_vector(g, tile.row + row + i, tile.col + col + j, &sum[i][j], cols_left - col - j, width_C);
+      store_vector(g, tile.row + row + i, tile.col + col + j, &sum[i][j], 0, cols_left - col - j, width_C);
     }
   }
 }

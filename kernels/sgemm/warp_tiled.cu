@@ -141,7 +141,7 @@ __global__ void __launch_bounds__(THREADS, 2) sgemm_warp_tiled(Gemm g) {
 #pragma unroll
     for (int j = 0; j < TN; j += 4) {
       int c = col + j / 4 * STEP_N;
-      store_vector(g, tile.row + r, tile.col + c, &sum[i][j], cols_left - c, width_C);
+      store_vector(g, tile.row + r, tile.col + c, &sum[i][j], 0, cols_left - c, width_C);
     }
   }
 }
