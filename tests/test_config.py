@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 import yaml
-from conftest import KERNELS, REPOSITORY, a_check, a_device, write
+from conftest import KERNELS, REPOSITORY, a_check, a_device, time_run, write
 from ladder import gpu, plan, records
 from ladder.config import (
     Shape,
@@ -769,6 +769,16 @@ def test_what_is_timed_or_profiled_is_checked_as_it_is_run(machine):
 def test_the_sizes_are_those_asked_for_or_the_default_ones(machine, sizes, shapes):
     found = plan.plan({"sizes": sizes, "default_sizes": [5, 6], "gpu": "h100-sxm"})
     assert [str(shape) for shape in found.shapes] == shapes
+
+
+def test_without_a_gpu_the_default_sizes_are_joined_by_what_is_recorded(machine):
+    raw = plan.ROOT / "results" / "h100-sxm" / "raw" / "time"
+    for rung, shape in (("naive", "8"), ("tiled", "64x2x2")):
+        records.add_run(raw / f"{rung}.zip", time_run(rung, {(rung, shape): [1e-3]}))
+    (raw / "coalesced.zip").write_bytes(b"half of a record")
+    settings = {"gpu": "h100-sxm", "measure": False, "default_sizes": [6, 5]}
+    assert [str(shape) for shape in plan.plan(settings).shapes] == ["6", "5", "8", "64x2x2"]
+    assert [str(shape) for shape in plan.plan({**settings, "sizes": [5]}).shapes] == ["5"]
 
 
 def test_the_sizes_of_the_gpu_file_come_before_the_default_ones(machine, gpu_files):

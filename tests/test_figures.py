@@ -313,7 +313,8 @@ def test_a_saved_figure_says_nothing_of_when_and_with_what_it_was_made(figures, 
 
 def timings(*rows) -> pd.DataFrame:
     columns = ["rung", "m", "n", "k", "gflops", "speedup_over_naive", "speedup_over_cublas"]
-    return pd.DataFrame(rows, columns=columns)
+    table = pd.DataFrame(rows, columns=columns)
+    return table.assign(shape=[f"{row.m}x{row.n}x{row.k}" for row in table.itertuples()])
 
 
 def test_the_best_rung_is_the_fastest_but_the_baseline_at_the_largest_square():

@@ -16,6 +16,7 @@ from ladder.tables import (
     check_table,
     environment_table,
     geomean_table,
+    headline_shape,
     interval,
     profile_table,
     read_table,
@@ -397,3 +398,25 @@ def test_equal_evidence_gives_equal_bytes(tmp_path, monkeypatch):
     }
     assert first["timings.csv"].endswith(b"\n")
     assert b"\r" not in first["timings.csv"]
+
+
+# The shape that stands for a run
+
+
+def timed_at(**shapes: list[str]) -> pd.DataFrame:
+    rows = [(rung, shape, *vars(Shape.parse(shape)).values()) for rung, names in shapes.items() for shape in names]
+    return pd.DataFrame(rows, columns=["rung", "shape", "m", "n", "k"])
+
+
+@pytest.mark.parametrize(
+    ("shapes", "expected"),
+    [
+        ({"naive": ["512", "1024"], "tiled": ["512", "1024"]}, "1024"),
+        ({"naive": ["512", "1024"], "tiled": ["512", "1024", "8192"]}, "1024"),
+        ({"naive": ["512", "64x8192x8192"], "tiled": ["64x8192x8192"]}, "512"),
+        ({"naive": ["64x8192x8192", "8x8x64"]}, "64x8192x8192"),
+        ({}, None),
+    ],
+)
+def test_a_run_is_summed_up_at_the_largest_square_that_most_rungs_have(shapes, expected):
+    assert headline_shape(timed_at(**shapes)) == expected

@@ -14,6 +14,8 @@ from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
+from ladder.tables import headline_shape
+
 WIDTH, HEIGHT, DPI = 6.5, 5.2, 150  # inches, without the labels at the right, and dots an inch
 LABEL_GAP = 0.038  # smallest distance of two labels, as a share of the axis
 # Paul Tol's «muted» scheme, nine colours that colour-blind readers can tell apart (SRON, Colour Schemes).
@@ -227,8 +229,8 @@ def all_figures(
 
 
 def best_rung(timings: pd.DataFrame, baseline: str) -> dict[str, Any] | None:
-    """The row of the fastest rung, the baseline aside, at the largest square size; None where nothing is timed."""
+    """The row of the fastest rung, the baseline aside, at the square size that stands for the run; None without any."""
     rows = square_rows(timings).dropna(subset=["gflops", "speedup_over_naive", "speedup_over_cublas"])
-    rows = rows[(rows["rung"] != baseline) & (rows["n"] == rows["n"].max())]
+    rows = rows[(rows["rung"] != baseline) & (rows["shape"] == headline_shape(rows))]
     rows = rows[rows["speedup_over_naive"] != 1]  # the naive kernel is no news
     return None if rows.empty else rows.loc[rows["gflops"].idxmax()].to_dict()

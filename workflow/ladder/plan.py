@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -114,13 +115,16 @@ def plan(config: Mapping[str, Any], sources: Mapping[str, str] | None = None) ->
         for key, value in {"alpha": 1, "beta": 0, "padding": 0, "offset": 0}.items():
             case.setdefault(key, value)
     _check_shapes(settings, places, file)
+    shapes = read_shapes(list(wanted), places.get("sizes", file), "sizes")
+    if not measuring and settings["sizes"] == "gpu":
+        shapes += sorted(recorded_shapes(ROOT / "results" / gpu.name / "raw") - set(shapes))
     return Plan(
         gpu=gpu,
         device=device if measuring else None,
         measuring=measuring,
         rungs=tuple(select_rungs(settings["kernels"], ladder, places.get("kernels", file))),
         ladder=ladder,
-        shapes=tuple(read_shapes(list(wanted), places.get("sizes", file), "sizes")),
+        shapes=tuple(shapes),
         profile_shapes=tuple(read_shapes(settings["profile"]["sizes"], places.get("profile", file), "profile.sizes")),
         settings=settings,
         headline=_headline(gpu, device, measuring),
@@ -177,6 +181,16 @@ def _headline(gpu: Gpu, device: Present | None, measuring: bool) -> str:
     if recorded is None:
         return f"no GPU is measured, and nothing is recorded for {gpu.title}: rungs are compiled and inspected only"
     return f"no GPU is measured: results are the recorded measurements of {recorded}"
+
+
+def recorded_shapes(raw: Path) -> set[Shape]:
+    """The shapes at which a folder's time records hold anything; a damaged record counts for nothing here."""
+    found: set[Shape] = set()
+    for path in raw.glob("time/*.zip"):
+        with contextlib.suppress(LadderError):
+            for name in records.read_runs(path).values():
+                found |= {Shape.parse(shape) for shape in records.run_record(name, str(path))["shapes"]}
+    return found
 
 
 def recorded_on(raw: Path) -> str | None:

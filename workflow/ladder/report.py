@@ -26,7 +26,7 @@ from ladder.config import ROOT, Rung
 from ladder.figures import best_rung, square_rows, styles
 from ladder.plan import Plan, recorded_on
 from ladder.published import findings
-from ladder.tables import read_table
+from ladder.tables import headline_shape, read_table
 
 TEMPLATES = ROOT / "workflow" / "report"
 
@@ -151,9 +151,9 @@ def _table(frame: pd.DataFrame, name: str, **options: Any) -> Markup:
 
 
 def _ladder_table(rungs: pd.DataFrame, timings: pd.DataFrame) -> Markup:
-    """One row a rung, at the largest square size that it was timed at."""
+    """One row a rung, at the square size that stands for the run."""
     square = square_rows(timings[timings["rung"].isin(rungs.loc[rungs["role"] != "floor", "rung"])])
-    top = square.loc[square.groupby("rung")["n"].idxmax()].set_index("rung")
+    top = square[square["shape"] == headline_shape(square)].set_index("rung")
     kept = rungs[rungs["role"] != "floor"].set_index("rung")
     frame = pd.DataFrame(
         {

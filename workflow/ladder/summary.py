@@ -6,20 +6,20 @@ from typing import Any
 
 import pandas as pd
 
+from ladder.tables import headline_shape
+
 FAILURES = ("does not compile", "unusable", "wrong", "timing failed")  # of ladder.evidence.Evidence.status
 
 
 def summary(rungs: pd.DataFrame, timings: pd.DataFrame, headline: str, results: str) -> str:
-    """The summary as text: each rung at the largest square size that it was timed at, then what failed.
+    """The summary as text: each rung at the shape that stands for the run, then what failed.
 
     `rungs` and `timings` are the tables of those names, `results` is the folder of this GPU's results.
     """
     lines = [headline, ""]
-    square = timings[(timings["m"] == timings["n"]) & (timings["n"] == timings["k"])]
-    if not timings.empty:
-        of = square if not square.empty else timings
-        largest = of.loc[(of["m"] * of["n"] * of["k"]).idxmax(), "shape"]
-        lines += _table(rungs, timings[timings["shape"] == largest], largest)
+    shape = headline_shape(timings)
+    if shape:
+        lines += _table(rungs, timings[timings["shape"] == shape], shape)
     else:
         lines += [f"{row.rung:<24} {row.status}" for row in rungs.itertuples()]
     failed = [row for row in rungs.itertuples() if row.message]

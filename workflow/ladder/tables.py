@@ -66,6 +66,23 @@ def read_table(path: str | Path) -> pd.DataFrame:
     return pd.read_csv(path, dtype=dict.fromkeys(TEXT, str), keep_default_na=False, na_values=empty)
 
 
+def headline_shape(timings: pd.DataFrame) -> str | None:
+    """The shape that a run is summed up at: the largest of those that the most rungs were timed at, squares first.
+
+    Takes rung, shape, m, n and k of the table of timings; None where it is empty.
+    """
+    square = timings[(timings["m"] == timings["n"]) & (timings["n"] == timings["k"])]
+    of = square if not square.empty else timings
+    if of.empty:
+        return None
+    shapes = (
+        of.assign(work=of["m"] * of["n"] * of["k"])
+        .groupby("shape")
+        .agg(rungs=("rung", "nunique"), work=("work", "max"))
+    )
+    return str(shapes.sort_values(["rungs", "work"]).index[-1])
+
+
 def bootstrap_medians(samples: np.ndarray, key: str) -> np.ndarray:
     """Medians of RESAMPLES samples drawn with replacement; the draws depend on the key alone.
 
