@@ -1,5 +1,5 @@
 // grid_y_overflow: rows of tiles go along the grid's y, which ends at 65535.
-// Published: MLX issue 2267, CUTLASS issue 1369.
+// Published: MLX issue 2267; the limit of CUTLASS that RAFT pull request 2215 works around.
 // Caught by: launch.
 // Case: tall.
 #include "gemm.cuh"

@@ -1,5 +1,5 @@
 // workspace_too_small: room for one split too few is asked for.
-// Published: a workspace sized for another shape than the launch: CUTLASS issue 3539.
+// Published: a workspace sized for another shape than the launch: CUTLASS pull request 2713.
 // Caught by: out of bounds.
 #include "gemm.cuh"
 
