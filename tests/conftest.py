@@ -27,6 +27,7 @@ ROUND_GPU = Gpu(
     sizes=(),
     cuda="13",
     file="config/gpus/round.yaml",
+    limits={},
 )
 
 KERNELS = {

@@ -739,9 +739,9 @@ def test_only_rungs_of_the_run_are_profiled_and_none_where_profiling_is_off(mach
     assert plan.plan(config).profiled == profiled
 
 
-def test_the_empty_kernel_is_timed_at_the_smallest_shape_alone(machine):
+def test_a_floor_is_timed_at_the_smallest_shape_and_that_of_most_work(machine):
     found = plan.plan({"sizes": [512, 128, 256]})
-    assert found.timed("empty") == [Shape(128, 128, 128)]
+    assert found.timed("empty") == [Shape(128, 128, 128), Shape(512, 512, 512)]
     assert found.timed("naive") == [Shape(512, 512, 512), Shape(128, 128, 128), Shape(256, 256, 256)]
 
 

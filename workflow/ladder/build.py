@@ -27,6 +27,11 @@ class Build:
         return self.folder / "library.so"
 
     @property
+    def ptx(self) -> Path:
+        """What nvcc compiled the kernels to before their machine code."""
+        return self.folder / "kernels.ptx"
+
+    @property
     def record(self) -> dict[str, Any]:
         """What the compile stage recorded: `ladder.toolchain.compile_rung` and the rung's name."""
         return records.read_json(self.folder / "compile.json")

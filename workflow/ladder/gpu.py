@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -50,6 +50,7 @@ class Gpu:
     sizes: tuple[str | int, ...]
     cuda: str
     file: str
+    limits: Mapping[str, int]  # of an SM, by their keys in GPU files; empty where they are not known
 
     @property
     def peak_gflops(self) -> float:
@@ -176,7 +177,18 @@ def read_gpu(name: str, where: str = "gpu") -> Gpu:
         sizes=tuple(values.get("sizes", ())),
         cuda=values["cuda"],
         file=shown(path),
+        limits={key: values[key] for key in SM_LIMITS} if all(key in values for key in SM_LIMITS) else {},
     )
+
+
+# What an SM of a GPU has, by the keys in GPU files; of one compute capability all GPUs have the same.
+SM_LIMITS = (
+    "shared_memory_per_sm_kib",
+    "shared_memory_per_block_kib",
+    "registers_per_sm",
+    "max_threads_per_sm",
+    "max_blocks_per_sm",
+)
 
 
 def _values(path: Path) -> dict[str, Any]:
@@ -211,7 +223,12 @@ def from_device(device: Present) -> Gpu:
         sizes=(),
         cuda="13" if float(device.compute_capability) >= 7.5 else "12",
         file="the device itself",
+        limits=next((gpu.limits for gpu in map(read_gpu, names()) if _alike(gpu, device)), {}),
     )
+
+
+def _alike(gpu: Gpu, device: Present) -> bool:
+    return bool(gpu.limits) and gpu.compute_capability == device.compute_capability
 
 
 # FP32 lanes an SM where they are not 128: CUDA C++ Programming Guide, arithmetic instructions' throughput.

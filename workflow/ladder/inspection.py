@@ -5,28 +5,36 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from ladder import sass
 from ladder.build import Build
-from ladder.toolchain import demangled, resource_report
+from ladder.occupancy import SmLimits, occupancy
+from ladder.toolchain import Nvcc, demangled, resource_report
 from ladder.worker import run_worker
 
 UNUSABLE = "unusable"
 TIME_LIMIT_S = 60.0
 
 
-def inspect(made: Build, shapes: list[str], sms: int, log: Path) -> dict[str, Any]:
+def inspect(
+    made: Build, shapes: list[str], sms: int, log: Path, nvcc: Nvcc | None = None, limits: SmLimits | None = None
+) -> dict[str, Any]:
     """The inspection record of a rung.
 
     Keys: status and message (the compile record's, or `unusable` and why the library cannot be asked), kernels (name,
-    symbol, and what `resource_report` gives for each kernel of the library), launches (for each shape the launches that
-    the rung makes on a GPU with so many SMs: symbol, grid, block, dynamic_shared_bytes).
+    symbol, what `resource_report` gives for each kernel of the library, and its `code`), launches (for each shape the
+    launches that the rung makes on a GPU with so many SMs: symbol, grid, block, dynamic_shared_bytes, and the
+    `occupancy` where nvcc's toolkit and the SM's limits are given). `code` is what `sass.describe` says of the whole
+    kernel and of its inner loop (null where it has none with FFMAs), with that loop as SASS and PTX.
     """
     compiled = made.record
     record: dict[str, Any] = {key: compiled[key] for key in ("status", "message", "rung")}
     record |= {key: compiled.get(key, "") for key in ("nvcc", "architecture", "source_digest")}
     report = resource_report(compiled["log"]) if compiled["status"] == "ok" else {}
     names = demangled(list(report))
+    code = _code(made, list(report)) if report else {}
     record["kernels"] = [
-        {"kernel": names[symbol].split("(")[0], "symbol": symbol, **resources} for symbol, resources in report.items()
+        {"kernel": names[symbol].split("(")[0], "symbol": symbol, **resources, "code": code.get(symbol)}
+        for symbol, resources in report.items()
     ]
     launches: dict[str, Any] = {}
     if compiled["status"] == "ok":
@@ -38,4 +46,43 @@ def inspect(made: Build, shapes: list[str], sms: int, log: Path) -> dict[str, An
         outcome = run_worker("ladder.inspect_worker", request, keep, TIME_LIMIT_S, log)
         if outcome.status != "ok":
             record |= {"status": UNUSABLE, "message": outcome.message}
+    for launch in (each for made_at in launches.values() for each in made_at):
+        resources = report.get(launch["symbol"])
+        threads = launch["block"][0] * launch["block"][1] * launch["block"][2]
+        if nvcc is not None and limits is not None and resources:
+            launch["occupancy"] = occupancy(
+                nvcc, limits, resources["registers"], resources["static_shared_bytes"], threads,
+                launch["dynamic_shared_bytes"],
+            )  # fmt: skip
     return record | {"launches": launches}
+
+
+def _code(made: Build, symbols: list[str]) -> dict[str, Any]:
+    """What each kernel of a library compiled to, by its mangled name."""
+    bodies = sass.disassemble(made.library)
+    ptx = made.ptx.read_text() if made.ptx.exists() else ""
+    found = {}
+    for symbol in symbols:
+        body = bodies.get(symbol, [])
+        loop = sass.inner_loop(body)
+        found[symbol] = {
+            "whole": sass.describe(body),
+            "loop": sass.describe(loop) if loop else None,
+            "loop_sass": [f"{each.offset:04x}  {each.text}" for each in loop],
+            "loop_ptx": sass.ptx_loop(ptx, symbol) if loop else [],
+        }
+    return found
+
+
+def main_kernel(inspection: dict[str, Any], shape: str) -> tuple[dict[str, Any], dict[str, Any]] | None:
+    """The launch at a shape, and its kernel, that computes the product: of all the one with most FFMAs in a loop.
+
+    None where the rung makes no launch through the contract, as cuBLAS does.
+    """
+    kernels = {kernel["symbol"]: kernel for kernel in inspection["kernels"]}
+    computing = [
+        (launch, kernels[launch["symbol"]])
+        for launch in inspection["launches"].get(shape, [])
+        if ((kernels.get(launch["symbol"]) or {}).get("code") or {}).get("loop")
+    ]
+    return max(computing, key=lambda pair: pair[1]["code"]["loop"]["mix"]["FFMA"], default=None)

@@ -64,8 +64,10 @@ class Plan:
         return [self.by_name(name) for name in names]
 
     def timed(self, name: str) -> list[Shape]:
-        """The shapes at which a rung is timed: all, but only the smallest for the empty kernel."""
-        return [min(self.shapes)] if self.by_name(name).role == "floor" else list(self.shapes)
+        """The shapes at which a rung is timed: all, but only the smallest and the one of most work for a floor."""
+        if self.by_name(name).role != "floor":
+            return list(self.shapes)
+        return sorted({min(self.shapes), max(self.shapes, key=lambda shape: shape.flop)})
 
     @property
     def checked(self) -> list[str]:

@@ -11,11 +11,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ladder import records
+from ladder import records, sass
 from ladder.bounds import componentwise_bound, normwise_bound
 from ladder.config import Shape
 from ladder.evidence import Evidence
 from ladder.gpu import Gpu
+from ladder.inspection import main_kernel
+from ladder.occupancy import LIMITS
+from ladder.paper import accesses, ceilings, floors, tile_of, waves
 
 RESAMPLES = 1000
 CONFIDENCE = 95  # percent
@@ -276,7 +279,9 @@ def resource_table(evidence: Sequence[Evidence]) -> pd.DataFrame:
     """One row a rung, shape and launched kernel: what it takes of an SM, by the compiler and the rung's own launch.
 
     Columns: rung, shape, kernel, grid, block_threads, registers (a thread), static_shared_bytes and
-    dynamic_shared_bytes (a block), stack_bytes, spill_store_bytes, spill_load_bytes (a thread), architecture, nvcc.
+    dynamic_shared_bytes (a block), stack_bytes, spill_store_bytes, spill_load_bytes (a thread), blocks_per_sm,
+    occupancy_percent (theoretical), occupancy_limited_by, block_limit_{warps,registers,shared_memory,blocks} (by
+    cuda_occupancy.h; empty where the SM's limits are not known), architecture, nvcc.
     """
     rows = []
     for item in evidence:
@@ -293,6 +298,7 @@ def resource_table(evidence: Sequence[Evidence]) -> pd.DataFrame:
                         "block_threads": int(np.prod(launch["block"])),
                         **{key: kernel.get(key) for key in RESOURCES},
                         "dynamic_shared_bytes": launch["dynamic_shared_bytes"],
+                        **_occupancy(launch),
                         "architecture": item.inspection["architecture"],
                         "nvcc": item.inspection["nvcc"],
                     }
@@ -301,7 +307,115 @@ def resource_table(evidence: Sequence[Evidence]) -> pd.DataFrame:
 
 
 RESOURCES = ("registers", "static_shared_bytes", "stack_bytes", "spill_store_bytes", "spill_load_bytes")
-_AFTER = ("dynamic_shared_bytes", "architecture", "nvcc")
+_LIMITS = tuple(f"block_limit_{name.replace(' ', '_')}" for name in LIMITS)
+_OCCUPANCY = ("blocks_per_sm", "occupancy_percent", "occupancy_limited_by", *_LIMITS)
+_AFTER = ("dynamic_shared_bytes", *_OCCUPANCY, "architecture", "nvcc")
+
+
+def _occupancy(launch: Mapping[str, Any]) -> dict[str, Any]:
+    found = launch.get("occupancy")
+    if not found:
+        return {}
+    values = (found["blocks"], found["percent"], " and ".join(found["limited_by"]), *found["block_limits"].values())
+    return dict(zip(_OCCUPANCY, values, strict=True))
+
+
+def instruction_table(evidence: Sequence[Evidence]) -> pd.DataFrame:
+    """One row a rung, kernel that it launches at a shape of this run, and part of it (whole, inner loop).
+
+    Columns: rung, kernel, part, instructions, one column a class of instructions (`ladder.sass.CLASSES` and other, as
+    compiled: a guarded branch counts as if taken), {lds,ldg,...}_{32,64,128}bit, ffma_share (of issue slots),
+    shared_loads_per_ffma, global_loads_per_ffma, load_bytes_per_ffma (a thread), wavefronts_per_ffma (at least),
+    bank_conflicts and reused_operands (of FFMAs). The ratios are the inner loop's.
+    """
+    rows: dict[tuple[str, str, str], dict[str, Any]] = {}
+    for item in evidence:
+        for shape in item.inspection["launches"]:
+            found = main_kernel(item.inspection, shape)
+            for part in ("whole", "loop") if found else ():
+                kernel = found[1]
+                counts = kernel["code"][part]
+                rows[item.rung.name, kernel["symbol"], part] = {
+                    "rung": item.rung.name,
+                    "kernel": kernel["kernel"],
+                    "part": {"loop": "inner loop"}.get(part, part),
+                    "instructions": counts["instructions"],
+                    **counts["mix"],
+                    **{
+                        f"{kind.lower()}_{bits}bit": number
+                        for kind, by_width in counts["widths"].items()
+                        for bits, number in by_width.items()
+                    },
+                    **(sass.ratios(counts) if part == "loop" else {}),
+                    "bank_conflicts": counts["bank_conflicts"],
+                    "reused_operands": counts["reused_operands"],
+                }
+    return pd.DataFrame(rows.values(), columns=INSTRUCTION_COLUMNS)
+
+
+INSTRUCTION_COLUMNS = [
+    *("rung", "kernel", "part", "instructions", *sass.CLASSES, "other"),
+    *(f"{kind}_{bits}bit" for kind in ("lds", "sts", "ldg", "stg", "ldgsts") for bits in (32, 64, 128)),
+    *("ffma_share", "shared_loads_per_ffma", "global_loads_per_ffma", "load_bytes_per_ffma", "wavefronts_per_ffma"),
+    *("bank_conflicts", "reused_operands"),
+]
+
+
+def paper_table(evidence: Sequence[Evidence], gpu: Gpu) -> pd.DataFrame:
+    """One row a rung and shape: the calculation on paper (`ladder.paper`) beside what was measured.
+
+    Columns: rung, shape, flop, minimum_bytes, compute_floor_ms, memory_floor_ms, intensity_minimum, BM, BN, TM, TN,
+    global_reads_per_result, shared_reads_per_result (elements), intensity_global, intensity_shared (FLOP a byte),
+    blocks, blocks_per_sm, waves, tail_percent, ceiling_{fp32_units,issue_slots,load_pipe,dram}_gflops,
+    predicted_gflops (the lowest ceiling), predicted_ms, bound_by, measured_gflops (the median), share_of_prediction.
+    """
+    rows = []
+    for item in evidence:
+        if item.rung.role != "rung" or not item.inspection["launches"]:
+            continue
+        tile = tile_of(item.rung)
+        for text in item.inspection["launches"]:
+            found, shape = main_kernel(item.inspection, text), Shape.parse(text)
+            if found is None:
+                continue
+            launch, kernel = found
+            loop = kernel["code"]["loop"]
+            blocks = math.prod(launch["grid"])
+            held = (launch.get("occupancy") or {}).get("blocks")
+            filled = waves(blocks, held, gpu.sms) if held else {"balance": 1.0}
+            limits = ceilings(gpu, shape, loop, filled["balance"])
+            bound = min(limits, key=lambda name: limits[name])
+            timing = item.timings.get(shape) if item.sound else None
+            measured = shape.flop / np.median(timing.own.times_s) / 1e9 if timing else math.nan
+            shared = bool(kernel["code"]["whole"]["mix"]["LDS"])
+            rows.append(
+                {
+                    "rung": item.rung.name,
+                    "shape": text,
+                    **floors(shape, gpu),
+                    **tile,
+                    **accesses(tile, shape.k, shared),
+                    "blocks": blocks,
+                    "blocks_per_sm": held,
+                    **filled,
+                    **{f"ceiling_{name.lower().replace(' ', '_')}_gflops": limit for name, limit in limits.items()},
+                    "predicted_gflops": limits[bound],
+                    "predicted_ms": shape.flop / limits[bound] / 1e6,
+                    "bound_by": bound,
+                    "measured_gflops": measured,
+                    "share_of_prediction": measured / limits[bound],
+                }
+            )
+    return pd.DataFrame(rows, columns=PAPER_COLUMNS)
+
+
+PAPER_COLUMNS = [
+    *("rung", "shape", "flop", "minimum_bytes", "compute_floor_ms", "memory_floor_ms", "intensity_minimum"),
+    *("BM", "BN", "TM", "TN", "global_reads_per_result", "shared_reads_per_result"),
+    *("intensity_global", "intensity_shared", "blocks", "blocks_per_sm", "waves", "tail_percent"),
+    *(f"ceiling_{name}_gflops" for name in ("fp32_units", "issue_slots", "load_pipe", "dram")),
+    *("predicted_gflops", "predicted_ms", "bound_by", "measured_gflops", "share_of_prediction"),
+]
 
 
 def profile_table(evidence: Sequence[Evidence]) -> pd.DataFrame:
@@ -383,6 +497,8 @@ def all_tables(evidence: Sequence[Evidence], gpu: Gpu, baseline: str, first: str
         "geomeans": geomean_table(evidence, baseline, first),
         "checks": check_table(evidence),
         "resources": resource_table(evidence),
+        "instructions": instruction_table(evidence),
+        "paper": paper_table(evidence, gpu),
         "profiles": profile_table(evidence),
         "advice": advice_table(evidence),
         "environment": environment_table(evidence, gpu),

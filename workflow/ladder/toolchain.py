@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sysconfig
+import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -148,7 +149,11 @@ def compile_rung(rung: Rung, gpu: Gpu, nvcc: Nvcc, flags: list[str], library: Pa
     log (the compiler's output with the resource report).
     """
     command = compile_command(rung, gpu, nvcc, flags, library)
-    result = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
+    with tempfile.TemporaryDirectory(prefix="gemm-ladder-") as folder:
+        kept = ["--keep", f"--keep-dir={folder}"]
+        result = subprocess.run([*command, *kept], capture_output=True, text=True, check=False, cwd=ROOT)
+        for ptx in sorted(Path(folder).glob("*.ptx")):
+            shutil.copyfile(ptx, library.with_name("kernels.ptx"))
     log = (result.stdout + result.stderr).replace(str(ROOT) + "/", "")
     source = source_digest(rung)
     record = {

@@ -12,5 +12,6 @@ rule inspect:
         package=PACKAGE,
         shapes=[str(shape) for shape in PLAN.shapes],
         sms=PLAN.gpu.sms,
+        limits=PLAN.gpu.limits,
     script:
         "../scripts/inspect_library.py"

@@ -5,6 +5,8 @@ TABLES = [
     "geomeans",
     "checks",
     "resources",
+    "instructions",
+    "paper",
     "profiles",
     "advice",
     "environment",
@@ -32,7 +34,11 @@ rule tables:
         ],
         expand(
             "results/{{gpu}}/tables/{table}.csv",
-            table=["checks", "resources", "profiles", "advice"],
+            table=[
+                table
+                for table in TABLES
+                if table not in ["rungs", "timings", "geomeans", "environment"]
+            ],
         ),
     log:
         "logs/{gpu}/tables.log",

@@ -5,9 +5,14 @@ from pathlib import Path
 from ladder import records
 from ladder.build import Build
 from ladder.inspection import inspect
+from ladder.occupancy import limits_of
+from ladder.plan import plan
 from ladder.script import one_line_errors
+from ladder.toolchain import find_nvcc
 
 with one_line_errors(snakemake.log[0]):
+    run = plan(snakemake.config)
     shapes, sms, log = snakemake.params.shapes, snakemake.params.sms, Path(snakemake.log[0])
-    record = inspect(Build(Path(snakemake.input[0])), shapes, sms, log)
+    nvcc = find_nvcc(run.settings["compile"]["nvcc"])
+    record = inspect(Build(Path(snakemake.input[0])), shapes, sms, log, nvcc, limits_of(run.gpu))
     records.write_json(Path(snakemake.output[0]), record)

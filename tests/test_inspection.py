@@ -1,0 +1,208 @@
+"""What is read of a compiled rung without a GPU: SASS, inner loops, occupancy, and the calculation on paper."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pytest
+from conftest import ROUND_GPU, a_rung, an_evidence
+from ladder import sass
+from ladder.build import Build, build
+from ladder.config import Shape, read_kernels
+from ladder.errors import LadderError
+from ladder.gpu import names, read_gpu
+from ladder.inspection import inspect, main_kernel
+from ladder.occupancy import LIMITS, SmLimits, limits_of, occupancy
+from ladder.paper import accesses, ceilings, floors, tile_of, waves
+from ladder.plan import KERNELS
+from ladder.sass import Instruction
+from ladder.tables import instruction_table, paper_table
+from ladder.toolchain import find_nvcc
+
+LISTING = """
+		Function : kernel_a
+        /*0000*/                   LDC R1, c[0x0][0x28] ;       /* 0x0 */
+        /*0010*/                   LDS.128 R4, [R2] ;           /* 0x0 */
+        /*0020*/                   LDS R8, [R2+0x10] ;          /* 0x0 */
+        /*0030*/                   FFMA R9, R4.reuse, R8, R9 ;  /* 0x0 */
+        /*0040*/                   FFMA R10, R4, R6, R12 ;      /* 0x0 */
+        /*0050*/                   FFMA R11, R2, R6, R12 ;      /* 0x0 */
+        /*0060*/               @P0 BRA 0x10 ;                   /* 0x0 */
+        /*0070*/              @!P1 BRA 0x0 ;                    /* 0x0 */
+        /*0080*/                   EXIT ;                       /* 0x0 */
+        /*0090*/                   BRA 0x90;                    /* 0x0 */
+        /*00a0*/                   NOP;                         /* 0x0 */
+		Function : kernel_b
+        /*0000*/                   EXIT ;                       /* 0x0 */
+"""
+
+
+def test_a_listing_is_read_kernel_by_kernel_without_the_padding():
+    found = sass.parse(LISTING)
+    assert list(found) == ["kernel_a", "kernel_b"]
+    assert found["kernel_a"][-1] == Instruction(0x90, "BRA 0x90")
+    assert found["kernel_a"][1].opcode == "LDS"
+    assert found["kernel_a"][1].width_bits == 128
+
+
+def test_a_branch_to_itself_is_no_loop_and_the_inner_loop_is_that_of_the_ffmas():
+    body = sass.parse(LISTING)["kernel_a"]
+    assert [(loop[0].offset, loop[-1].offset) for loop in sass.loops(body)] == [(0, 0x70), (0x10, 0x60)]
+    assert [each.offset for each in sass.inner_loop(body)] == [0x10, 0x20, 0x30, 0x40, 0x50, 0x60]
+    assert sass.inner_loop(sass.parse(LISTING)["kernel_b"]) == []
+
+
+def test_instructions_are_counted_by_class_and_width():
+    loop = sass.describe(sass.inner_loop(sass.parse(LISTING)["kernel_a"]))
+    assert loop["mix"] == {**dict.fromkeys(sass.CLASSES, 0), "FFMA": 3, "LDS": 2, "other": 1}
+    assert loop["widths"]["LDS"] == {"32": 1, "64": 0, "128": 1}
+    ratios = sass.ratios(loop)
+    assert ratios["ffma_share"] == 0.5
+    assert ratios["load_bytes_per_ffma"] == pytest.approx(20 / 3)
+    assert ratios["wavefronts_per_ffma"] == 1
+
+
+def test_a_bank_conflict_needs_three_sources_of_one_bank_that_are_not_in_the_reuse_cache():
+    body = sass.parse(LISTING)["kernel_a"]
+    # R4, R6, R12 would be all even, but the FFMA before keeps R4; R2, R6, R12 are read from one bank.
+    assert sass.bank_conflicts(body) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    ("opcode", "kind"),
+    [("UIADD3", "integer"), ("LDGSTS.E", "LDGSTS"), ("BAR.SYNC", "BAR"), ("LDG.E.128", "LDG"), ("FMUL", "other")],
+)
+def test_opcodes_belong_to_one_class(opcode, kind):
+    assert Instruction(0, f"{opcode} R1, R2").kind == kind
+
+
+def test_the_inner_loop_of_ptx_is_the_one_with_most_fmas():
+    ptx = "\n".join(
+        [
+            ".visible .entry other()",
+            "{",
+            "}",
+            ".visible .entry kernel(.param .u64 a)",
+            "{",
+            "$L__BB0_1:",
+            ".loc 1 2 3",
+            "$L__BB0_2:",
+            "fma.rn.f32 %f1, %f2, %f3, %f1;",
+            "@%p1 bra $L__BB0_2;",
+            "@%p2 bra $L__BB0_1;",
+            "ret;",
+            "}",
+        ]
+    )
+    assert sass.ptx_loop(ptx, "kernel")[0] == "$L__BB0_2:"
+    assert len(sass.ptx_loop(ptx, "kernel")) == 3
+    assert sass.ptx_loop(ptx, "absent") == sass.ptx_loop(ptx, "other") == []
+
+
+HOPPER = SmLimits("9.0", 132, 2048, 65536, 228 << 10, 227 << 10)
+
+
+@pytest.mark.parametrize(
+    ("registers", "static", "threads", "dynamic", "blocks", "limited_by"),
+    [
+        (32, 0, 256, 0, 8, ["warps", "registers"]),
+        (128, 16384, 256, 0, 2, ["registers"]),
+        (32, 0, 128, 100 << 10, 2, ["shared memory"]),
+        (16, 0, 32, 0, 32, ["blocks"]),
+    ],
+)
+def test_occupancy_is_what_cuda_says(registers, static, threads, dynamic, blocks, limited_by):
+    found = occupancy(find_nvcc(), HOPPER, registers, static, threads, dynamic)
+    assert (found["blocks"], found["limited_by"]) == (blocks, limited_by)
+    assert found["percent"] == 100 * blocks * threads / 2048
+    assert list(found["block_limits"]) == list(LIMITS)
+    assert min(found["block_limits"].values()) == blocks
+
+
+def test_every_gpu_file_says_what_its_sms_have_and_the_calculator_knows_it():
+    for name in names():
+        found = occupancy(find_nvcc(), limits_of(read_gpu(name)), 32, 0, 256, 0)
+        assert 0 < found["percent"] <= 100, name
+
+
+def test_an_unknown_gpu_is_one_line():
+    with pytest.raises(LadderError, match=r"compute capability 99\.0"):
+        occupancy(find_nvcc(), SmLimits("99.0", 1, 2048, 65536, 1 << 17, 1 << 16), 32, 0, 256, 0)
+
+
+def test_the_floors_are_those_of_the_roofline():
+    found = floors(Shape(1000, 1000, 1000), ROUND_GPU)
+    assert found["flop"] == 2e9
+    assert found["minimum_bytes"] == 12e6
+    assert found["compute_floor_ms"] == pytest.approx(2e9 / 25600e9 * 1e3)
+    assert found["memory_floor_ms"] == pytest.approx(12e6 / 1000e9 * 1e3)
+
+
+def test_accesses_are_those_of_the_worklogs():
+    # 32 x 32 tiles, one result a thread: k / 16 from global memory and 2k from shared memory; a column of 8 in tiles
+    # of 64: k / 32 and 9k / 8.
+    small = accesses({"BM": 32, "BN": 32, "TM": 1, "TN": 1}, 4096, shared=True)
+    assert (small["global_reads_per_result"], small["shared_reads_per_result"]) == (4096 / 16, 2 * 4096)
+    column = accesses({"BM": 64, "BN": 64, "TM": 8, "TN": 1}, 4096, shared=True)
+    assert (column["global_reads_per_result"], column["shared_reads_per_result"]) == (4096 / 32, 9 * 4096 / 8)
+    assert accesses({}, 4096, shared=False)["global_reads_per_result"] == 2 * 4096
+    assert math.isnan(accesses({}, 4096, shared=True)["intensity_shared"])
+
+
+def test_tiles_are_read_from_the_source_and_the_variant():
+    ladder = read_kernels(KERNELS)
+    assert tile_of(ladder["tiled@TILE=8"]) == {"BM": 8, "BN": 8, "TM": 1, "TN": 1}
+    assert tile_of(ladder["tiled_1d"])["TN"] == 1
+    assert tile_of(ladder["naive"]) == tile_of(a_rung()) == {}
+
+
+def test_waves_and_the_tail_of_the_last():
+    found = waves(blocks=300, blocks_per_sm=2, sms=100)
+    assert found == {"waves": 1.5, "tail_percent": 50.0, "balance": 1.0}
+    assert waves(101, 2, 100)["balance"] == pytest.approx(101 / 200)
+
+
+def test_ceilings_follow_from_the_inner_loop():
+    loop = sass.describe(sass.inner_loop(sass.parse(LISTING)["kernel_a"]))
+    found = ceilings(ROUND_GPU, Shape(1000, 1000, 1000), loop, 1.0)
+    assert found["FP32 units"] == 25600
+    assert found["issue slots"] == 12800
+    assert found["load pipe"] == 25600 / 4  # a wavefront for each FFMA, of which an SM does four in a cycle
+    assert set(ceilings(ROUND_GPU, Shape(8, 8, 8), None, 1.0)) == {"FP32 units", "DRAM"}
+
+
+def an_inspection() -> dict:
+    body = sass.parse(LISTING)["kernel_a"]
+    code = {"whole": sass.describe(body), "loop": sass.describe(sass.inner_loop(body))}
+    kernels = [{"symbol": "a", "kernel": "kernel_a", "code": code}, {"symbol": "b", "kernel": "b", "code": None}]
+    launch = {"symbol": "a", "grid": [10, 1, 1], "block": [32, 1, 1], "dynamic_shared_bytes": 0}
+    launches = {"1024": [{**launch, "symbol": "b"}, launch], "16": []}
+    return {"status": "ok", "message": "", "kernels": kernels, "launches": launches, "nvcc": "", "architecture": ""}
+
+
+def test_the_main_kernel_is_the_one_that_computes():
+    assert main_kernel(an_inspection(), "1024")[1]["kernel"] == "kernel_a"
+    assert main_kernel(an_inspection(), "16") is None
+
+
+def test_tables_hold_the_loop_and_the_prediction():
+    item = an_evidence(inspection=an_inspection())
+    table = instruction_table([item])
+    assert list(table["part"]) == ["whole", "inner loop"]
+    assert list(table["FFMA"]) == [3, 3]
+    paper = paper_table([item], ROUND_GPU).iloc[0]
+    assert paper["bound_by"] == "load pipe"
+    assert paper["predicted_gflops"] == 6400
+    assert math.isnan(paper["measured_gflops"])
+
+
+def test_a_rung_of_the_ladder_has_its_inner_loop_in_sass_and_ptx(tmp_path):
+    rung, gpu, nvcc = read_kernels(KERNELS)["tiled@TILE=16"], read_gpu("h100-sxm"), find_nvcc()
+    build(rung, gpu, nvcc, ["-O3", "-std=c++17"], Path(tmp_path / "tiled"))
+    record = inspect(Build(tmp_path / "tiled"), ["256"], gpu.sms, tmp_path / "log", nvcc, limits_of(gpu))
+    launch, kernel = main_kernel(record, "256")
+    assert kernel["code"]["loop"]["mix"]["FFMA"] == 16
+    assert launch["occupancy"]["percent"] == 100
+    assert sum("FFMA" in line for line in kernel["code"]["loop_sass"]) == 16
+    assert sum("fma.rn.f32" in line for line in kernel["code"]["loop_ptx"]) == 16
