@@ -56,7 +56,7 @@ def build(rung: Rung, gpu: Gpu, nvcc: Nvcc, flags: list[str], folder: Path) -> d
 def why_not_measured(made: Build, check: dict[str, Any] | None) -> str:
     """Why a rung may not be timed or profiled: it did not compile, or this build did not pass its check.
 
-    Empty where it may be. `check` is its check record, or None for the empty kernel, which has none.
+    Empty where it may be. `check` is its check record, or None for a floor, which has none.
     """
     compiled = made.record
     if compiled["status"] != "ok":

@@ -23,7 +23,7 @@ _DASHES = {"-": [1, 0], "--": [6, 4]}  # matplotlib's names; its own dashes are 
 def measurements(timings: pd.DataFrame, rungs: pd.DataFrame) -> pd.DataFrame:
     """One row a rung, shape and metric: rung, shape, work, metric, value, low and high (95 %), and how it was timed.
 
-    `timings` and `rungs` are the tables of those names; the empty kernel is left out.
+    `timings` and `rungs` are the tables of those names; the floors are left out.
     """
     kept = timings[timings["rung"].isin(rungs.loc[rungs["role"] != "floor", "rung"])]
     parts = []

@@ -37,7 +37,7 @@ class Evidence:
 
     @property
     def status(self) -> str:
-        """`ok`, `not checked` (the empty kernel), `not recorded`, `does not apply`, or what failed."""
+        """`ok`, `not checked` (a floor), `not recorded`, `does not apply`, or what failed."""
         if self.inspection["status"] == NOT_APPLICABLE:
             return NOT_APPLICABLE
         if self.inspection["status"] != "ok":

@@ -71,12 +71,12 @@ class Plan:
 
     @property
     def checked(self) -> list[str]:
-        """The rungs that are checked: all but the empty kernel."""
+        """The rungs that are checked: all but the floors."""
         return [rung.name for rung in self.needed if rung.role != "floor"]
 
     @property
     def profiled(self) -> list[str]:
-        """The rungs that are profiled: those of this run but the empty kernel; none where profiling is off."""
+        """The rungs that are profiled: those of this run but the floors; none where profiling is off."""
         return [rung.name for rung in self.rungs if rung.role != "floor"] if self.settings["profile"]["enabled"] else []
 
     def cases(self) -> list[dict[str, Any]]:
