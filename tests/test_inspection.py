@@ -6,7 +6,7 @@ import math
 from pathlib import Path
 
 import pytest
-from conftest import ROUND_GPU, a_rung, an_evidence
+from conftest import ROUND_GPU, an_evidence
 from ladder import sass
 from ladder.build import Build, build
 from ladder.config import Shape, read_kernels
@@ -154,7 +154,7 @@ def test_tiles_are_read_from_the_source_and_the_variant():
     ladder = read_kernels(KERNELS)
     assert tile_of(ladder["tiled@TILE=8"]) == {"BM": 8, "BN": 8, "TM": 1, "TN": 1}
     assert tile_of(ladder["tiled_1d"])["TN"] == 1
-    assert tile_of(a_rung()) == {}
+    assert tile_of(ladder["cublas"]) == {}
 
 
 def test_waves_and_the_tail_of_the_last():
