@@ -16,6 +16,7 @@ include: "workflow/rules/tables.smk"
 include: "workflow/rules/figures.smk"
 include: "workflow/rules/summary.smk"
 include: "workflow/rules/compare.smk"
+include: "workflow/rules/across.smk"
 include: "workflow/rules/report.smk"
 
 

@@ -95,9 +95,11 @@ class Evidence:
         return check + timed + [profile["where"] for profile in self.profiles.values()]
 
 
-def read_evidence(rung: Rung, inspection: Path, raw: Path, shapes: list[Shape]) -> Evidence:
+def read_evidence(rung: Rung, inspection: Path | None, raw: Path, shapes: list[Shape] | None) -> Evidence:
     """Read what is recorded of a rung; timings only of the shapes asked for, and these, profiles and the sanitizer's
     findings only of the build that was checked.
+
+    Without an inspection the rung is taken for one that compiles, without shapes all are read.
 
     Raises LadderError for a record that is damaged or of another schema version.
     """
@@ -115,9 +117,9 @@ def read_evidence(rung: Rung, inspection: Path, raw: Path, shapes: list[Shape]) 
     profile = records.read_json(profile_path) if profile_path.exists() else {"failure": None}
     return Evidence(
         rung=rung,
-        inspection=records.read_json(inspection),
+        inspection=records.read_json(inspection) if inspection else {"status": "ok"},
         check=check,
-        timings={shape: timings[shape] for shape in shapes if shape in timings},
+        timings={shape: timings[shape] for shape in (timings if shapes is None else shapes) if shape in timings},
         timing_failure=failure["message"] if failure else "",
         profiles=read_profiles(profile_path, checked),
         profile_failure=profile["failure"]["message"] if profile["failure"] else "",

@@ -53,6 +53,17 @@ def records(stage, ending, names):
     return paths if PLAN.measuring else [path for path in paths if os.path.exists(path)]
 
 
+def recorded_anywhere():
+    """The check and time records of every GPU: those that are there, and those that this run makes."""
+    found = {
+        str(path)
+        for stage, ending in (("check", "json"), ("time", "zip"))
+        for path in Path("results").glob(f"*/raw/{stage}/*.{ending}")
+    }
+    made = records("check", "json", PLAN.checked) + records("time", "zip", RUNGS)
+    return sorted(found | set(made))
+
+
 def recorded():
     """On what and when the records that this run shows were measured: for the first page of Snakemake's report."""
     return recorded_on(Path(RAW))

@@ -1,0 +1,173 @@
+"""Every GPU that has records beside the others: the table, the figures, and the target that makes them."""
+
+import json
+import shutil
+
+import pandas as pd
+import pytest
+from conftest import a_check, a_device, a_rung, a_where, time_run
+from ladder import gpu, records
+from ladder.across import COLUMNS, across_table, at_one_size, by_size, common_size
+from ladder.config import Shape
+from ladder.errors import LadderError
+from ladder.figures import save
+from ladder.tables import read_table, write_table
+from pipeline import FEW, FEW_RUNGS, RECORDED, contents, copy_project, snakemake
+
+RUNGS = [a_rung(name) for name in ("empty", "cublas", "naive", "tiled")]
+
+
+def where_on(device: dict, **more):
+    place = a_where(**more)
+    return {**place, "gpu": device}
+
+
+def record(results, name, rung, times, *, device=None, status="pass", source="source-1", day="2026-01-02"):
+    """A check and a time record of a rung on a GPU; `times` has the milliseconds of each (kernel, shape)."""
+    device = vars(a_device()) if device is None else device
+    raw = results / name / "raw"
+    place = where_on(device, measured_at=f"{day}T03:04:05+00:00")
+    place["compile"] = {**place["compile"], "source_digest": source}
+    (raw / "check").mkdir(parents=True, exist_ok=True)
+    (raw / "time").mkdir(exist_ok=True)
+    records.write_json(raw / "check" / f"{rung}.json", {"rung": rung, **a_check(status), "where": place})
+    files = time_run(rung, {key: [value / 1e3] * 5 for key, value in times.items()})
+    content = json.loads(files["record.json"]) | {"where": place}
+    records.add_run(raw / "time" / f"{rung}.zip", {**files, "record.json": json.dumps(content).encode()})
+
+
+def beside(rung, shape, own, cublas=1.0, naive=10.0):
+    return {(rung, shape): own, ("cublas", shape): cublas, ("naive", shape): naive}
+
+
+@pytest.fixture
+def results(tmp_path):
+    """Two GPUs with a file and one without; the second is twice as fast."""
+    folder = tmp_path / "results"
+    for name, factor in (("h100-sxm", 1.0), ("h200-sxm", 0.5)):
+        record(folder, name, "naive", {("naive", "512"): 10 * factor, ("cublas", "512"): factor})
+        record(folder, name, "tiled", beside("tiled", "512", 2 * factor, factor) | beside("tiled", "1024", 4.0))
+    own = vars(a_device("NVIDIA Own Card", cores=12800, sm_clock_mhz=1000))
+    record(folder, "own-card", "tiled", beside("tiled", "512", 8.0), device=own, source="source-2", day="2026-02-03")
+    (folder / "across").mkdir()
+    return folder
+
+
+def table_of(results, shapes=None):
+    return across_table(results, RUNGS, shapes, "cublas", "naive")
+
+
+def test_each_rung_shape_and_gpu_is_a_row_with_rate_and_shares(results):
+    table = table_of(results)
+    assert list(table.columns) == COLUMNS
+    assert [tuple(row) for row in table[["rung", "shape", "gpu"]].itertuples(index=False)] == [
+        ("naive", "512", "h100-sxm"),
+        ("naive", "512", "h200-sxm"),
+        ("tiled", "512", "h100-sxm"),
+        ("tiled", "512", "h200-sxm"),
+        ("tiled", "512", "own-card"),
+        ("tiled", "1024", "h100-sxm"),
+        ("tiled", "1024", "h200-sxm"),
+    ]
+    tiled = table[(table["rung"] == "tiled") & (table["shape"] == "512")].set_index("gpu")
+    rate = 2 * 512**3 / 1e6
+    assert tiled["gflops"].tolist() == pytest.approx([rate / 2, rate / 1, rate / 8])
+    assert tiled["share_of_cublas"].tolist() == pytest.approx([0.5, 0.5, 0.125])
+    assert tiled["speedup_over_naive"].tolist() == pytest.approx([5, 10, 1.25])
+    peaks = [gpu.read_gpu("h100-sxm").peak_gflops, gpu.read_gpu("h200-sxm").peak_gflops, 12800 * 2]
+    assert (tiled["gflops"] / tiled["share_of_peak"]).tolist() == pytest.approx(peaks)
+    assert tiled["device"].tolist()[2] == "NVIDIA Own Card"
+    assert tiled["source_digest"].tolist() == ["source-1", "source-1", "source-2"]
+
+
+def test_only_the_shapes_asked_for_are_rows(results):
+    assert set(table_of(results, [Shape.parse("1024")])["shape"]) == {"1024"}
+
+
+def test_a_rung_that_is_wrong_on_one_gpu_is_shown_on_the_others_only(results):
+    record(results, "h200-sxm", "tiled", beside("tiled", "512", 1.0), status="failed")
+    rows = table_of(results)
+    assert list(rows.loc[rows["rung"] == "tiled", "gpu"].unique()) == ["h100-sxm", "own-card"]
+
+
+def test_nothing_recorded_is_one_line(tmp_path):
+    with pytest.raises(LadderError, match="no GPU has records of these rungs and sizes; make some on a GPU: make run"):
+        table_of(tmp_path)
+
+
+def test_the_size_of_the_figure_is_the_largest_that_most_gpus_have(results):
+    assert common_size(table_of(results)) == 512
+
+
+def test_figures_say_which_gpus_when_and_which_sources_differ(results):
+    for figure in (at_one_size(table_of(results), "cublas"), by_size(table_of(results))):
+        note = figure.texts[-1].get_text().splitlines()
+        assert note[:3] == [
+            "h100-sxm: NVIDIA H100 80GB HBM3, 2026-01-02",
+            "h200-sxm: NVIDIA H100 80GB HBM3, 2026-01-02",
+            "own-card: NVIDIA Own Card, 2026-02-03",
+        ]
+        assert note[3] == "Not of the same source on all: tiled"
+
+
+def test_the_title_names_the_best_rung_of_each_gpu(results):
+    title = at_one_size(table_of(results), "cublas")._suptitle.get_text()
+    assert title == (
+        "The best rung at 512: tiled 0.3 TFLOP/s on h200-sxm, tiled 0.1 TFLOP/s on h100-sxm, "
+        "tiled 0.0 TFLOP/s on own-card"
+    )
+
+
+def test_each_gpus_points_stand_at_its_values(results):
+    table = table_of(results)
+    figure = at_one_size(table, "cublas")
+    at = table[(table["n"] == 512) & (table["rung"] == "tiled")].set_index("gpu")
+    for axes, (column, factor) in zip(
+        figure.axes, {"gflops": 1e-3, "share_of_peak": 100, "share_of_cublas": 100}.items(), strict=True
+    ):
+        shown = {line.get_label(): line.get_xdata()[-1] for line in axes.get_lines()}
+        assert shown == pytest.approx((factor * at[column]).to_dict())
+
+
+def test_shapes_that_are_no_squares_leave_a_table_and_empty_figures(tmp_path):
+    record(tmp_path, "h100-sxm", "tiled", beside("tiled", "8x16x32", 1.0))
+    table = table_of(tmp_path)
+    assert len(table) == 1
+    assert at_one_size(table, "cublas")._suptitle.get_text() == "No rung is recorded at a square size"
+    by_size(table)
+
+
+def test_equal_records_give_equal_bytes(results, tmp_path):
+    made = []
+    for name in "12":
+        folder = tmp_path / name
+        folder.mkdir()
+        table = table_of(results)
+        write_table(table, folder / "gpus.csv")
+        save(at_one_size(table, "cublas"), [folder / "gpus.svg", folder / "gpus.png"])
+        save(by_size(table), [folder / "by_size.svg"])
+        made.append({path.name: path.read_bytes() for path in folder.iterdir()})
+    assert made[0] == made[1]
+
+
+def test_the_target_sets_two_gpus_side_by_side_and_leaves_their_results_alone(tmp_path):
+    project = copy_project(tmp_path / "project")
+    raw = project / "results" / RECORDED / "raw"
+    for stage, ending in (("check", "json"), ("time", "zip")):
+        (project / "results/h200-sxm/raw" / stage).mkdir(parents=True)
+        for rung in FEW_RUNGS:
+            shutil.copy(raw / stage / f"{rung}.{ending}", project / "results/h200-sxm/raw" / stage)
+    before = contents(project / "results")
+    run = snakemake(project, FEW, "across")
+    assert run.status == 0, run.output
+    after = contents(project / "results")
+    made = {"across/gpus.csv", "across/gpus.svg", "across/gpus.png"}
+    made |= {"across/gpus_by_size.svg", "across/gpus_by_size.png"}
+    assert set(after) - set(before) == made
+    assert {name: after[name] for name in before} == before
+    table = read_table(project / "results/across/gpus.csv")
+    assert set(table["gpu"]) == {RECORDED, "h200-sxm"}
+    both = table[table["rung"] == "naive"].pivot(index="shape", columns="gpu", values="gflops")
+    assert list(both.index) == ["1024", "512"]
+    pd.testing.assert_series_equal(both[RECORDED], both["h200-sxm"], check_names=False)
+    assert "Nothing to be done" in snakemake(project, FEW, "across").output

@@ -1,0 +1,196 @@
+"""Every GPU that has records beside the others: one table and two figures, from the raw records alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+import pandas as pd
+import seaborn as sns
+from matplotlib.figure import Figure
+
+from ladder import gpu as gpus
+from ladder.config import Rung, Shape
+from ladder.errors import LadderError
+from ladder.evidence import Evidence, read_evidence
+from ladder.figures import DPI, FIXED, PALETTE, square_rows
+from ladder.gpu import Gpu, Present
+from ladder.tables import timing_table
+
+COLUMNS = [
+    *("rung", "shape", "m", "n", "k", "gpu", "device"),
+    *("time_ms_median", "gflops", "gflops_ci_low", "gflops_ci_high", "share_of_peak"),
+    *(f"share_of_cublas{end}" for end in ("", "_ci_low", "_ci_high")),
+    *(f"speedup_over_naive{end}" for end in ("", "_ci_low", "_ci_high")),
+    *("sm_clock_mhz", "throttle_reasons", "measured_at", "driver", "source_digest"),
+]
+_METRICS = {
+    "gflops": ("TFLOP/s", 1e-3),
+    "share_of_peak": ("% of FP32 peak", 100),
+    "share_of_cublas": ("% of cuBLAS", 100),
+}
+_MARKERS = "osD^vPX*"
+
+
+def across_table(
+    results: Path, rungs: Sequence[Rung], shapes: list[Shape] | None, baseline: str, first: str
+) -> pd.DataFrame:
+    """One row a rung, shape and GPU whose check passed there, by the ladder, the work and the GPU's name.
+
+    `results` holds one folder a GPU, `shapes` are those asked for, or None for all that are recorded. Columns: COLUMNS,
+    where gpu is the folder and device NVML's name, shares are fractions, and source_digest is of the code that was
+    measured; the others are those of `ladder.tables.timing_table`. Raises LadderError where nothing is recorded or a
+    record is damaged.
+    """
+    parts = []
+    for raw in sorted(results.glob("*/raw")):
+        evidence = [read_evidence(rung, None, raw, shapes) for rung in rungs if rung.role != "floor"]
+        sound = [item for item in evidence if item.sound and item.timings]
+        if sound:
+            parts.append(_on_one_gpu(sound, raw.parent.name, baseline, first))
+    if not parts:
+        raise LadderError(f"{results.name}: no GPU has records of these rungs and sizes; make some on a GPU: make run")
+    order = {rung.name: place for place, rung in enumerate(rungs)}
+    table = pd.concat(parts, ignore_index=True)
+    table["work"] = table["m"] * table["n"] * table["k"]
+    table["place"] = table["rung"].map(order)
+    return table.sort_values(["place", "work", "shape", "gpu"], ignore_index=True)[COLUMNS]
+
+
+def _on_one_gpu(evidence: Sequence[Evidence], name: str, baseline: str, first: str) -> pd.DataFrame:
+    where = {(item.rung.name, str(shape)): timing.where for item in evidence for shape, timing in item.timings.items()}
+    table = timing_table(evidence, _gpu(name, next(iter(where.values()))), baseline, first)
+    places = [where[key] for key in zip(table["rung"], table["shape"], strict=True)]
+    renamed = {f"speedup_over_cublas{end}": f"share_of_cublas{end}" for end in ("", "_ci_low", "_ci_high")}
+    return table.rename(columns=renamed).assign(
+        gpu=name,
+        device=[place["gpu"]["name"] for place in places],
+        driver=[place["gpu"]["driver"] for place in places],
+        source_digest=[place["compile"]["source_digest"] for place in places],
+    )
+
+
+def _gpu(name: str, where: Mapping[str, Any]) -> Gpu:
+    """The GPU of a folder of results: its file, or what NVML said of it when its records were made."""
+    return gpus.read_gpu(name) if name in gpus.names() else gpus.from_device(Present(**where["gpu"]))
+
+
+def caption(table: pd.DataFrame, last: str) -> str:
+    """On which GPUs and when; which rungs were not of the same source on all of them; and a last line."""
+    lines = []
+    for name, rows in table.groupby("gpu", sort=True):
+        days = sorted({min(rows["measured_at"])[:10], max(rows["measured_at"])[:10]})
+        lines.append(f"{name}: {rows['device'].iloc[0]}, {' to '.join(days)}")
+    sources = table.groupby("rung", sort=False)["source_digest"].nunique()
+    changed = list(sources[sources > 1].index)
+    if changed:
+        lines.append(f"Not of the same source on all: {', '.join(changed)}")
+    return "\n".join([*lines, last])
+
+
+def common_size(table: pd.DataFrame) -> int | None:
+    """The largest square size that is recorded on the most GPUs; None where no square size is."""
+    counts = square_rows(table).groupby("n")["gpu"].nunique()
+    return None if counts.empty else int(counts[counts == counts.max()].index.max())
+
+
+def looks(table: pd.DataFrame) -> dict[str, dict[str, Any]]:
+    """Colour and marker of each GPU."""
+    names = sorted(table["gpu"].unique())
+    return {
+        name: {"color": PALETTE[place % len(PALETTE)], "marker": _MARKERS[place % len(_MARKERS)]}
+        for place, name in enumerate(names)
+    }
+
+
+def at_one_size(table: pd.DataFrame, baseline: str) -> Figure:
+    """Rate, share of the peak and share of cuBLAS of each rung on each GPU, at the largest size that they share."""
+    size = common_size(table)
+    rows = square_rows(table)
+    rows = rows[rows["n"] == size]
+    rungs = [name for name in table["rung"].unique() if name in set(rows["rung"])]
+    look = looks(table)
+    with mpl.rc_context({**mpl.rcParamsDefault, **FIXED}):
+        sns.set_theme(style="whitegrid", rc={**FIXED, "axes.labelsize": 10})
+        note = caption(table, "Medians with their 95 % intervals; shares of cuBLAS are measured side by side.")
+        foot = 0.25 + 0.16 * (note.count("\n") + 1)  # inches
+        height = 1.6 + 0.3 * max(1, len(rungs)) + foot
+        figure = Figure(figsize=(10, height), dpi=DPI)
+        panels = figure.subplots(1, len(_METRICS), sharey=True)
+        step = 0.5 / max(1, len(look))
+        for axes, (column, (label, factor)) in zip(panels, _METRICS.items(), strict=True):
+            for place, (name, style) in enumerate(look.items()):
+                own = rows[rows["gpu"] == name].set_index("rung").reindex(rungs)
+                heights = [at + step * (place - (len(look) - 1) / 2) for at in range(len(rungs))]
+                values = factor * own[column]
+                axes.plot(values, heights, linestyle="none", markersize=5, label=name, **style)
+                if f"{column}_ci_low" in own:
+                    ends = factor * own[f"{column}_ci_low"], factor * own[f"{column}_ci_high"]
+                    axes.hlines(heights, *ends, color=style["color"], linewidth=1.5)
+            axes.set_xlabel(label)
+            axes.set_xlim(left=0)
+            axes.tick_params(axis="x", labelsize=8)
+        panels[0].set_yticks(range(len(rungs)), rungs, fontsize=8)
+        panels[0].set_ylim(len(rungs) - 0.4, -0.6)
+        figure.suptitle(_title(rows, baseline, size), x=0.02, ha="left", fontweight="bold", fontsize=12)
+        figure.legend(
+            *panels[0].get_legend_handles_labels(), loc="upper right", ncols=4, frameon=False, fontsize=9,
+            bbox_to_anchor=(0.99, 1 - 0.38 / height),
+        )  # fmt: skip
+        figure.text(0.02, 0.08 / height, note, fontsize=7, color="dimgray", va="bottom")
+        figure.subplots_adjust(left=0.19, right=0.98, top=1 - 0.75 / height, bottom=(0.55 + foot) / height, wspace=0.08)
+        sns.despine(fig=figure, left=True)
+        return figure
+
+
+def _title(rows: pd.DataFrame, baseline: str, size: int | None) -> str:
+    best = rows[rows["rung"] != baseline].dropna(subset=["gflops"])
+    if best.empty:
+        return "No rung is recorded at a square size"
+    best = best.loc[best.groupby("gpu")["gflops"].idxmax()].sort_values("gflops", ascending=False)
+    parts = [f"{row.rung} {row.gflops / 1000:.1f} TFLOP/s on {row.gpu}" for row in best.head(3).itertuples()]
+    more = "" if len(best) <= 3 else f" (of {len(best)} GPUs)"
+    return f"The best rung at {size}: {', '.join(parts)}{more}"
+
+
+def by_size(table: pd.DataFrame) -> Figure:
+    """Share of the FP32 peak over the size of square products: a panel a rung, a line a GPU."""
+    rows = square_rows(table)
+    rungs = [name for name in table["rung"].unique() if name in set(rows["rung"])]
+    look, sizes = looks(table), sorted(rows["n"].unique())
+    columns = min(4, max(1, len(rungs)))
+    lines = max(1, -(-len(rungs) // columns))
+    with mpl.rc_context({**mpl.rcParamsDefault, **FIXED}):
+        sns.set_theme(style="whitegrid", rc={**FIXED, "axes.titlesize": 9, "axes.labelsize": 9})
+        note = caption(table, "Medians.")
+        foot = 0.25 + 0.16 * (note.count("\n") + 1)
+        height = 1.3 + 1.7 * lines + foot
+        figure = Figure(figsize=(10, height), dpi=DPI)
+        panels = figure.subplots(lines, columns, sharex=True, sharey=True, squeeze=False)
+        for axes in panels.flat[len(rungs) :]:
+            axes.set_axis_off()
+        for place, (axes, rung) in enumerate(zip(panels.flat, rungs, strict=False)):
+            for name, style in look.items():
+                own = rows[(rows["rung"] == rung) & (rows["gpu"] == name)]
+                at = [sizes.index(n) for n in own["n"]]
+                axes.plot(at, 100 * own["share_of_peak"], label=name, markersize=3.5, linewidth=1.2, **style)
+            axes.set_title(rung, loc="left", pad=3)
+            axes.set_xticks(range(len(sizes)), [str(n) for n in sizes], rotation=60, fontsize=7)
+            axes.tick_params(axis="y", labelsize=8)
+            if place + columns >= len(rungs):  # nothing below it
+                axes.tick_params(axis="x", labelbottom=True)
+        panels[0, 0].set_ylim(0, max(100, 105 * rows["share_of_peak"].max()))
+        figure.suptitle("Share of the FP32 peak by size", x=0.02, ha="left", fontweight="bold", fontsize=12)
+        figure.supylabel("% of FP32 peak", fontsize=9, x=0.015)
+        figure.legend(
+            *panels.flat[0].get_legend_handles_labels(), loc="upper right", ncols=4, frameon=False, fontsize=9,
+            bbox_to_anchor=(0.99, 1 - 0.05 / height),
+        )  # fmt: skip
+        figure.text(0.02, 0.08 / height, note, fontsize=7, color="dimgray", va="bottom")
+        figure.subplots_adjust(
+            left=0.07, right=0.98, top=1 - 0.65 / height, bottom=(0.55 + foot) / height, wspace=0.08, hspace=0.28
+        )
+        sns.despine(fig=figure, left=True)
+        return figure
