@@ -107,6 +107,12 @@ def test_the_empty_kernel_is_no_line_of_the_table(told):
     assert "empty" not in text
 
 
+def test_what_only_the_empty_kernel_is_timed_at_sums_up_nothing(told):
+    floor = an_evidence("empty", (a_timing("empty", "128", {"empty": [0.002]}),))
+    text = told(floor, good("naive", "128", "512"))
+    assert "rung at 512 " in text
+
+
 def test_where_nothing_is_timed_each_rung_stands_with_its_status(told):
     text = told(an_evidence("naive", check=None), an_evidence("tiled", check=a_check("failed", "4: NaN")))
     assert text.splitlines()[2:4] == ["naive                    not recorded", "tiled                    wrong"]

@@ -17,7 +17,7 @@ def summary(rungs: pd.DataFrame, timings: pd.DataFrame, headline: str, results: 
     `rungs` and `timings` are the tables of those names, `results` is the folder of this GPU's results.
     """
     lines = [headline, ""]
-    shape = headline_shape(timings)
+    shape = headline_shape(timings[~timings["rung"].isin(rungs.loc[rungs["role"] == "floor", "rung"])])
     if shape:
         lines += _table(rungs, timings[timings["shape"] == shape], shape)
     else:
