@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from ladder import config, plan, records, toolchain
+from ladder import config, plan, records, toolchain, tuned, tuning
 from ladder.build import Build
 from ladder.config import Rung, Shape
 from ladder.evidence import Evidence
@@ -55,6 +55,8 @@ def project(tmp_path, monkeypatch):
     monkeypatch.setattr(plan, "ROOT", tmp_path)
     monkeypatch.setattr(plan, "KERNELS", tmp_path / "config/kernels.yaml")
     monkeypatch.setattr(toolchain, "ROOT", tmp_path)
+    monkeypatch.setattr(tuned, "ROOT", tmp_path)
+    monkeypatch.setattr(tuning, "ROOT", tmp_path)
     monkeypatch.setattr(toolchain, "INCLUDE", tmp_path / "kernels/include")
     return tmp_path
 

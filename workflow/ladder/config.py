@@ -11,7 +11,7 @@ import difflib
 import math
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -54,6 +54,14 @@ class Shape:
 
 
 @dataclass(frozen=True)
+class TunedClass:
+    """What a rung is built with for the products of a class: those of fewer operations than `below_flop`."""
+
+    below_flop: float
+    macros: Mapping[str, str]
+
+
+@dataclass(frozen=True)
 class Rung:
     """One library to build and measure: an entry of kernels.yaml with one choice of macros."""
 
@@ -66,6 +74,17 @@ class Rung:
     role: str
     before: str | None
     compute_capability: str
+    tune: Mapping[str, Any] | None = field(default=None, compare=False)  # the space declared for its entry
+    tuned: tuple[TunedClass, ...] = ()  # from the GPU's tuned file, by rising size
+
+    @property
+    def parameters(self) -> str:
+        """The tuned macros as tables print them, `BM=64 BN=64 below 1.7e+10 FLOP, else BM=128 BN=128`; or nothing."""
+        texts = []
+        for each in self.tuned:
+            macros = " ".join(f"{key}={value}" for key, value in each.macros.items())
+            texts.append(macros if math.isinf(each.below_flop) else f"{macros} below {each.below_flop:.2g} FLOP")
+        return ", else ".join(texts)
 
 
 def dotted(path: Iterator[str | int] | tuple[str | int, ...]) -> str:
@@ -270,6 +289,7 @@ def _rung(entry: str, values: Mapping[str, Any], macros: Mapping[str, object]) -
         role=values["role"],
         before=values["before"],
         compute_capability=values["compute_capability"],
+        tune=values["tune"],
     )
 
 
@@ -302,6 +322,6 @@ def select_rungs(wanted: str | list[str], ladder: Mapping[str, Rung], file: str)
             chosen[name] = ladder[name]
         else:
             template = of_entry[0]
-            chosen[name] = Rung(**{**vars(template), "name": name, "macros": macros})
+            chosen[name] = Rung(**{**vars(template), "name": name, "macros": macros, "tuned": ()})
     order = {entry: index for index, entry in enumerate(dict.fromkeys(rung.entry for rung in ladder.values()))}
     return sorted(chosen.values(), key=lambda rung: order[rung.entry])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
+import re
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
@@ -75,6 +76,11 @@ class Launch:
     dynamic_shared_bytes: int
 
 
+# Host stubs of templates and static functions are local, in a namespace (ladder.toolchain.by_size) or not; what they
+# start bears the name of a global function.
+_LOCAL = re.compile(r"^(_Z(?:N\d+class_\d+?)?)L(?=\d)")
+
+
 class _Dim3(ctypes.Structure):
     _fields_ = [("x", ctypes.c_uint), ("y", ctypes.c_uint), ("z", ctypes.c_uint)]
 
@@ -133,7 +139,7 @@ class Library:
         observer_type = ctypes.CFUNCTYPE(None, ctypes.c_void_p, _Dim3, _Dim3, ctypes.c_size_t)
 
         def observe(kernel: int, grid: _Dim3, block: _Dim3, dynamic_shared_bytes: int) -> None:
-            name = symbols.get(_offset(kernel), "").replace("_ZL", "_Z", 1)
+            name = _LOCAL.sub(r"\1", symbols.get(_offset(kernel), ""))
             made.append(Launch(name, (grid.x, grid.y, grid.z), (block.x, block.y, block.z), dynamic_shared_bytes))
 
         observer = observer_type(observe)

@@ -12,10 +12,11 @@ from ladder import gpu as gpus
 from ladder import records
 from ladder.build import settings_digest
 from ladder.checking import all_cases
-from ladder.config import ROOT, Rung, Shape, read_kernels, read_shapes, select_rungs, validated
+from ladder.config import ROOT, Rung, Shape, read_kernels, read_shapes, select_rungs, shown, validated
 from ladder.errors import LadderError
 from ladder.gpu import Gpu, Present
 from ladder.sanitizing import sanitizer_cases
+from ladder.tuned import odd_shapes, tuned_file, with_tuned
 
 KERNELS = ROOT / "config" / "kernels.yaml"
 
@@ -31,6 +32,7 @@ class Plan:
     ladder: Mapping[str, Rung]
     shapes: tuple[Shape, ...]
     profile_shapes: tuple[Shape, ...]
+    tune_shapes: tuple[Shape, ...]
     settings: Mapping[str, Any]
     headline: str
 
@@ -80,10 +82,26 @@ class Plan:
         return [rung.name for rung in self.rungs if rung.role != "floor"] if self.settings["profile"]["enabled"] else []
 
     def cases(self) -> list[dict[str, Any]]:
-        """The cases that a rung is checked with."""
+        """The cases that a rung is checked with; where rungs are tuned, every class of size has a shape among them."""
         check = self.settings["check"]
-        shapes = sorted({*self.shapes, *self.profile_shapes})
-        return all_cases([Shape.parse(shape) for shape in check["shapes"]], check["cases"], shapes)
+        crossed = [Shape.parse(shape) for shape in check["shapes"]]
+        crossed += sorted({shape for rung in self.needed for shape in odd_shapes(rung.tuned)})
+        return all_cases(crossed, check["cases"], sorted({*self.shapes, *self.profile_shapes}))
+
+    @property
+    def tuned_entries(self) -> list[str]:
+        """The entries among the rungs of this run that `snakemake tune` searches."""
+        applies = (rung for rung in self.rungs if float(rung.compute_capability) <= float(self.gpu.compute_capability))
+        return list(dict.fromkeys(rung.entry for rung in applies if rung.tune is not None))
+
+    @property
+    def tuned_path(self) -> str:
+        """Where the tuned file of this GPU stands, relative to the project."""
+        return shown(tuned_file(self.gpu.name))
+
+    def of_entry(self, entry: str) -> Rung:
+        """The first rung of an entry."""
+        return next(rung for rung in self.ladder.values() if rung.entry == entry)
 
     def sanitizer_cases(self) -> list[dict[str, Any]]:
         """The cases that a rung is watched with by compute-sanitizer."""
@@ -110,6 +128,8 @@ def plan(config: Mapping[str, Any], sources: Mapping[str, str] | None = None) ->
     ladder = read_kernels(KERNELS)
     device = gpus.present(settings["device"])
     gpu, measuring = _choose(settings, device, places, file)
+    if settings["tune"]["use"]:
+        ladder = with_tuned(ladder, tuned_file(gpu.name))
     wanted = gpu.sizes or settings["default_sizes"] if settings["sizes"] == "gpu" else settings["sizes"]
     if isinstance(wanted, (str, int)):
         wanted = [wanted]
@@ -127,6 +147,12 @@ def plan(config: Mapping[str, Any], sources: Mapping[str, str] | None = None) ->
         rungs=tuple(select_rungs(settings["kernels"], ladder, places.get("kernels", file))),
         ladder=ladder,
         shapes=tuple(shapes),
+        tune_shapes=tuple(
+            sorted(
+                read_shapes(settings["tune_sizes"], places.get("tune_sizes", file), "tune_sizes"),
+                key=lambda shape: shape.flop,
+            )
+        ),
         profile_shapes=tuple(read_shapes(settings["profile"]["sizes"], places.get("profile", file), "profile.sizes")),
         settings=settings,
         headline=_headline(gpu, device, measuring),

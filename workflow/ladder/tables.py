@@ -215,7 +215,8 @@ def rung_table(evidence: Sequence[Evidence]) -> pd.DataFrame:
     """One row a rung: what it is and how it fared.
 
     Columns: rung, title, role, precision, before, status, message, checked_cases, timed_shapes, profiled_shapes,
-    profile_message, source (`current`, `changed since` or empty), measured_at (of the latest record), check_wall_s and
+    profile_message, parameters (of the GPU's tuned file, by size; empty where the source's own are used), source
+    (`current`, `changed since` or empty), measured_at (of the latest record), check_wall_s and
     time_wall_s (seconds that the measuring processes took), time_gpu_s (seconds on the GPU of all samples in them).
     """
     rows = []
@@ -234,6 +235,7 @@ def rung_table(evidence: Sequence[Evidence]) -> pd.DataFrame:
                 "timed_shapes": len(item.timings) if item.sound else 0,
                 "profiled_shapes": len(item.profiles),
                 "profile_message": item.profile_failure,
+                "parameters": item.rung.parameters,
                 "source": "" if current is None else "current" if current else "changed since",
                 "measured_at": max((place["measured_at"] for place in item.places), default=""),
                 "check_wall_s": item.check_wall_s,
@@ -246,7 +248,7 @@ def rung_table(evidence: Sequence[Evidence]) -> pd.DataFrame:
 
 RUNG_COLUMNS = [
     *("rung", "title", "role", "precision", "before", "status", "message", "checked_cases", "timed_shapes"),
-    *("profiled_shapes", "profile_message", "source", "measured_at"),
+    *("profiled_shapes", "profile_message", "parameters", "source", "measured_at"),
     *("check_wall_s", "time_wall_s", "time_gpu_s"),
 ]
 

@@ -140,7 +140,7 @@ def read_time_record(path: Path, build_digest: str | None = None) -> dict[Shape,
         if build_digest not in (None, record["where"]["compile"]["build_digest"]):
             continue
         try:
-            measured = list(_measurements(files, record))
+            measured = list(measurements(files, record))
         except (KeyError, ValueError, StopIteration) as error:
             raise records.damaged(path, error) from None
         for text in record["shapes"]:
@@ -150,7 +150,11 @@ def read_time_record(path: Path, build_digest: str | None = None) -> dict[Shape,
     return timings
 
 
-def _measurements(files: Mapping[str, bytes], record: Mapping[str, Any]) -> Iterator[Measurement]:
+def measurements(files: Mapping[str, bytes], record: Mapping[str, Any]) -> Iterator[Measurement]:
+    """What NVBench's files hold, with the device's `states` and the `settings` of the record beside them.
+
+    Raises KeyError, ValueError or StopIteration where they are not whole. States that NVBench skipped have no times.
+    """
     device = {(state["kernel"], state["shape"]): state for state in record["states"]}
     for state in _states(files):
         axes = {axis["name"]: axis["value"] for axis in state["axis_values"]}

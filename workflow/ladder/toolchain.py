@@ -20,6 +20,7 @@ from ladder.gpu import Gpu
 from ladder.records import digest_files
 
 INCLUDE = ROOT / "kernels" / "include"
+BY_SIZE = "by_size.cu"  # the generated source of a rung that is tuned for several classes of size
 # Where a CUDA toolkit stands that is not on the PATH.
 TOOLKITS = ("/usr/local/cuda/bin",)
 
@@ -118,13 +119,56 @@ _INCLUDED = re.compile(r'^\s*#\s*include\s*["<]([^">]+)[">]', re.MULTILINE)
 
 
 def source_digest(rung: Rung) -> str:
-    """What identifies a rung's code: its source, its headers and its macros."""
-    return digest_files(sources(rung), *(f"{key}={value}" for key, value in rung.macros.items()))
+    """What identifies a rung's code: its source, its headers, its macros and the choices of its tuning."""
+    macros = [f"{key}={value}" for key, value in rung.macros.items()]
+    if len(rung.tuned) == 1:  # the same code as the variant with these macros
+        macros += [f"{key}={value}" for key, value in rung.tuned[0].macros.items()]
+    elif rung.tuned:
+        macros.append(by_size(rung))
+    return digest_files(sources(rung), *macros)
+
+
+def by_size(rung: Rung) -> str:
+    """The source of a rung that is tuned for several classes of size: the rung once for each, and the choice.
+
+    Each copy stands in a namespace of its own, behind the headers, which all of them share, and exports its function
+    under a name of its own.
+    """
+    source = ROOT / "kernels" / rung.source
+    text = source.read_text()
+    lines = ["// Made by the pipeline: the rung as it was tuned for each class of size.", *_INCLUDES.findall(text)]
+    for index, each in enumerate(rung.tuned):
+        lines += ["", f"namespace class_{index} {{", f"#define sgemm sgemm_{index}"]
+        lines += [f"#define {key} {value}" for key, value in (dict(rung.macros) | dict(each.macros)).items()]
+        lines += [f'#include "{source.name}"', "#undef sgemm"]
+        lines += [f"#undef {name}" for name in dict.fromkeys([*_DEFINED.findall(text), *rung.macros, *each.macros])]
+        lines += [f"}}  // namespace class_{index}"]
+    lines += ["", 'extern "C" int sgemm(int m, int n, int k, float alpha, const float* A, int64_t lda, const float* B,']
+    lines += ["                     int64_t ldb, float beta, float* C, int64_t ldc, void* workspace,"]
+    lines += ["                     size_t* workspace_bytes, cudaStream_t stream) {"]
+    lines += ["  double flop = 2.0 * m * n * k;"]
+    call = "(m, n, k, alpha, A, lda, B, ldb, beta, C, ldc, workspace, workspace_bytes, stream)"
+    for index, each in enumerate(rung.tuned[:-1]):
+        lines += [f"  if (flop < {each.below_flop:.17g}) {{", f"    return class_{index}::sgemm_{index}{call};", "  }"]
+    last = len(rung.tuned) - 1
+    return "\n".join([*lines, f"  return class_{last}::sgemm_{last}{call};", "}", ""])
+
+
+_INCLUDES = re.compile(r"^\s*#\s*include.*$", re.MULTILINE)
+_DEFINED = re.compile(r"^\s*#\s*define\s+(\w+)", re.MULTILINE)
+
+
+def build_digest(rung: Rung, gpu: Gpu, nvcc: Nvcc, flags: list[str]) -> str:
+    """What identifies a build: the rung's code and all that makes a library of it."""
+    return digest_files([], source_digest(rung), nvcc.version, gpu.architecture, *flags)
 
 
 def compile_command(rung: Rung, gpu: Gpu, nvcc: Nvcc, flags: list[str], output: Path) -> list[str]:
-    """The nvcc command line that makes a rung's library."""
+    """The nvcc command line that makes a rung's library; for several classes of size from `by_size.cu` beside it."""
     virtual = gpu.architecture.replace("sm_", "compute_")
+    classes = len(rung.tuned) > 1
+    macros = {} if classes else dict(rung.macros) | (dict(rung.tuned[0].macros) if rung.tuned else {})
+    source = Path("kernels") / rung.source
     return [
         str(nvcc.path),
         *flags,
@@ -134,10 +178,11 @@ def compile_command(rung: Rung, gpu: Gpu, nvcc: Nvcc, flags: list[str], output: 
         "-Xcompiler=-fPIC",
         f"-I{INCLUDE.relative_to(ROOT)}",
         *nvcc.library_flags,
-        *(f"-D{key}={value}" for key, value in rung.macros.items()),
+        *([f"-I{source.parent}"] if classes else []),
+        *(f"-D{key}={value}" for key, value in macros.items()),
         "-o",
         str(output),
-        str(Path("kernels", rung.source)),
+        str(output.parent / BY_SIZE if classes else source),
         "-ldl",
     ]
 
@@ -148,6 +193,8 @@ def compile_rung(rung: Rung, gpu: Gpu, nvcc: Nvcc, flags: list[str], library: Pa
     Keys: status, message, nvcc, flags, architecture, source_digest, build_digest (of the code and all that made it),
     log (the compiler's output with the resource report).
     """
+    if len(rung.tuned) > 1:
+        (library.parent / BY_SIZE).write_text(by_size(rung))
     command = compile_command(rung, gpu, nvcc, flags, library)
     with tempfile.TemporaryDirectory(prefix="gemm-ladder-") as folder:
         kept = ["--keep", f"--keep-dir={folder}"]
@@ -155,15 +202,14 @@ def compile_rung(rung: Rung, gpu: Gpu, nvcc: Nvcc, flags: list[str], library: Pa
         for ptx in sorted(Path(folder).glob("*.ptx")):
             shutil.copyfile(ptx, library.with_name("kernels.ptx"))
     log = (result.stdout + result.stderr).replace(str(ROOT) + "/", "")
-    source = source_digest(rung)
     record = {
         "status": "ok" if result.returncode == 0 else "failed",
         "message": "" if result.returncode == 0 else first_error(log),
         "nvcc": nvcc.version,
         "flags": [*flags, f"-gencode=arch={gpu.architecture.replace('sm_', 'compute_')},code={gpu.architecture}"],
         "architecture": gpu.architecture,
-        "source_digest": source,
-        "build_digest": digest_files([], source, nvcc.version, gpu.architecture, *flags),
+        "source_digest": source_digest(rung),
+        "build_digest": build_digest(rung, gpu, nvcc, flags),
         "log": log,
     }
     return record

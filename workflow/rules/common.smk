@@ -44,6 +44,7 @@ RAW = f"results/{GPU}/raw"
 
 wildcard_constraints:
     gpu="[a-z0-9-]+",
+    entry="[a-z][a-z0-9_]*",
     kernel="[a-z][a-z0-9_]*(@[A-Z][A-Z0-9_]*=[A-Za-z0-9_]+(,[A-Z][A-Z0-9_]*=[A-Za-z0-9_]+)*)?",
 
 

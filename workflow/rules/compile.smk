@@ -14,5 +14,6 @@ rule compile:
         architecture=PLAN.gpu.architecture,
         nvcc=PLAN.settings["compile"]["nvcc"],
         flags=PLAN.settings["compile"]["flags"],
+        tuned=lambda wildcards: PLAN.by_name(wildcards.kernel).parameters,
     script:
         "../scripts/compile.py"

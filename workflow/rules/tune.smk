@@ -1,0 +1,94 @@
+# tune: which parameters are best? `snakemake tune` tries what config/kernels.yaml declares and writes config/tuned/GPU.yaml.
+TRIED = [
+    entry
+    for entry in PLAN.tuned_entries
+    if PLAN.measuring or os.path.exists(f"{RAW}/trials/{entry}.json.gz")
+]
+
+
+if PLAN.measuring:
+
+    rule trial_builds:
+        input:
+            lambda wildcards: [
+                os.path.relpath(path)
+                for path in sources(PLAN.of_entry(wildcards.entry))
+            ],
+        output:
+            "build/{gpu}/trials/{entry}.json",
+        log:
+            "logs/{gpu}/trial_builds/{entry}.log",
+        conda:
+            CONDA
+        threads: max(1, workflow.cores // 3)
+        params:
+            space=lambda wildcards: str(PLAN.of_entry(wildcards.entry).tune),
+            nvcc=PLAN.settings["compile"]["nvcc"],
+            flags=PLAN.settings["compile"]["flags"],
+        script:
+            "../scripts/trial_builds.py"
+
+    rule trials:
+        input:
+            builds="build/{gpu}/trials/{entry}.json",
+            baseline=f"build/{{gpu}}/{PLAN.baseline.name}",
+        output:
+            update("results/{gpu}/raw/trials/{entry}.json.gz"),
+        log:
+            "logs/{gpu}/trials/{entry}.log",
+        conda:
+            CONDA
+        resources:
+            gpu=1,
+        params:
+            tune=PLAN.settings["tune"],
+            timing=PLAN.settings["timing"],
+            cases=PLAN.settings["check"]["cases"],
+            shapes=[str(shape) for shape in PLAN.tune_shapes],
+        script:
+            "../scripts/trials.py"
+
+
+if TRIED:
+
+    rule tune:
+        input:
+            trials=[f"{RAW}/trials/{entry}.json.gz" for entry in TRIED],
+        output:
+            table=report(
+                f"results/{GPU}/tables/trials.csv",
+                caption="../report/trials.rst",
+                category="Tables",
+                labels={"table": "trials", "GPU": GPU},
+            ),
+            svg=report(
+                f"results/{GPU}/figures/tuning.svg",
+                caption="../report/trials.rst",
+                category="Figures",
+                labels={"figure": "tuning", "GPU": GPU},
+            ),
+            png=f"results/{GPU}/figures/tuning.png",
+            tuned=[update(PLAN.tuned_path)] if PLAN.measuring else [],
+        log:
+            f"logs/{GPU}/tune.log",
+        conda:
+            CONDA
+        params:
+            package=PACKAGE,
+            entries=TRIED,
+            tuned=PLAN.tuned_path,
+            shapes=[str(shape) for shape in PLAN.tune_shapes],
+        script:
+            "../scripts/tune.py"
+
+else:
+
+    rule tune:
+        log:
+            f"logs/{GPU}/tune.log",
+        conda:
+            CONDA
+        params:
+            tuned=PLAN.tuned_path,
+        script:
+            "../scripts/tune.py"

@@ -1,0 +1,51 @@
+"""Check and time an entry's trials, batch by batch."""
+
+from pathlib import Path
+
+from ladder import records
+from ladder.build import Build, environment
+from ladder.checking import all_cases
+from ladder.config import ROOT, Shape
+from ladder.plan import plan
+from ladder.script import Progress, one_line_errors
+from ladder.tuning import Record, Search, default_trial, round_settings, shape_cases
+from ladder.worker import gpu_lock
+
+with one_line_errors(snakemake.log[0]):
+    run = plan(snakemake.config)
+    entry, log = snakemake.wildcards.entry, Path(snakemake.log[0])
+    tune, shapes = snakemake.params.tune, [Shape.parse(shape) for shape in snakemake.params.shapes]
+    names = records.read_json(Path(snakemake.input.builds))["trials"]
+    builds = {name: Build(Path(snakemake.input.builds).with_suffix("") / name) for name in names}
+    progress = Progress("tune", entry, run.tuned_entries)
+
+    def where(compiled, digest):
+        place = environment(ROOT, run.device, compiled, digest)
+        keys = ("nvcc", "flags", "architecture")
+        return {**place, "compile": {key: place["compile"][key] for key in keys}}
+
+    baseline = Build(Path(snakemake.input.baseline))
+    search = Search(
+        entry=entry,
+        builds=builds,
+        compiled={name: made.record for name, made in builds.items()},
+        baseline=run.baseline.name,
+        baseline_build=baseline,
+        cases=all_cases([Shape.parse(shape) for shape in tune["shapes"]], snakemake.params.cases, []),
+        shapes=[str(shape) for shape in shapes],
+        settings=round_settings(tune, snakemake.params.timing),
+        final_cases=shape_cases(shapes),
+        finalists=tune["finalists"],
+        default=default_trial(entry, run.ladder),
+        batch=tune["batch"],
+        device=run.settings["device"],
+        time_limit_s=tune["time_limit_s"],
+        where=where,
+        log=log,
+        progress=progress,
+    )
+    record = Record.read(Path(snakemake.output[0]), entry)
+    with gpu_lock(run.device.uuid):
+        search.run(record)
+    failed = [name for (name, _), trial in record.trials.items() if trial["status"] not in ("ok", "does not compile")]
+    progress(f"done: {len(names)} trials" + (f", {len(failed)} not right or not running" if failed else ""))

@@ -1,0 +1,46 @@
+"""Make the table and the figure of the recorded trials, and the GPU's tuned file; print what was chosen."""
+
+import sys
+from pathlib import Path
+
+from ladder import records
+from ladder.config import Shape
+from ladder.errors import LadderError
+from ladder.figures import save
+from ladder.plan import plan
+from ladder.script import one_line_errors
+from ladder.tables import write_table
+from ladder.toolchain import source_digest
+from ladder.trials import choose, trial_figure, trial_table
+from ladder.tuned import read_tuned, tuned_text
+from ladder.tuning import Record, trial_rungs
+
+with one_line_errors(snakemake.log[0]):
+    run = plan(snakemake.config)
+    path = Path(snakemake.params.tuned)
+    if not snakemake.input:
+        raise LadderError(f"tune: no trial is recorded for {run.gpu.title}; run it on a machine with that GPU")
+    found = [Record.read(Path(name), Path(name).name.split(".")[0]) for name in snakemake.input.trials]
+    rungs = [rung for entry in snakemake.params.entries for rung in trial_rungs(entry, run.ladder, run.gpu)]
+    digests = {rung.name: source_digest(rung) for rung in rungs}
+    best = choose(found, run.ladder, [Shape.parse(shape) for shape in snakemake.params.shapes], digests)
+    if run.measuring:
+        earlier = read_tuned(path) if path.exists() else None
+        kept = earlier.rungs if earlier and earlier.sizes == best.sizes else {}
+        tried = {rung.entry for rung in rungs}
+        rest = {n: classes for n, classes in kept.items() if n in run.ladder and run.ladder[n].entry not in tried}
+        named = {**rest, **best.rungs}
+        best = type(best)(best.sizes, {name: named[name] for name in run.ladder if name in named})
+        records.write_text(path, tuned_text(run.gpu.name, best))
+    table = trial_table(found, best, digests)
+    write_table(table, Path(snakemake.output.table))
+    days = sorted({when[:10] for when in table["measured_at"] if when})
+    caption = f"Recorded on {run.gpu.title}, {' to '.join(dict.fromkeys([days[0], days[-1]]))}." if days else ""
+    save(trial_figure(table, caption), [Path(snakemake.output.svg), Path(snakemake.output.png)])
+    text = "".join(
+        f"{rung:<24} {shape!s:>8}  {' '.join(f'{key}={value}' for key, value in macros.items())}\n"
+        for rung, classes in best.rungs.items()
+        for shape, macros in classes.items()
+    )
+    Path(snakemake.log[0]).write_text(text)
+    print(f"\n{text}{len(table['trial'].unique())} trials: {snakemake.output.table}; tuned: {path}", file=sys.stderr)
