@@ -11,6 +11,7 @@ include: "workflow/rules/inspect.smk"
 include: "workflow/rules/check.smk"
 include: "workflow/rules/time.smk"
 include: "workflow/rules/profile.smk"
+include: "workflow/rules/unmeasured.smk"
 include: "workflow/rules/sanitize.smk"
 include: "workflow/rules/tune.smk"
 include: "workflow/rules/tables.smk"
@@ -24,6 +25,7 @@ include: "workflow/rules/report.smk"
 rule all:
     default_target: True
     input:
+        refuse_to_measure,
         expand("results/{gpu}/tables/{table}.csv", gpu=GPU, table=TABLES + PUBLISHED),
         expand(
             "results/{gpu}/figures/{figure}.{ending}",

@@ -110,9 +110,8 @@ def test_the_first_line_of_make_run_says_whose_measurements_it_shows(fresh):
     shutil.copy2(ROOT / "Makefile", fresh)
     (fresh / ".venv").symlink_to(sys.prefix)
     made = ["make", "--old-file", ".venv/.requirements", "run", "ENV=requirements", "ARGS=--dry-run"]
-    run = subprocess.run(
-        made, cwd=fresh, env=environment(fresh, gpu=False), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-    )
+    variables = {key: value for key, value in environment(fresh, gpu=False).items() if not key.startswith("MAKE")}
+    run = subprocess.run(made, cwd=fresh, env=variables, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     assert run.returncode == 0, run.stdout
     first = run.stdout.splitlines()[0]
     assert (
@@ -234,6 +233,12 @@ def test_with_conda_the_compiler_is_looked_for_where_the_jobs_run(project):
     run = snakemake(project, ["gpu=v100", "compile={nvcc: /no/such/nvcc}"], "--sdm", "conda", "--list-rules")
     assert run.status == 0, run.output
     assert "compile" in run.output.splitlines()
+
+
+@pytest.mark.parametrize("asked", [["--until", "time"], ["check"]])
+def test_a_stage_that_measures_is_refused_in_one_line_without_a_gpu(project, asked):
+    line = one_error(snakemake(project, [], *asked))
+    assert line.startswith(f"{asked[-1]}: nothing is measured here; ")
 
 
 # What the user may get wrong

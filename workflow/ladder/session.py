@@ -30,6 +30,13 @@ def config_sources(workflow: Any) -> dict[str, str]:
     return places | dict.fromkeys(settings.config, "--config")
 
 
+def measuring_stages(workflow: Any) -> list[str]:
+    """Those of check, time and profile that the user asked for by name, as a target or with --until."""
+    settings = workflow.dag_settings
+    asked = {str(name) for name in (*settings.targets, *settings.until)}
+    return [stage for stage in ("check", "time", "profile") if stage in asked]
+
+
 def uses_conda(workflow: Any) -> bool:
     """Whether jobs run in conda environments (--sdm conda), whose compiler this process does not see."""
     return "conda" in {str(method).lower() for method in workflow.deployment_settings.deployment_method}

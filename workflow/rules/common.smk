@@ -12,6 +12,7 @@ from ladder.records import digest_files
 from ladder.session import (
     config_sources,
     hold_directory,
+    measuring_stages,
     offer_package,
     remeasure_if_forced,
     uses_conda,
@@ -63,6 +64,17 @@ def recorded_anywhere():
     }
     made = records("check", "json", PLAN.checked) + records("time", "zip", RUNGS)
     return sorted(found | set(made))
+
+
+def refuse_to_measure(wildcards):
+    """No input; ends a run that measures nothing and was asked for a stage that measures."""
+    asked = measuring_stages(workflow)
+    if asked and not PLAN.measuring:
+        sys.exit(
+            f"gemm-ladder: {', '.join(asked)}: nothing is measured here; run where `nvidia-smi` lists a GPU, or leave "
+            "it out to see what is recorded"
+        )
+    return []
 
 
 def recorded():

@@ -12,7 +12,7 @@ if PLAN.measuring:
         log:
             "logs/{gpu}/sanitize/{kernel}.log",
         conda:
-            "../../envs/gemm-ladder.yaml"
+            CONDA
         resources:
             gpu=1,
         params:
@@ -29,7 +29,7 @@ rule sanitize:
     log:
         "logs/sanitize.log",
     conda:
-        "../../envs/gemm-ladder.yaml"
+        CONDA
     params:
         measuring=PLAN.measuring,
         gpu=GPU,
