@@ -14,6 +14,7 @@ import pandas as pd
 from ladder import records, sass
 from ladder.bounds import componentwise_bound, normwise_bound
 from ladder.config import Shape
+from ladder.diagnosis import Profile, diagnose, main_profile, slots, top_lines
 from ladder.evidence import Evidence
 from ladder.gpu import Gpu
 from ladder.inspection import main_kernel
@@ -27,30 +28,66 @@ WORKLOG_MINIMUM = 512  # the worklogs quote the geometric mean over square sizes
 # What is named of a profile, in the order of Nsight Compute's sections: our name -> (metric, section).
 HEADLINES = {
     "duration": ("gpu__time_duration.sum", "speed of light"),
+    "elapsed_cycles": ("gpc__cycles_elapsed.max", "speed of light"),
+    "sm_active_cycles": ("sm__cycles_active.avg", "speed of light"),
+    "sm_frequency": ("smsp__cycles_elapsed.avg.per_second", "speed of light"),
+    "dram_frequency": ("dram__cycles_elapsed.avg.per_second", "speed of light"),
     "compute_throughput": ("sm__throughput.avg.pct_of_peak_sustained_elapsed", "speed of light"),
     "memory_throughput": ("gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed", "speed of light"),
     "dram_throughput": ("gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed", "speed of light"),
     "l2_throughput": ("lts__throughput.avg.pct_of_peak_sustained_elapsed", "speed of light"),
     "l1_throughput": ("l1tex__throughput.avg.pct_of_peak_sustained_active", "speed of light"),
-    "sm_frequency": ("smsp__cycles_elapsed.avg.per_second", "speed of light"),
+    "ffma_per_cycle": ("smsp__sass_thread_inst_executed_op_ffma_pred_on.sum.per_cycle_elapsed", "roofline"),
+    "dram_bytes_read": ("dram__bytes_read.sum", "roofline"),
+    "dram_bytes_written": ("dram__bytes_write.sum", "roofline"),
+    "dram_peak": ("dram__bytes.sum.peak_sustained", "roofline"),
+    "l2_sectors": ("lts__t_sectors_srcunit_tex_op_read.sum", "roofline"),
+    "l2_sectors_written": ("lts__t_sectors_srcunit_tex_op_write.sum", "roofline"),
+    "l2_peak": ("derived__lts__lts2xbar_bytes.sum.peak_sustained", "roofline"),
     "ipc_active": ("sm__inst_executed.avg.per_cycle_active", "compute workload"),
+    "ipc_elapsed": ("sm__inst_executed.avg.per_cycle_elapsed", "compute workload"),
     "issue_slots_busy": ("smsp__issue_active.avg.pct_of_peak_sustained_active", "compute workload"),
     "fma_pipe_active": ("sm__pipe_fma_cycles_active.avg.pct_of_peak_sustained_active", "compute workload"),
     "l1_hit_rate": ("l1tex__t_sector_hit_rate.pct", "memory workload"),
     "l2_hit_rate": ("lts__t_sector_hit_rate.pct", "memory workload"),
     "dram_bytes": ("dram__bytes.sum.per_second", "memory workload"),
-    "shared_load_conflicts": ("l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_ld.sum", "memory workload"),
-    "shared_store_conflicts": ("l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_st.sum", "memory workload"),
+    "memory_busy": ("gpu__compute_memory_access_throughput.avg.pct_of_peak_sustained_elapsed", "memory workload"),
+    "load_pipe_busy": ("l1tex__data_pipe_lsu_wavefronts.avg.pct_of_peak_sustained_elapsed", "memory workload"),
+    "global_load_requests": ("l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum", "memory tables"),
+    "global_load_sectors": ("l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum", "memory tables"),
+    "global_store_requests": ("l1tex__t_requests_pipe_lsu_mem_global_op_st.sum", "memory tables"),
+    "global_store_sectors": ("l1tex__t_sectors_pipe_lsu_mem_global_op_st.sum", "memory tables"),
+    "global_excessive_sectors": ("derived__memory_l2_theoretical_sectors_global_excessive", "memory tables"),
+    "shared_loads": ("smsp__sass_inst_executed_op_shared_ld.sum", "memory tables"),
+    "shared_load_wavefronts": ("l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ld.sum", "memory tables"),
+    "shared_load_conflicts": ("l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_ld.sum", "memory tables"),
+    "shared_stores": ("smsp__sass_inst_executed_op_shared_st.sum", "memory tables"),
+    "shared_store_wavefronts": ("l1tex__data_pipe_lsu_wavefronts_mem_shared_op_st.sum", "memory tables"),
+    "shared_store_conflicts": ("l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_st.sum", "memory tables"),
+    "shared_excessive_wavefronts": ("derived__memory_l1_wavefronts_shared_excessive", "memory tables"),
+    "active_warps": ("smsp__warps_active.avg.per_cycle_active", "scheduler"),
     "eligible_warps": ("smsp__warps_eligible.avg.per_cycle_active", "scheduler"),
+    "issued_warps": ("smsp__issue_active.avg.per_cycle_active", "scheduler"),
     "no_eligible": ("smsp__issue_inst0.avg.pct_of_peak_sustained_active", "scheduler"),
     "warp_cycles_per_instruction": ("smsp__average_warp_latency_per_inst_issued.ratio", "warp state"),
+    "threads_per_instruction": ("smsp__thread_inst_executed_per_inst_executed.ratio", "warp state"),
     "executed_instructions": ("smsp__inst_executed.sum", "instructions"),
+    "issued_instructions": ("smsp__inst_issued.sum", "instructions"),
+    "grid_size": ("launch__grid_size", "launch"),
+    "block_size": ("launch__block_size", "launch"),
     "registers": ("launch__registers_per_thread", "launch"),
     "static_shared": ("launch__shared_mem_per_block_static", "launch"),
     "dynamic_shared": ("launch__shared_mem_per_block_dynamic", "launch"),
     "waves": ("launch__waves_per_multiprocessor", "launch"),
+    "block_limit_blocks": ("launch__occupancy_limit_blocks", "occupancy"),
+    "block_limit_registers": ("launch__occupancy_limit_registers", "occupancy"),
+    "block_limit_shared_memory": ("launch__occupancy_limit_shared_mem", "occupancy"),
+    "block_limit_warps": ("launch__occupancy_limit_warps", "occupancy"),
     "theoretical_occupancy": ("sm__maximum_warps_per_active_cycle_pct", "occupancy"),
     "achieved_occupancy": ("sm__warps_active.avg.pct_of_peak_sustained_active", "occupancy"),
+    "branch_instructions": ("smsp__inst_executed_op_branch.sum", "source counters"),
+    "branch_efficiency": ("smsp__sass_average_branch_targets_threads_uniform.pct", "source counters"),
+    "divergent_branches": ("smsp__sass_branch_targets_threads_divergent.avg", "source counters"),
 }
 
 
@@ -460,6 +497,124 @@ def advice_table(evidence: Sequence[Evidence]) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=columns)
 
 
+def hotspot_table(evidence: Sequence[Evidence]) -> pd.DataFrame:
+    """One row a rung, shape and source line: the ten lines at which most stalled warps were sampled.
+
+    Columns: rung, shape, place (of the ten), file, line, samples, percent (of all stalled samples), reason (the first),
+    text. No rows for profiles that were recorded without their lines.
+    """
+    rows = [
+        {"rung": item.rung.name, "shape": shape, "place": place, **line}
+        for item in evidence
+        for shape, profile in item.profiles.items()
+        for place, line in enumerate(top_lines(main_profile(profile["kernels"])), 1)
+    ]
+    return pd.DataFrame(
+        rows, columns=["rung", "shape", "place", "file", "line", "samples", "percent", "reason", "text"]
+    )
+
+
+def slot_table(evidence: Sequence[Evidence]) -> pd.DataFrame:
+    """One row a rung, shape and use of the issue slots (`ladder.diagnosis.slots`).
+
+    Columns: rung, shape, use (FFMA, other instructions, or the stall reason of empty slots), percent.
+    """
+    rows = [
+        (item.rung.name, shape, use, percent)
+        for item in evidence
+        for shape, profile in item.profiles.items()
+        for use, percent in slots(Profile(main_profile(profile["kernels"])["metrics"])).items()
+    ]
+    return pd.DataFrame(rows, columns=["rung", "shape", "use", "percent"])
+
+
+def diagnosis_table(evidence: Sequence[Evidence]) -> pd.DataFrame:
+    """One row a rung, shape and finding, by rank: what binds the rung, and what the next rung does about it.
+
+    Columns: rung, shape, rank, finding, slots_percent (of issue slots), evidence, next_rung (the first rung whose
+    `before` this one is; empty where none is), next_slots_percent (the same finding there; 0 where it is not found,
+    empty where that rung has no profile of this shape).
+    """
+    found = {
+        (item.rung.name, shape): diagnose(Profile(main_profile(profile["kernels"])["metrics"]))
+        for item in evidence
+        for shape, profile in item.profiles.items()
+    }
+    followers = {item.rung.before: item.rung.name for item in reversed(evidence) if item.rung.before}
+    rows = []
+    for (name, shape), findings in found.items():
+        follower = followers.get(name, "")
+        after = found.get((follower, shape))
+        then = {} if after is None else {finding.rule: finding.slots_percent for finding in after}
+        for rank, finding in enumerate(findings, 1):
+            rows.append(
+                {
+                    "rung": name,
+                    "shape": shape,
+                    "rank": rank,
+                    "finding": finding.rule,
+                    "slots_percent": finding.slots_percent,
+                    "evidence": finding.evidence,
+                    "next_rung": follower,
+                    "next_slots_percent": math.nan if after is None else then.get(finding.rule, 0.0),
+                }
+            )
+    return pd.DataFrame(rows, columns=DIAGNOSIS_COLUMNS)
+
+
+DIAGNOSIS_COLUMNS = [
+    *("rung", "shape", "rank", "finding", "slots_percent", "evidence", "next_rung", "next_slots_percent"),
+]
+
+# The rows of the comparison of rungs: what it says -> (name in HEADLINES, unit, factor).
+_COMPARED = {
+    "time": ("duration", "ms", 1e-6),
+    "compute throughput": ("compute_throughput", "%", 1),
+    "memory throughput": ("memory_throughput", "%", 1),
+    "DRAM throughput": ("dram_throughput", "%", 1),
+    "FMA pipe active": ("fma_pipe_active", "%", 1),
+    "issue slots busy": ("issue_slots_busy", "%", 1),
+    "no eligible warp": ("no_eligible", "%", 1),
+    "executed instructions": ("executed_instructions", "million", 1e-6),
+    "shared loads": ("shared_loads", "million", 1e-6),
+    "shared stores": ("shared_stores", "million", 1e-6),
+    "L1 hit rate": ("l1_hit_rate", "%", 1),
+    "L2 hit rate": ("l2_hit_rate", "%", 1),
+    "bank conflicts, shared loads": ("shared_load_conflicts", "million", 1e-6),
+    "bank conflicts, shared stores": ("shared_store_conflicts", "million", 1e-6),
+    "stall MIO throttle": ("stall_mio_throttle", "cycles", 1),
+    "stall short scoreboard": ("stall_short_scoreboard", "cycles", 1),
+    "stall LG throttle": ("stall_lg_throttle", "cycles", 1),
+    "stall long scoreboard": ("stall_long_scoreboard", "cycles", 1),
+    "stall barrier": ("stall_barrier", "cycles", 1),
+    "stall dispatch": ("stall_dispatch_stall", "cycles", 1),
+    "theoretical occupancy": ("theoretical_occupancy", "%", 1),
+    "achieved occupancy": ("achieved_occupancy", "%", 1),
+    "registers a thread": ("registers", "", 1),
+}
+
+
+def rung_comparison(evidence: Sequence[Evidence]) -> pd.DataFrame:
+    """The worklogs' table: one row a shape and metric of Nsight Compute, one column a rung.
+
+    Columns: shape, metric, unit, then the rungs that have a profile, in climbing order. Stalls are cycles that a warp
+    waits for each instruction that it issues. Of several kernels of one product the longest counts.
+    """
+    columns: dict[str, dict[tuple[str, str, str], float]] = {}
+    for item in evidence:
+        for shape, profile in item.profiles.items():
+            metrics = main_profile(profile["kernels"])["metrics"]
+            names = HEADLINES | _stalls(metrics)
+            for label, (name, unit, factor) in _COMPARED.items():
+                value = metrics.get(names[name][0], (math.nan,))[0] if name in names else math.nan
+                columns.setdefault(item.rung.name, {})[shape, label, unit] = value * factor
+    keys = list(dict.fromkeys(key for column in columns.values() for key in column))
+    table = pd.DataFrame(keys, columns=["shape", "metric", "unit"])
+    for name, column in columns.items():
+        table[name] = [column.get(key, math.nan) for key in keys]
+    return table
+
+
 def environment_table(evidence: Sequence[Evidence], gpu: Gpu) -> pd.DataFrame:
     """One row a property of the GPU file or of the records' environment; several values are joined by `; `.
 
@@ -503,5 +658,9 @@ def all_tables(evidence: Sequence[Evidence], gpu: Gpu, baseline: str, first: str
         "paper": paper_table(evidence, gpu),
         "profiles": profile_table(evidence),
         "advice": advice_table(evidence),
+        "comparison": rung_comparison(evidence),
+        "slots": slot_table(evidence),
+        "diagnosis": diagnosis_table(evidence),
+        "hotspots": hotspot_table(evidence),
         "environment": environment_table(evidence, gpu),
     }

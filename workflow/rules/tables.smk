@@ -9,6 +9,10 @@ TABLES = [
     "paper",
     "profiles",
     "advice",
+    "comparison",
+    "slots",
+    "diagnosis",
+    "hotspots",
     "environment",
 ]
 

@@ -1,0 +1,119 @@
+"""The diagnosis agrees with what the SGEMM worklogs found by hand, on profiles recorded on an H100 at 2048."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import math
+from pathlib import Path
+
+import pytest
+from conftest import a_rung, an_evidence
+from ladder import diagnosis
+from ladder.diagnosis import RULES, Profile, diagnose, main_profile, slots, top_lines
+from ladder.tables import diagnosis_table, hotspot_table, rung_comparison, slot_table
+
+RECORDED = json.loads(gzip.decompress((Path(__file__).parent / "data" / "profiles.json.gz").read_bytes()))
+
+
+def kernel(name: str) -> dict:
+    return main_profile(RECORDED[name]["2048"]["kernels"])
+
+
+def profile(name: str) -> Profile:
+    return Profile(kernel(name)["metrics"])
+
+
+def found(name: str) -> dict[str, float]:
+    return {finding.rule: finding.slots_percent for finding in diagnose(profile(name))}
+
+
+def test_naive_is_bound_by_its_uncoalesced_loads():
+    first = diagnose(profile("naive"))[0]
+    assert first.rule == "uncoalesced global loads"
+    assert first.slots_percent > 80
+    assert "16.5 sectors a load request" in first.evidence
+
+
+@pytest.mark.parametrize("name", ["tiled@TILE=16", "tiled@TILE=32"])
+def test_shared_memory_tiling_is_bound_by_the_mio_queue(name):
+    assert diagnose(profile(name))[0].rule == "MIO queue (shared memory)"
+
+
+def test_2d_tiling_relieves_the_mio_queue():
+    queue = "MIO queue (shared memory)"
+    assert found("tiled_2d").get(queue, 0) < found("tiled@TILE=32")[queue] / 3
+
+
+def test_bank_conflicts_of_the_vectorized_rung_are_found_and_those_of_the_conflict_free_rung_are_gone():
+    assert found("vectorized")["bank conflicts in shared loads"] > 20
+    assert "bank conflicts in shared stores" in found("vectorized")
+    for name in ("conflict_free@LAYOUT=1", "conflict_free@LAYOUT=2"):
+        assert not [rule for rule in found(name) if rule.startswith("bank conflicts")]
+
+
+@pytest.mark.parametrize("name", sorted(RECORDED))
+def test_the_uses_of_the_issue_slots_add_up_to_all_of_them(name):
+    assert sum(slots(profile(name)).values()) == pytest.approx(100)
+
+
+@pytest.mark.parametrize("name", sorted(RECORDED))
+def test_findings_are_ranked_and_say_numbers(name):
+    findings = diagnose(profile(name))
+    shares = [finding.slots_percent for finding in findings]
+    assert shares == sorted(shares, reverse=True)
+    assert all(0 <= share <= 100 for share in shares)
+    assert all(any(letter.isdigit() for letter in finding.evidence) for finding in findings)
+
+
+def test_every_rule_cites_its_source_or_names_its_stall():
+    for rule in RULES:
+        assert rule.__doc__, rule.__name__
+
+
+def test_bandwidth_and_tail_are_found_where_they_bind():
+    dram = "gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed"
+    metrics = kernel("naive")["metrics"]
+    assert diagnosis.bandwidth(Profile(metrics)) is None
+    assert "90 %" in diagnosis.bandwidth(Profile(metrics | {dram: [90.0, "%"]})).evidence
+    half = metrics | {"sm__cycles_active.avg": [50.0, ""], "sm__cycles_elapsed.max": [100.0, ""]}
+    assert diagnosis.tail(Profile(half)).slots_percent == 50
+
+
+def test_hot_lines_are_those_with_most_stalled_samples_and_their_reason():
+    lines = top_lines(kernel("naive"))
+    assert lines[0]["file"] == "kernels/sgemm/naive.cu"
+    assert lines[0]["reason"] == "lg_throttle"
+    assert "g.B[p * g.ldb + col]" in lines[0]["text"]
+    assert len(lines) <= 10
+    assert lines[0]["percent"] > 90
+
+
+def test_a_record_without_lines_has_none():
+    older = {key: value for key, value in kernel("naive").items() if key not in ("lines", "instructions", "opcodes")}
+    assert top_lines(older) == []
+
+
+def items() -> list:
+    names = ["naive", "tiled@TILE=16", "vectorized"]
+    rungs = [a_rung("naive"), a_rung("tiled@TILE=16", before="naive"), a_rung("vectorized")]
+    return [an_evidence(rung=rung, profiles=RECORDED[name]) for rung, name in zip(rungs, names, strict=True)]
+
+
+def test_tables_hold_the_findings_and_what_becomes_of_them_in_the_next_rung():
+    table = diagnosis_table(items())
+    first = table.iloc[0]
+    assert (first["rung"], first["rank"], first["finding"]) == ("naive", 1, "uncoalesced global loads")
+    assert (first["next_rung"], first["next_slots_percent"]) == ("tiled@TILE=16", 0)
+    last = table[table["rung"] == "vectorized"].iloc[0]
+    assert last["next_rung"] == ""
+    assert math.isnan(last["next_slots_percent"])
+    assert slot_table(items()).groupby("rung")["percent"].sum().to_list() == pytest.approx([100] * 3)
+    assert hotspot_table(items())["rung"].nunique() == 3
+
+
+def test_the_comparison_has_rungs_as_columns():
+    table = rung_comparison(items()).set_index("metric")
+    assert list(table.columns) == ["shape", "unit", "naive", "tiled@TILE=16", "vectorized"]
+    assert table.loc["time", "naive"] > table.loc["time", "tiled@TILE=16"] > table.loc["time", "vectorized"]
+    assert table.loc["bank conflicts, shared loads", "naive"] == 0

@@ -1,0 +1,283 @@
+"""Why a rung is not faster: where its issue slots go, by stated rules from Nsight Compute's metrics.
+
+Every cycle each scheduler of an SM has one issue slot. A slot holds an FFMA, another instruction, or nothing; the
+empty ones are shared out to what warps waited for, by the cycles that they waited. So the shares of one kernel add up to
+100 %. Names of stall reasons and their meaning: NVIDIA, Nsight Compute Profiling Guide, «Metrics Reference: Warp Stall
+Reasons». A rule takes a `Profile` and gives a `Finding`, or None where it does not apply.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+_STALL = re.compile(r"smsp__average_warps_issue_stalled_(\w+)_per_issue_active\.ratio")
+_NO_STALLS = ("selected", "not_selected")  # a warp that issues, or could
+LEAST = 3.0  # percent of issue slots below which a finding is not listed
+
+
+@dataclass(frozen=True)
+class Profile:
+    """The metrics of one profiled kernel, by Nsight Compute's names."""
+
+    metrics: Mapping[str, Any]
+
+    def get(self, name: str) -> float:
+        """A metric's value; not a number where the record has none."""
+        found = self.metrics.get(name, (math.nan, ""))[0]
+        return float(found) if isinstance(found, (int, float)) else math.nan
+
+    def ratio(self, over: str, under: str) -> float:
+        """One metric over another; 0 where the second is 0."""
+        below = self.get(under)
+        return self.get(over) / below if below else 0.0
+
+    @property
+    def stalls(self) -> dict[str, float]:
+        """Cycles that a warp waits for each reason, for each instruction that it issues."""
+        found = {match[1]: self.get(name) for name in self.metrics if (match := _STALL.fullmatch(name))}
+        return dict(sorted(found.items()))
+
+    @property
+    def empty(self) -> float:
+        """Percent of issue slots in which no warp could issue."""
+        return 100 - self.get("smsp__issue_active.avg.pct_of_peak_sustained_active")
+
+    @property
+    def ffma(self) -> float:
+        """Percent of executed instructions that are FFMAs."""
+        a_cycle = self.get("smsp__sass_thread_inst_executed_op_ffma_pred_on.sum.per_cycle_elapsed") / 32
+        return 100 * a_cycle * self.get("smsp__cycles_elapsed.avg") / self.get("smsp__inst_executed.sum")
+
+    @property
+    def shared(self) -> float:
+        """Percent of executed instructions that load from or store to shared memory."""
+        kinds = ("ld", "st")
+        counted = sum(self.get(f"smsp__sass_inst_executed_op_shared_{kind}.sum") for kind in kinds)
+        return 100 * counted / self.get("smsp__inst_executed.sum")
+
+    def lost_to(self, *reasons: str) -> float:
+        """Percent of issue slots that stay empty for these reasons."""
+        waits = {name: cycles for name, cycles in self.stalls.items() if name not in _NO_STALLS}
+        total = sum(waits.values())
+        return self.empty * sum(waits.get(reason, 0.0) for reason in reasons) / total if total else 0.0
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What binds a kernel: the rule that says so, percent of issue slots that it takes, and the evidence in words."""
+
+    rule: str
+    slots_percent: float
+    evidence: str
+
+
+def slots(profile: Profile) -> dict[str, float]:
+    """Where the issue slots go, in percent: FFMA, other instructions, and empty ones by stall reason."""
+    issued = 100 - profile.empty
+    waits = [reason for reason in profile.stalls if reason not in _NO_STALLS]
+    return {
+        "FFMA": issued * profile.ffma / 100,
+        "other instructions": issued * (1 - profile.ffma / 100),
+        **{reason: profile.lost_to(reason) for reason in waits},
+    }
+
+
+def uncoalesced(profile: Profile) -> Finding | None:
+    """Loads whose warps touch more 32-byte sectors than their bytes need, where warps wait for global memory.
+
+    NVIDIA, CUDA C++ Best Practices Guide, «Coalesced Access to Global Memory»; Nsight Compute counts the excess as
+    theoretical sectors. Applies where more than a tenth of them is excess and warps wait for the local/global queue or
+    for loaded data; it takes the slots of both.
+    """
+    excess = profile.ratio(
+        "derived__memory_l2_theoretical_sectors_global_excessive", "memory_l2_theoretical_sectors_global"
+    )
+    if not excess > 0.1:
+        return None
+    requests = "l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum"
+    sectors = profile.ratio("l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum", requests)
+    lost = profile.lost_to("lg_throttle", "long_scoreboard")
+    text = f"{sectors:.1f} sectors a load request; {excess:.0%} of the sectors that global accesses ask for are excess"
+    return Finding("uncoalesced global loads", lost, text)
+
+
+def global_queue(profile: Profile) -> Finding | None:
+    """Warps that wait to hand a global load to the full local/global queue, although their loads are coalesced.
+
+    Nsight Compute Profiling Guide, stall LG Throttle: too many local and global memory instructions in flight.
+    """
+    if uncoalesced(profile):
+        return None
+    return Finding("queue of global loads full", profile.lost_to("lg_throttle"), _waits(profile, "lg_throttle"))
+
+
+def global_latency(profile: Profile) -> Finding | None:
+    """Warps that wait for data from global memory, although their loads are coalesced: stall Long Scoreboard."""
+    if uncoalesced(profile):
+        return None
+    hit = profile.get("lts__t_sector_hit_rate.pct")
+    text = f"{_waits(profile, 'long_scoreboard')}; {hit:.0f} % of sectors hit in L2"
+    return Finding("latency of global loads", profile.lost_to("long_scoreboard"), text)
+
+
+def mio_queue(profile: Profile) -> Finding | None:
+    """Warps that wait for shared memory: a place in the MIO queue (MIO Throttle) or its data (Short Scoreboard).
+
+    Nsight Compute Profiling Guide; the shared-memory worklogs quote MIO Throttle, which is the same queue from the side
+    of the warp whose load is not yet in it. The slots are the waits' and those of the shared accesses themselves.
+    """
+    reasons = ("mio_throttle", "short_scoreboard")
+    text = f"{_waits(profile, *reasons)}; {profile.shared:.0f} % of instructions load from or store to shared memory"
+    taken = profile.lost_to(*reasons) + (100 - profile.empty) * profile.shared / 100
+    return Finding("MIO queue (shared memory)", taken, text)
+
+
+def load_conflicts(profile: Profile) -> Finding | None:
+    """Shared loads that take more passes than their bytes need; see `_conflicts`."""
+    return _conflicts(profile, "ld", "loads")
+
+
+def store_conflicts(profile: Profile) -> Finding | None:
+    """Shared stores that take more passes than their bytes need; see `_conflicts`."""
+    return _conflicts(profile, "st", "stores")
+
+
+def _conflicts(profile: Profile, operation: str, name: str) -> Finding | None:
+    """Bank conflicts: NVIDIA, CUDA C++ Best Practices Guide, «Shared Memory and Memory Banks».
+
+    Nsight Compute's counters also count waits for the data path; only with theoretical excess wavefronts (`shared
+    excessive`), and where conflicts are more than a twentieth of the wavefronts, is it the access pattern. The slots
+    are the conflicts' part of the time that the load/store data pipe works.
+    """
+    conflicts = f"l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_{operation}.sum"
+    wavefronts = f"l1tex__data_pipe_lsu_wavefronts_mem_shared_op_{operation}.sum"
+    share = profile.ratio(conflicts, wavefronts)
+    if not (profile.get("derived__memory_l1_wavefronts_shared_excessive") > 0 and share > 0.05):
+        return None
+    busy = profile.get(f"{wavefronts}.pct_of_peak_sustained_elapsed")
+    executed = profile.ratio(wavefronts, f"smsp__sass_inst_executed_op_shared_{operation}.sum")
+    text = f"{share:.0%} of the wavefronts of shared {name} are bank conflicts; {executed:.1f} an instruction"
+    return Finding(f"bank conflicts in shared {name}", share * busy, text)
+
+
+def barriers(profile: Profile) -> Finding | None:
+    """Warps that wait for the others of their block: stalls Barrier and Membar."""
+    return Finding("barriers", profile.lost_to("barrier", "membar"), _waits(profile, "barrier", "membar"))
+
+
+def dispatch(profile: Profile) -> Finding | None:
+    """Warps whose chosen instruction is held back: stalls Dispatch and Math Pipe Throttle.
+
+    Nsight Compute Profiling Guide: conflicts or resources that are not there, among them the ports of the register file
+    (see the register-bank conflicts of the inner loop in the table of instructions).
+    """
+    reasons = ("dispatch_stall", "math_pipe_throttle")
+    return Finding("dispatch and register ports", profile.lost_to(*reasons), _waits(profile, *reasons))
+
+
+def dependencies(profile: Profile) -> Finding | None:
+    """Warps that wait a fixed time for their own last instruction, for instructions or for a branch.
+
+    Stalls Wait, No Instruction, Branch Resolving and IMC Miss: too few other warps hide them.
+    """
+    reasons = ("wait", "no_instruction", "branch_resolving", "imc_miss")
+    warps = profile.get("smsp__warps_active.avg.per_cycle_active")
+    text = f"{_waits(profile, *reasons)}; {warps:.1f} warps a scheduler"
+    return Finding("fixed latencies, too few warps", profile.lost_to(*reasons), text)
+
+
+def overhead(profile: Profile) -> Finding | None:
+    """Issue slots that hold neither an FFMA nor a shared access: global loads, addresses, guards and barriers.
+
+    Where an SM has 128 FP32 lanes an FFMA needs a slot in every cycle, so each other instruction is paid for.
+    """
+    share = (100 - profile.empty) * (100 - profile.ffma - profile.shared) / 100
+    return Finding("addresses, guards and other instructions", share, f"{profile.ffma:.0f} % of instructions are FFMAs")
+
+
+def bandwidth(profile: Profile) -> Finding | None:
+    """Device memory near its bandwidth: the roofline's slanted part (S. Williams et al., 2009)."""
+    used = profile.get("gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed")
+    if not used > 60:
+        return None
+    return Finding("DRAM bandwidth", profile.empty, f"{used:.0f} % of the DRAM bandwidth is used")
+
+
+def tail(profile: Profile) -> Finding | None:
+    """A last wave of blocks that leaves SMs idle, of few waves.
+
+    Slots of SMs that have finished: 100 % less the share of the elapsed cycles in which an SM is active.
+    """
+    active = profile.ratio("sm__cycles_active.avg", "sm__cycles_elapsed.max")
+    waves = profile.get("launch__waves_per_multiprocessor")
+    if not 0 < active < 1:
+        return None
+    return Finding("tail of the last wave", 100 * (1 - active), f"{waves:.2f} waves; SMs work {active:.0%} of the time")
+
+
+RULES: tuple[Callable[[Profile], Finding | None], ...] = (
+    uncoalesced,
+    global_queue,
+    global_latency,
+    mio_queue,
+    load_conflicts,
+    store_conflicts,
+    barriers,
+    dispatch,
+    dependencies,
+    overhead,
+    bandwidth,
+    tail,
+)
+
+
+def _waits(profile: Profile, *reasons: str) -> str:
+    """`17.4 of 33.6 cycles between two instructions of a warp wait for mio_throttle`."""
+    stalls = profile.stalls
+    cycles = sum(stalls.get(reason, 0.0) for reason in reasons)
+    named = " or ".join(reason.replace("_", " ") for reason in reasons)
+    return f"{cycles:.1f} of {sum(stalls.values()):.1f} cycles between two instructions of a warp: {named}"
+
+
+def diagnose(profile: Profile) -> list[Finding]:
+    """What binds a kernel, most first; findings below LEAST percent of the issue slots are left out.
+
+    Bank conflicts are listed whatever they cost, as they are what a rung can mend.
+    """
+    found = [finding for rule in RULES if (finding := rule(profile)) is not None]
+    kept = [each for each in found if each.slots_percent >= LEAST or each.rule.startswith("bank conflicts")]
+    return sorted(kept, key=lambda finding: -finding.slots_percent)
+
+
+def main_profile(kernels: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
+    """Of the kernels of one product the one that takes the longest."""
+    return max(kernels, key=lambda kernel: kernel["metrics"]["gpu__time_duration.sum"][0])
+
+
+def top_lines(kernel: Mapping[str, Any], count: int = 10) -> list[dict[str, Any]]:
+    """The source lines with most stall samples: file, line, text, samples, percent of all, and the first reason.
+
+    Empty where the record was made before lines were kept, or without line information.
+    """
+    lines = [
+        {**line, "stalled": {name: n for name, n in line["samples"].items() if name not in _NO_STALLS}}
+        for line in kernel.get("lines", ())
+    ]
+    total = sum(sum(line["stalled"].values()) for line in lines)
+    ranked = sorted(lines, key=lambda line: -sum(line["stalled"].values()))[:count]
+    return [
+        {
+            "file": line["file"],
+            "line": line["line"],
+            "text": line["text"],
+            "samples": sum(line["stalled"].values()),
+            "percent": 100 * sum(line["stalled"].values()) / total,
+            "reason": max(sorted(line["stalled"]), key=lambda name: line["stalled"][name]),
+        }
+        for line in ranked
+        if line["stalled"]
+    ]
