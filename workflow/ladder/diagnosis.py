@@ -1,7 +1,7 @@
 """Why a rung is not faster: where its issue slots go, by stated rules from Nsight Compute's metrics.
 
 Every cycle each scheduler of an SM has one issue slot. A slot holds an FFMA, another instruction, or nothing; the
-empty ones are shared out to what warps waited for, by the cycles that they waited. So the shares of one kernel add up to
+empty ones are shared out to what warps waited for, by the cycles that they waited. So the shares of a kernel add up to
 100 %. Names of stall reasons and their meaning: NVIDIA, Nsight Compute Profiling Guide, «Metrics Reference: Warp Stall
 Reasons». A rule takes a `Profile` and gives a `Finding`, or None where it does not apply.
 """
@@ -255,7 +255,7 @@ def diagnose(profile: Profile) -> list[Finding]:
 
 def main_profile(kernels: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
     """Of the kernels of one product the one that takes the longest."""
-    return max(kernels, key=lambda kernel: kernel["metrics"]["gpu__time_duration.sum"][0])
+    return max(kernels, key=lambda kernel: kernel["metrics"].get("gpu__time_duration.sum", [0])[0])
 
 
 def top_lines(kernel: Mapping[str, Any], count: int = 10) -> list[dict[str, Any]]:
