@@ -394,7 +394,10 @@ def test_equal_evidence_gives_equal_bytes(tmp_path, monkeypatch):
     assert first == written(tmp_path / "2")
     assert set(first) == {
         f"{name}.csv"
-        for name in ("rungs", "timings", "geomeans", "checks", "resources", "profiles", "advice", "environment")
+        for name in (
+            *("rungs", "timings", "geomeans", "checks", "resources", "instructions", "paper", "profiles", "advice"),
+            *("metrics_by_rung", "slots", "diagnosis", "hotspots", "environment"),
+        )
     }
     assert first["timings.csv"].endswith(b"\n")
     assert b"\r" not in first["timings.csv"]

@@ -658,7 +658,7 @@ def all_tables(evidence: Sequence[Evidence], gpu: Gpu, baseline: str, first: str
         "paper": paper_table(evidence, gpu),
         "profiles": profile_table(evidence),
         "advice": advice_table(evidence),
-        "comparison": rung_comparison(evidence),
+        "metrics_by_rung": rung_comparison(evidence),
         "slots": slot_table(evidence),
         "diagnosis": diagnosis_table(evidence),
         "hotspots": hotspot_table(evidence),

@@ -9,7 +9,7 @@ TABLES = [
     "paper",
     "profiles",
     "advice",
-    "comparison",
+    "metrics_by_rung",
     "slots",
     "diagnosis",
     "hotspots",
