@@ -44,8 +44,8 @@ with one_line_errors(snakemake.log[0]):
         log=log,
         progress=progress,
     )
-    record = Record.read(Path(snakemake.output[0]), entry)
-    with gpu_lock(run.device.uuid):
+    with gpu_lock(run.device.uuid):  # which what is left of a killed run may hold, and be writing the record
+        record = Record.read(Path(snakemake.output[0]), entry)
         search.run(record)
     failed = [name for (name, _), trial in record.trials.items() if trial["status"] not in ("ok", "does not compile")]
     progress(f"done: {len(names)} trials" + (f", {len(failed)} not right or not running" if failed else ""))
