@@ -5,6 +5,7 @@ import json
 import math
 from types import SimpleNamespace
 
+import pandas as pd
 import pytest
 import yaml
 from conftest import KERNELS, REPOSITORY, ROUND_GPU, a_build, a_rung, a_where, time_run, write
@@ -21,6 +22,7 @@ from ladder.trials import choose, trial_figure, trial_table
 from ladder.tuned import Tuned, odd_shapes, read_tuned, size_classes, tuned_text, with_tuned
 from ladder.tuning import FINAL, SCREEN, Record, Search, round_settings
 from ladder.worker import Outcome
+from pipeline import RECORDED, contents, copy_project, snakemake, started, wait_for
 
 S1, S4 = Shape.parse("1024"), Shape.parse("4096")
 LIMITS = {
@@ -564,3 +566,77 @@ def test_a_variants_own_macros_hold_in_every_class():
 def test_names_of_trials_are_names_of_variants():
     for name in tuning.trial_rungs("tiled", read_kernels(REPOSITORY / "config/kernels.yaml"), a_gpu()):
         assert parse_variant(name.name)[0] == "tiled"
+
+
+# The whole stage
+
+
+@pytest.fixture
+def copy(tmp_path):
+    """The project with one small space and nothing recorded."""
+    folder = copy_project(tmp_path / "project", records=False)
+    entry = {
+        "title": "the second",
+        "source": "sgemm/coalesced.cu",
+        "before": "naive",
+        "tune": {"parameters": {"BM": [4, 8], "BN": [32, 33]}, "threads": "BM * BN", "legal": ["BN % 32 == 0"]},
+    }
+    kernels = yaml.safe_load((folder / "config/kernels.yaml").read_text())
+    kept = {name: kernels[name] for name in ("cublas", "naive")}
+    write(folder / "config/kernels.yaml", yaml.safe_dump({**kept, "coalesced": entry}, sort_keys=False))
+    return folder
+
+
+def test_without_a_gpu_recorded_trials_become_a_table_and_a_figure(copy, monkeypatch, search):
+    run = snakemake(copy, [], "tune")
+    assert run.status != 0
+    assert run.errors == ["tune: no trial is recorded for NVIDIA H100 SXM5 80 GB; run it on a machine with that GPU"]
+
+    source = a_rung("coalesced")
+    path = copy / f"results/{RECORDED}/raw/trials/coalesced.json.gz"
+    times = {f"coalesced@BM={rows},BN=32": rows * 1e-3 for rows in (4, 8)}
+    Machine(monkeypatch, times)
+    compiled = {
+        name: {**search().compiled["t@BM=1"], "source_digest": source_digest(a_rung(name, source=source.source))}
+        for name in times
+    }
+    builds = {name: Build(copy / name) for name in times}
+    search(entry="coalesced", builds=builds, compiled=compiled).run(Record.read(path, "coalesced"))
+    before = contents(copy / "config")
+    run = snakemake(copy, [], "tune")
+    assert run.status == 0, run.output
+    table = pd.read_csv(copy / f"results/{RECORDED}/tables/trials.csv")
+    assert set(table["trial"]) == set(times)
+    assert set(table["source"]) == {"current"}
+    assert (copy / f"results/{RECORDED}/figures/tuning.svg").stat().st_size > 1000
+    assert contents(copy / "config") == before, "a machine without a GPU chooses nothing"
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(gpus.present() is None, reason="there is no GPU here")
+def test_a_killed_search_on_a_gpu_goes_on_and_later_runs_build_what_it_chose(copy):
+    config = [
+        "kernels=[coalesced]",
+        "tune_sizes=[256,512]",
+        "sizes=[256]",
+        "tune={batch: 1}",
+        "profile={enabled: false}",
+    ]
+    with started(copy, config, "tune", gpu=True):
+        wait_for(lambda: list(copy.glob("results/*/raw/trials/*.gz")))
+    (path,) = copy.glob("results/*/raw/trials/*.gz")
+    kept = Record.read(path, "coalesced").trials
+    assert kept
+    run = snakemake(copy, config, "tune", gpu=True)
+    assert run.status == 0, run.output
+    record = Record.read(path, "coalesced")
+    assert {name for name, _ in record.trials} == {"coalesced@BM=4,BN=32", "coalesced@BM=8,BN=32"}
+    assert {trial["status"] for trial in record.trials.values()} == {"ok"}
+    assert all(record.trials[key]["batch"] == trial["batch"] for key, trial in kept.items() if key[1] == SCREEN)
+    (file,) = (copy / "config/tuned").iterdir()
+    (classes,) = read_tuned(file).rungs.values()
+    assert set(classes) == {Shape.parse("256"), Shape.parse("512")}
+    run = snakemake(copy, config, "--until", "check", gpu=True)
+    assert run.status == 0, run.output
+    (check,) = copy.glob("results/*/raw/check/coalesced.json")
+    assert records.read_json(check)["status"] == "pass"

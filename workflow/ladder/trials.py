@@ -175,7 +175,7 @@ def _one_parameter(axes: mpl.axes.Axes, part: pd.DataFrame, values: pd.Series, c
         axes.plot(places, rows["share"], "o", color=color, alpha=0.35, markersize=2.5, markeredgewidth=0)
         best = rows.groupby(values.loc[rows.index])["share"].max()
         axes.plot([ticks.index(value) for value in best.index], best, color=color, linewidth=1.3)
-    axes.set_xticks(range(len(ticks)), [str(tick) for tick in ticks], fontsize=7)
+    axes.set_xticks(range(len(ticks)), [f"{tick:g}" for tick in ticks], fontsize=7)
     axes.set_xlim(-0.5, len(ticks) - 0.5)
     axes.set_ylim(0, 105)
     axes.set_yticks([0, 50, 100])
