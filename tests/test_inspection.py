@@ -6,7 +6,7 @@ import math
 from pathlib import Path
 
 import pytest
-from conftest import ROUND_GPU, an_evidence
+from conftest import ROUND_GPU, an_evidence, write
 from ladder import sass
 from ladder.build import Build, build
 from ladder.config import Shape, read_kernels
@@ -206,3 +206,12 @@ def test_a_rung_of_the_ladder_has_its_inner_loop_in_sass_and_ptx(tmp_path):
     assert launch["occupancy"]["percent"] == 100
     assert sum("FFMA" in line for line in kernel["code"]["loop_sass"]) == 16
     assert sum("fma.rn.f32" in line for line in kernel["code"]["loop_ptx"]) == 16
+
+
+def test_what_cannot_be_disassembled_is_one_line_that_names_it(tmp_path):
+    nothing = write(tmp_path / "library.so", "no library")
+    with pytest.raises(LadderError) as caught:
+        sass.disassemble(nothing)
+    (line,) = str(caught.value).splitlines()
+    assert f"cannot read {nothing}: " in line
+    assert line.endswith("it has to be of nvcc's own toolkit")

@@ -25,6 +25,7 @@ from ladder.toolchain import (
     source_digest,
     sources,
     supported_architectures,
+    tool_beside,
 )
 
 FLAGS = ["-O3", "-std=c++17", "-lineinfo"]
@@ -111,6 +112,15 @@ def test_a_tool_that_is_nowhere_is_named_with_the_remedy(no_tools):
 def test_a_configured_tool_that_is_no_program_is_an_error_even_where_another_is_found(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(program(tmp_path, "ncu").parent))
     assert "'/no/such/ncu' is no program" in line_of(find_tool, "ncu", "/no/such/ncu")
+
+
+def test_a_tool_beside_nvcc_comes_before_all_others(tmp_path, monkeypatch, no_tools):
+    other = program(tmp_path / "path", "cuobjdump")
+    monkeypatch.setenv("PATH", str(other.parent))
+    nvcc = Nvcc(program(tmp_path / "toolkit", "nvcc"), "12.4.131", ())
+    assert tool_beside(nvcc, "cuobjdump") == tool_beside(None, "cuobjdump") == other
+    own = program(tmp_path / "toolkit", "cuobjdump")
+    assert tool_beside(nvcc, "cuobjdump") == own
 
 
 def test_a_tool_of_the_environment_comes_before_the_paths_and_that_before_a_toolkits(tmp_path, monkeypatch, no_tools):

@@ -31,7 +31,7 @@ def inspect(
     record |= {key: compiled.get(key, "") for key in ("nvcc", "architecture", "source_digest")}
     report = resource_report(compiled["log"]) if compiled["status"] == "ok" else {}
     names = demangled(list(report))
-    code = _code(made, list(report)) if report else {}
+    code = _code(made, list(report), nvcc) if report else {}
     record["kernels"] = [
         {"kernel": names[symbol].split("(")[0], "symbol": symbol, **resources, "code": code.get(symbol)}
         for symbol, resources in report.items()
@@ -57,9 +57,9 @@ def inspect(
     return record | {"launches": launches}
 
 
-def _code(made: Build, symbols: list[str]) -> dict[str, Any]:
+def _code(made: Build, symbols: list[str], nvcc: Nvcc | None) -> dict[str, Any]:
     """What each kernel of a library compiled to, by its mangled name."""
-    bodies = sass.disassemble(made.library)
+    bodies = sass.disassemble(made.library, nvcc)
     ptx = made.ptx.read_text() if made.ptx.exists() else ""
     found = {}
     for symbol in symbols:

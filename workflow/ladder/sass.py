@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ladder.toolchain import require_tool
+from ladder.errors import LadderError
+from ladder.toolchain import Nvcc, tool_beside
 
 # Opcodes by what they are, in the order of tables and figures; NVIDIA's names: CUDA Binary Utilities, Instruction Set
 # Reference. What is in none of them is `other`.
@@ -65,10 +66,17 @@ class Instruction:
         return int(match[1], 16) if match else None
 
 
-def disassemble(library: Path) -> dict[str, list[Instruction]]:
-    """The instructions of each kernel of a library, by its mangled name; the NOPs that fill its end are left out."""
-    command = [require_tool("cuobjdump"), "-sass", library]
-    return parse(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+def disassemble(library: Path, nvcc: Nvcc | None = None) -> dict[str, list[Instruction]]:
+    """The instructions of each kernel of a library, by its mangled name; the NOPs that fill its end are left out.
+
+    Raises LadderError where the cuobjdump beside nvcc, or the one that is found, cannot read it.
+    """
+    tool = tool_beside(nvcc, "cuobjdump")
+    result = subprocess.run([tool, "-sass", library], capture_output=True, text=True, check=False)
+    if result.returncode:
+        said = (result.stderr.strip() or result.stdout.strip() or f"exit status {result.returncode}").splitlines()[-1]
+        raise LadderError(f"{tool}: cannot read {library}: {said}; it has to be of nvcc's own toolkit")
+    return parse(result.stdout)
 
 
 def parse(listing: str) -> dict[str, list[Instruction]]:

@@ -65,6 +65,12 @@ def require_tool(name: str, configured: str = "auto") -> Path:
     return tool
 
 
+def tool_beside(nvcc: Nvcc | None, name: str) -> Path:
+    """A tool of the toolkit that nvcc is of, for another's may not know the architecture; else `require_tool`."""
+    own = nvcc.path.resolve().parent / name if nvcc else None
+    return own if own and own.is_file() else require_tool(name)
+
+
 @cache
 def find_nvcc(configured: str = "auto") -> Nvcc:
     """The nvcc to use; raises LadderError where there is none or it does not run."""
