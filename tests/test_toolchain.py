@@ -305,7 +305,7 @@ def test_the_first_rung_compiles_for_every_gpu_that_this_nvcc_knows(tmp_path, nv
     library = Library(tmp_path / "library.so")
     (launch,) = library.launches(shape, one.sms)
     assert launch.kernel in resources
-    assert (launch.grid, launch.block, launch.dynamic_shared_bytes) == ((2 * 3, 1, 1), (32, 32, 1), 0)
+    assert (launch.grid, launch.block, launch.dynamic_shared_bytes) == ((2 * 9, 1, 1), (32, 8, 1), 0)
     assert library.workspace_bytes(shape, 1.0, 0.0, Operands(0, 7, 0, 65, 0, 65)) == 0
 
 
