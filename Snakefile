@@ -15,6 +15,7 @@ include: "workflow/rules/unmeasured.smk"
 include: "workflow/rules/sanitize.smk"
 include: "workflow/rules/tune.smk"
 include: "workflow/rules/tables.smk"
+include: "workflow/rules/experiments.smk"
 include: "workflow/rules/figures.smk"
 include: "workflow/rules/summary.smk"
 include: "workflow/rules/compare.smk"
@@ -33,6 +34,7 @@ rule all:
             figure=FIGURES + PUBLISHED,
             ending=["svg", "png"],
         ),
+        f"results/{GPU}/tables/experiments.csv" if EXPERIMENTS else [],
         f"results/{GPU}/report.html",
         f"build/{GPU}/summary.txt",
 

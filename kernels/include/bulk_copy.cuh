@@ -61,7 +61,27 @@ __device__ inline void mbarrier_arrive_expect(uint64_t* barrier, int bytes) {
                : "memory");
 }
 
-// Waits until the phase of this parity (0, 1, 0, ...) is complete.
+// Arrives once all the cp.async that this thread has started are complete; counts among the barrier's arrivals.
+__device__ inline void mbarrier_arrive_copies(uint64_t* barrier) {
+  asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(shared_address(barrier)) : "memory");
+}
+
+// Whether the phase of this parity (0, 1, 0, ...) is complete; may wait a moment for it.
+__device__ inline bool mbarrier_test(uint64_t* barrier, int parity) {
+  int complete;
+  asm volatile(
+      "{\n"
+      ".reg .pred complete;\n"
+      "mbarrier.try_wait.parity.shared::cta.b64 complete, [%1], %2;\n"
+      "selp.b32 %0, 1, 0, complete;\n"
+      "}"
+      : "=r"(complete)
+      : "r"(shared_address(barrier)), "r"(parity)
+      : "memory");
+  return complete != 0;
+}
+
+// Waits until the phase of this parity is complete.
 __device__ inline void mbarrier_wait(uint64_t* barrier, int parity) {
   asm volatile(
       "{\n"
@@ -83,6 +103,24 @@ __device__ inline void bulk_copy_box(float* to, const CUtensorMap* map, int row,
       : "memory");
 }
 
+// All threads of a warp group (four warps) keep so many registers, and the SM has the others back; or get so many, once
+// they are free. Needs an architecture-specific target (sm_90a, not sm_90); elsewhere all keep what they were given.
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL) || defined(__CUDA_ARCH_FEAT_SM100_ALL) || defined(__CUDA_ARCH_FEAT_SM120_ALL)
+#define HAS_SETMAXNREG
+#endif
+template <int REGISTERS>
+__device__ inline void give_registers() {
+#ifdef HAS_SETMAXNREG
+  asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(REGISTERS));
+#endif
+}
+template <int REGISTERS>
+__device__ inline void take_registers() {
+#ifdef HAS_SETMAXNREG
+  asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(REGISTERS));
+#endif
+}
+
 #else  // the emulator
 
 #include <cstdlib>
@@ -101,7 +139,17 @@ inline void mbarrier_init(uint64_t*, int) { abort(); }
 inline void mbarrier_init_fence() { abort(); }
 inline void mbarrier_arrive(uint64_t*) { abort(); }
 inline void mbarrier_arrive_expect(uint64_t*, int) { abort(); }
+inline void mbarrier_arrive_copies(uint64_t*) { abort(); }
+inline bool mbarrier_test(uint64_t*, int) { abort(); }
 inline void mbarrier_wait(uint64_t*, int) { abort(); }
 inline void bulk_copy_box(float*, const CUtensorMap*, int, int, uint64_t*) { abort(); }
+template <int>
+inline void give_registers() {
+  abort();
+}
+template <int>
+inline void take_registers() {
+  abort();
+}
 
 #endif

@@ -68,7 +68,6 @@ static_assert(STAGES >= 2, "one stage to multiply, one on its way");
 // How a product is cut: `splits` ranges of k, each of `tiles_k` tiles but the last, which may be shorter.
 struct Split {
   int splits, tiles_k;
-  int64_t ld;  // of the splits' sums in the workspace: n rounded up to whole vectors
 };
 
 // The number of splits with the fewest cycles on the busiest SM, by this model:
@@ -82,7 +81,7 @@ inline Split split_for(const Gemm& g) {
   int64_t tiles = static_cast<int64_t>(ceil_div(g.m, BM)) * ceil_div(g.n, BN);
   int tiles_k = ceil_div(g.k, BK);
   double results = static_cast<double>(g.m) * g.n;
-  Split best = {1, tiles_k, (static_cast<int64_t>(g.n) + 3) / 4 * 4};
+  Split best = {1, tiles_k};
   double best_cycles = 0.0;
   for (int splits = 1; splits <= MAX_SPLITS && splits <= tiles_k; ++splits) {
     int each = ceil_div(tiles_k, splits);
@@ -246,8 +245,8 @@ __global__ void __launch_bounds__(THREADS, MIN_BLOCKS) sgemm_split_k(Gemm g, Spl
   if (split.splits > 1) {
     out.alpha = 1.0f;
     out.beta = 0.0f;
-    out.C = sums + i_split * (g.m * split.ld);
-    out.ldc = split.ld;
+    out.C = sums + i_split * (static_cast<int64_t>(g.m) * g.n);
+    out.ldc = g.n;
   }
   int width_C = vector_width(out.C + tile.col, out.ldc);
 #pragma unroll
@@ -263,31 +262,32 @@ __global__ void __launch_bounds__(THREADS, MIN_BLOCKS) sgemm_split_k(Gemm g, Spl
   }
 }
 
-// C = alpha * (the sums of all splits, in the order of k) + beta * C. A thread adds four neighbouring results.
-__global__ void __launch_bounds__(256) add_splits(Gemm g, Split split, const float* sums) {
-  int64_t i = (blockIdx.x * static_cast<int64_t>(blockDim.x) + threadIdx.x) * 4;
-  int64_t results = g.m * split.ld;
+// C = alpha * (the sums of all splits, in the order of k) + beta * C. A thread adds WIDTH neighbouring results.
+template <int WIDTH>
+__global__ void __launch_bounds__(256) add_splits(Gemm g, int splits, const float* sums) {
+  int64_t i = (blockIdx.x * static_cast<int64_t>(blockDim.x) + threadIdx.x) * WIDTH;
+  int64_t results = static_cast<int64_t>(g.m) * g.n;
   if (i >= results) {
     return;
   }
-  int row = static_cast<int>(i / split.ld);
-  int col = static_cast<int>(i % split.ld);
   alignas(16) float sum[4] = {};
 #pragma unroll 4
-  for (int s = 0; s < split.splits; ++s) {
-    alignas(16) float part[4];
-    copy_vector<4>(part, sums + s * results + i, g.n - col);
+  for (int s = 0; s < splits; ++s) {
+    alignas(16) float part[WIDTH];
+    copy_vector<WIDTH>(part, sums + s * results + i);
 #pragma unroll
-    for (int v = 0; v < 4; ++v) {
+    for (int v = 0; v < WIDTH; ++v) {
       sum[v] += part[v];
     }
   }
-  store_vector(g, row, col, sum, 0, g.n - col, vector_width(g.C, g.ldc));
+  int row = static_cast<int>(i / g.n);
+  int col = static_cast<int>(i % g.n);
+  store_vector(g, row, col, sum, 0, WIDTH, vector_width(g.C, g.ldc));
 }
 
 size_t split_workspace(const Gemm& g) {
   Split split = split_for(g);
-  return split.splits > 1 ? sizeof(float) * split.splits * g.m * split.ld : 0;
+  return split.splits > 1 ? sizeof(float) * split.splits * g.m * g.n : 0;
 }
 
 cudaError_t run(const Gemm& g, void* workspace, cudaStream_t stream) {
@@ -303,8 +303,10 @@ cudaError_t run(const Gemm& g, void* workspace, cudaStream_t stream) {
   if (error != cudaSuccess || split.splits == 1) {
     return error;
   }
-  int64_t vectors = g.m * split.ld / 4;
-  return launch(add_splits, dim3(static_cast<unsigned>((vectors + 255) / 256)), dim3(256), 0, stream, g, split, sums);
+  int width = g.n % 4 == 0 ? 4 : 1;
+  int64_t threads = static_cast<int64_t>(g.m) * g.n / width;
+  auto add = width == 4 ? add_splits<4> : add_splits<1>;
+  return launch(add, dim3(static_cast<unsigned>((threads + 255) / 256)), dim3(256), 0, stream, g, split.splits, sums);
 }
 
 EXPORT_SGEMM_WITH_WORKSPACE(run, split_workspace)

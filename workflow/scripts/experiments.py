@@ -1,0 +1,11 @@
+"""Make the table of the trials behind docs/performance.md."""
+
+from pathlib import Path
+
+from ladder.experiments import experiment_table
+from ladder.script import one_line_errors
+from ladder.tables import write_table
+
+with one_line_errors(snakemake.log[0]):
+    table = experiment_table([Path(path) for path in snakemake.input], snakemake.params.baseline)
+    write_table(table, Path(snakemake.output[0]))
