@@ -217,14 +217,14 @@ __device__ inline void multiply(const Gemm& g, Tile tile, const Plan& plan, int 
         --to_copy;
         __pipeline_commit();
       }
-      // Down a column, up the next: B's element stays for TM FFMAs, A's for two at each turn. Columns of the same bank
-      // follow one another, which leaves fewer conflicts.
+      // Down a column, up the next: B's element stays for TM FFMAs, A's for two at each turn.
 #pragma unroll
-      for (int turn = 0; turn < T::TM * T::TN; ++turn) {
-        int col = turn / T::TM;
-        int j = col / 4 * 4 + (col % 4 == 1 ? 2 : col % 4 == 2 ? 1 : col % 4);  // 0, 2, 1, 3
-        int i = col % 2 == 0 ? turn % T::TM : T::TM - 1 - turn % T::TM;
-        sum[i][j] += frag_A[p % 2][i] * frag_B[p % 2][j];
+      for (int j = 0; j < T::TN; ++j) {
+#pragma unroll
+        for (int turn = 0; turn < T::TM; ++turn) {
+          int i = j % 2 == 0 ? turn : T::TM - 1 - turn;
+          sum[i][j] += frag_A[p % 2][i] * frag_B[p % 2][j];
+        }
       }
     }
     now = next;
@@ -236,6 +236,41 @@ __device__ inline void multiply(const Gemm& g, Tile tile, const Plan& plan, int 
 template <class T>
 __device__ inline float4* part(float* parts, int64_t room, int v) {
   return reinterpret_cast<float4*>(parts) + (room * T::VECTORS + v) * T::THREADS + threadIdx.x;
+}
+
+template <class T>
+__device__ inline void store_part(float* parts, int64_t room, float alpha, const float (&sum)[T::TM][T::TN]) {
+#pragma unroll
+  for (int v = 0; v < T::VECTORS; ++v) {
+    const float* s = &sum[v * 4 / T::TN][v * 4 % T::TN];
+    *part<T>(parts, room, v) = float4{alpha * s[0], alpha * s[1], alpha * s[2], alpha * s[3]};
+  }
+}
+
+// All of a tile's results. A tile inside C, aligned, with beta = 0, has a short way of its own: an instruction that is met
+// for the first time comes from far away.
+template <class T>
+__device__ inline void store_tile(const Gemm& g, Tile tile, const float (&sum)[T::TM][T::TN]) {
+  int row = tile.row + T::thread_row();
+  int col = tile.col + T::thread_col();
+  int width_C = vector_width(g.C, g.ldc);
+  if (width_C == 4 && g.beta == 0.0f && tile.row + T::BM <= g.m && tile.col + T::BN <= g.n) {
+    float* C = g.C + row * g.ldc + col;
+#pragma unroll
+    for (int v = 0; v < T::VECTORS; ++v) {
+      const float* s = &sum[v * 4 / T::TN][v * 4 % T::TN];
+      *reinterpret_cast<float4*>(C + T::row(v) * g.ldc + T::col(v)) =
+          float4{g.alpha * s[0], g.alpha * s[1], g.alpha * s[2], g.alpha * s[3]};
+    }
+    return;
+  }
+#pragma unroll
+  for (int v = 0; v < T::VECTORS; ++v) {
+    if (row + T::row(v) < g.m) {
+      int left = g.n - col - T::col(v);
+      store_vector(g, row + T::row(v), col + T::col(v), &sum[v * 4 / T::TN][v * 4 % T::TN], 0, left, width_C);
+    }
+  }
 }
 
 template <class T, int WIDTH_B>
@@ -255,19 +290,10 @@ __global__ void __launch_bounds__(T::THREADS, T::BLOCKS) sgemm_fastest(Gemm g, P
     } else {
       multiply<T, false, WIDTH_B>(g, tile, plan, first, last, shared, sum);
     }
-    bool own = first == 0 && last == plan.tiles_k;
-    int width_C = vector_width(g.C, g.ldc);
-#pragma unroll
-    for (int v = 0; v < T::VECTORS; ++v) {
-      const float* s = &sum[v * 4 / T::TN][v * 4 % T::TN];
-      int row = tile.row + T::thread_row() + T::row(v);
-      int col = tile.col + T::thread_col() + T::col(v);
-      if (!own) {
-        *part<T>(parts, 2 * static_cast<int64_t>(sharer) + (step > begin), v) =
-            float4{g.alpha * s[0], g.alpha * s[1], g.alpha * s[2], g.alpha * s[3]};
-      } else if (row < g.m) {
-        store_vector(g, row, col, s, 0, g.n - col, width_C);
-      }
+    if (first == 0 && last == plan.tiles_k) {
+      store_tile<T>(g, tile, sum);
+    } else {
+      store_part<T>(parts, 2 * static_cast<int64_t>(sharer) + (step > begin), g.alpha, sum);
     }
     step += last - first;
   }
@@ -322,18 +348,20 @@ struct Choice {
 
 // Replaces `best` by the best plan for one tiling, if that has fewer cycles on the busiest SM by this model:
 // - BLOCKS blocks on an SM get `full` FMAs a cycle together (128 would be the peak), a block alone gets `alone`.
-// - A wave of blocks takes 3000 cycles more to fill the first stages and to store the results.
-// - Parts cost a launch, 5000 cycles, and each float of them is written and read at 16 bytes a cycle and SM.
+// - A wave of blocks takes some thousand cycles more to fill the first stages and to store the results, which other
+//   blocks on the SM hide in part. A sharer with a tile at an edge is slower, which matters least where others wait less.
+// - Parts cost a launch, 8000 cycles, and each float of them is written and read at 16 bytes a cycle and SM.
 template <class T>
 void consider(const Gemm& g, int sms, double alone, double full, Choice* best) {
-  constexpr double WAVE = 3000.0, LAUNCH = 5000.0, BYTES = 16.0;
+  constexpr double WAVE = 2000.0 + 8000.0 / T::BLOCKS, LAUNCH = 8000.0, BYTES = 16.0;
+  double edge = g.m % T::BM != 0 || g.n % T::BN != 0 ? 1.0 + 0.12 / T::BLOCKS : 1.0;
   Plan plan = {ceil_div(g.m, T::BM), ceil_div(g.n, T::BN), ceil_div(g.k, T::BK), 0, 0, 0, 0};
   int64_t tiles = static_cast<int64_t>(plan.tiles_m) * plan.tiles_n;
   int64_t slots = static_cast<int64_t>(sms) * T::BLOCKS;
-  auto wave = [&](int64_t blocks, int64_t steps) {
+  auto wave = [&](int64_t blocks, double steps) {
     int64_t on_sm = (blocks + sms - 1) / sms;
     double rate = T::BLOCKS == 1 ? full : alone + (full - alone) * (on_sm - 1) / (T::BLOCKS - 1);
-    return WAVE + static_cast<double>(on_sm * steps) * T::BM * T::BN * T::BK / rate;
+    return WAVE + on_sm * steps * T::BM * T::BN * T::BK / rate;
   };
 
   // Every tile a block of its own, or only those of full waves, and the others shared by some number of blocks.
@@ -350,7 +378,7 @@ void consider(const Gemm& g, int sms, double alone, double full, Choice* best) {
         cycles += wave(whole % slots, plan.tiles_k);
       }
       if (sharers > 0) {
-        cycles += wave(sharers, plan.steps + (plan.longer > 0));
+        cycles += wave(sharers, edge * (plan.steps + (plan.longer > 0)));
       }
       size_t workspace_bytes = 0;
       if (has_parts(plan)) {
@@ -372,10 +400,10 @@ cudaError_t choose(const Gemm& g, Choice* best) {
   int sms = 1;
   cudaError_t error = sm_count(&sms);
   *best = {};
-  consider<Large>(g, sms, 97, 97, best);
+  consider<Large>(g, sms, 100, 100, best);
   consider<Wide>(g, sms, 60, 92, best);
-  consider<Tall>(g, sms, 50, 85, best);
-  consider<Square>(g, sms, 60, 75, best);
+  consider<Tall>(g, sms, 50, 89, best);
+  consider<Square>(g, sms, 60, 81, best);
   consider<Small>(g, sms, 50, 61, best);
   consider<Tiny>(g, sms, 29, 54, best);
   return error;
