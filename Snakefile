@@ -35,6 +35,7 @@ rule all:
             ending=["svg", "png"],
         ),
         f"results/{GPU}/tables/experiments.csv" if EXPERIMENTS else [],
+        TUNING,
         f"results/{GPU}/report.html",
         f"build/{GPU}/summary.txt",
 

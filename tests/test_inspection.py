@@ -152,9 +152,9 @@ def test_accesses_are_those_of_the_worklogs():
 
 def test_tiles_are_read_from_the_source_and_the_variant():
     ladder = read_kernels(KERNELS)
-    assert tile_of(ladder["tiled@TILE=8"]) == {"BM": 8, "BN": 8, "TM": 1, "TN": 1}
-    assert tile_of(ladder["tiled_1d"])["TN"] == 1
-    assert tile_of(ladder["cublas"]) == {}
+    assert tile_of(ladder["tiled@TILE=8"], Shape.parse("1024")) == {"BM": 8, "BN": 8, "TM": 1, "TN": 1}
+    assert tile_of(ladder["tiled_1d"], Shape.parse("1024"))["TN"] == 1
+    assert tile_of(ladder["cublas"], Shape.parse("1024")) == {}
 
 
 def test_waves_and_the_tail_of_the_last():

@@ -18,7 +18,7 @@ from ladder.errors import LadderError
 from ladder.library import Library
 from ladder.space import Space, constants, defaults, evaluate
 from ladder.toolchain import resource_report, source_digest
-from ladder.trials import choose, trial_figure, trial_table
+from ladder.trials import choose, recorded_on, trial_figure, trial_table
 from ladder.tuned import Tuned, odd_shapes, read_tuned, size_classes, tuned_text, with_tuned
 from ladder.tuning import FINAL, SCREEN, Record, Search, round_settings
 from ladder.worker import Outcome
@@ -247,6 +247,7 @@ def search(tmp_path):
             "final_cases": [{"shape": "4096"}],
             "finalists": 1,
             "default": "t@BM=1",
+            "variants": [{}],
             "batch": 3,
             "device": 0,
             "time_limit_s": 5,
@@ -274,6 +275,12 @@ def test_every_trial_is_screened_and_the_best_and_the_default_are_timed_again(mo
     record = Record.read(path, "t")
     assert len(record.batches) == 3
     assert record.trials["t@BM=2", FINAL]["times_s"] == {"1024": [0.002] * 6, "4096": [0.002] * 6}
+
+
+def test_each_variant_has_finalists_of_its_own(monkeypatch, search, path):
+    machine = Machine(monkeypatch, TIMES)
+    search(variants=[{"BM": "3"}, {"BM": "4"}]).run(Record.read(path, "t"))
+    assert machine.measured[-1] == ["t@BM=1", "t@BM=3", "t@BM=4"]
 
 
 def test_a_finished_search_measures_nothing_again_and_keeps_its_bytes(monkeypatch, search, path):
@@ -468,7 +475,8 @@ def test_a_trial_that_failed_has_one_row_without_numbers(monkeypatch, search, pa
 
 def test_the_figure_has_axes_for_each_parameter_that_was_varied(recorded):
     table = trial_table([recorded], Tuned((S1,), {}), {})
-    figure = trial_figure(table, "recorded")
+    assert recorded_on([recorded]) == "Recorded on NVIDIA H100 80GB HBM3, 2026-01-02."
+    figure = trial_figure(table, recorded_on([recorded]))
     shown = [axes for axes in figure.axes if axes.get_visible()]
     assert [axes.get_title(loc="left") for axes in shown] == ["BM"]
     assert [tick.get_text() for tick in shown[0].get_xticklabels()] == ["1", "2", "3", "4"]
@@ -523,6 +531,10 @@ def test_classes_meet_at_the_geometric_mean_and_equal_neighbours_are_one():
     assert [each.macros for each in classes] == [{"BM": "64"}, {"BM": "128"}]
     assert classes[0].below_flop == pytest.approx(2 * 2048**3)
     assert classes[1].below_flop == math.inf
+    rung = a_rung("t@LAYOUT=1", tuned=classes)
+    assert rung.macros_at(Shape.parse("2047")) == {"LAYOUT": "1", "BM": "64"}
+    assert rung.macros_at(Shape.parse("2048")) == {"LAYOUT": "1", "BM": "128"}
+    assert a_rung("t@BM=1").macros_at(S1) == {"BM": "1"}
     assert size_classes((S1, S4), {S1: a, S4: a}) == (TunedClass(math.inf, {"BM": "64"}),)
 
 
@@ -610,6 +622,11 @@ def test_without_a_gpu_recorded_trials_become_a_table_and_a_figure(copy, monkeyp
     assert set(table["source"]) == {"current"}
     assert (copy / f"results/{RECORDED}/figures/tuning.svg").stat().st_size > 1000
     assert contents(copy / "config") == before, "a machine without a GPU chooses nothing"
+    made = contents(copy / f"results/{RECORDED}")
+    (copy / f"results/{RECORDED}/tables/trials.csv").unlink()
+    run = snakemake(copy, [], f"results/{RECORDED}/tables/trials.csv")
+    assert run.status == 0, run.output
+    assert contents(copy / f"results/{RECORDED}") == made
 
 
 @pytest.mark.gpu

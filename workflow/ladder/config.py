@@ -77,6 +77,11 @@ class Rung:
     tune: Mapping[str, Any] | None = field(default=None, compare=False)  # the space declared for its entry
     tuned: tuple[TunedClass, ...] = ()  # from the GPU's tuned file, by rising size
 
+    def macros_at(self, shape: Shape) -> dict[str, str]:
+        """The macros that products of a shape are computed with: the rung's own and those of its class of size."""
+        chosen = next((each.macros for each in self.tuned if shape.flop < each.below_flop), {})
+        return {**self.macros, **chosen}
+
     @property
     def parameters(self) -> str:
         """The tuned macros as tables print them, `BM=64 BN=64 below 1.7e+10 FLOP, else BM=128 BN=128`; or nothing."""

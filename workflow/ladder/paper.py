@@ -16,14 +16,14 @@ ISSUE_SLOTS = 4  # instructions that an SM issues in a cycle, one for each of it
 _DEFINED = re.compile(r"^\s*#\s*define\s+(BM|BN|BK|TM|TN|TILE)\s+(\d+)\s*$", re.MULTILINE)
 
 
-def tile_of(rung: Rung) -> dict[str, int]:
-    """The block tile BM x BN and the thread tile TM x TN of a rung, from its source's macros and its variant's.
+def tile_of(rung: Rung, shape: Shape) -> dict[str, int]:
+    """The block tile BM x BN and the thread tile TM x TN of a rung at a shape, from its source's macros and its own.
 
     TILE stands for BM and BN of a square tile, a thread tile that is not given is 1. Empty where there is no tile.
     """
     source = ROOT / "kernels" / rung.source
     macros = dict(_DEFINED.findall(source.read_text())) if source.is_file() else {}
-    values = {key: int(value) for key, value in (macros | dict(rung.macros)).items() if str(value).isdigit()}
+    values = {key: int(value) for key, value in (macros | rung.macros_at(shape)).items() if str(value).isdigit()}
     if "TILE" in values:
         values |= {"BM": values["TILE"], "BN": values["TILE"]}
     if not {"BM", "BN"} <= values.keys():

@@ -412,12 +412,12 @@ def paper_table(evidence: Sequence[Evidence], gpu: Gpu) -> pd.DataFrame:
     for item in evidence:
         if item.rung.role != "rung" or not item.inspection["launches"]:
             continue
-        tile = tile_of(item.rung)
         for text in item.inspection["launches"]:
             found, shape = main_kernel(item.inspection, text), Shape.parse(text)
             if found is None:
                 continue
             launch, kernel = found
+            tile = tile_of(item.rung, shape)
             loop = kernel["code"]["loop"]
             blocks = math.prod(launch["grid"])
             held = (launch.get("occupancy") or {}).get("blocks")

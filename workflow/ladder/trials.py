@@ -116,6 +116,14 @@ def _finals(record: Record, shape: str, digests: Mapping[str, str]) -> list[tupl
     return found
 
 
+def recorded_on(records: Sequence[Record]) -> str:
+    """On what and when the trials were measured, as the figure's caption says it."""
+    places = [batch["where"] for record in records for batch in record.batches.values()]
+    days = sorted({place["measured_at"][:10] for place in places})
+    names = " and ".join(sorted({place["gpu"]["name"] for place in places}))
+    return f"Recorded on {names}, {' to '.join(dict.fromkeys([days[0], days[-1]]))}." if places else ""
+
+
 def trial_figure(trials: pd.DataFrame, caption: str) -> Figure:
     """One row of axes a rung, one column a parameter of it: a dot each trial, a line along the best of each value.
 

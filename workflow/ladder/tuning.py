@@ -23,7 +23,7 @@ import numpy as np
 
 from ladder import records
 from ladder.build import Build, build
-from ladder.config import ROOT, Rung, Shape, variant_name
+from ladder.config import ROOT, Rung, Shape, parse_variant, variant_name
 from ladder.errors import LadderError
 from ladder.gpu import Gpu
 from ladder.space import Space
@@ -168,6 +168,7 @@ class Search:
     final_cases: Sequence[Mapping[str, Any]]
     finalists: int
     default: str
+    variants: Sequence[Mapping[str, str]]
     batch: int
     device: int
     time_limit_s: float
@@ -193,12 +194,18 @@ class Search:
         record.keep(self.builds)
 
     def best(self, record: Record, names: Sequence[str]) -> list[str]:
-        """The trials of the second round: of each shape the fastest of the first, and the source's defaults."""
+        """The trials of the second round: the source's defaults, and of each shape the fastest of the first.
+
+        Of an entry with variants the fastest with each variant's macros.
+        """
         chosen: dict[str, None] = {}
         for shape in self.shapes:
             scores = {name: score(record, name, SCREEN, shape) for name in names}
             timed = sorted((name for name in names if scores[name] is not None), key=lambda name: scores[name])
-            chosen |= dict.fromkeys([*timed[: self.finalists], *(name for name in timed if name == self.default)])
+            for own in self.variants:
+                of_variant = [name for name in timed if own.items() <= parse_variant(name)[1].items()]
+                chosen |= dict.fromkeys(of_variant[: self.finalists])
+            chosen |= dict.fromkeys(name for name in timed if name == self.default)
         return [name for name in names if name in chosen]
 
     def digest(self, stage: str) -> str:

@@ -4,6 +4,13 @@ TRIED = [
     for entry in PLAN.tuned_entries
     if PLAN.measuring or os.path.exists(f"{RAW}/trials/{entry}.json.gz")
 ]
+# A run that does not measure derives these as it derives everything that is recorded; one that does leaves them alone.
+TUNING = (
+    [f"results/{GPU}/tables/trials.csv"]
+    + [f"results/{GPU}/figures/tuning.{ending}" for ending in ("svg", "png")]
+    if TRIED and not PLAN.measuring
+    else []
+)
 
 
 if PLAN.measuring:

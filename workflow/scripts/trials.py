@@ -37,6 +37,7 @@ with one_line_errors(snakemake.log[0]):
         final_cases=shape_cases(shapes),
         finalists=tune["finalists"],
         default=default_trial(entry, run.ladder),
+        variants=[rung.macros for rung in run.ladder.values() if rung.entry == entry],
         batch=tune["batch"],
         device=run.settings["device"],
         time_limit_s=tune["time_limit_s"],

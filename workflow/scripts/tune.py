@@ -11,7 +11,7 @@ from ladder.plan import plan
 from ladder.script import one_line_errors
 from ladder.tables import write_table
 from ladder.toolchain import source_digest
-from ladder.trials import choose, trial_figure, trial_table
+from ladder.trials import choose, recorded_on, trial_figure, trial_table
 from ladder.tuned import read_tuned, tuned_text
 from ladder.tuning import Record, trial_rungs
 
@@ -34,9 +34,7 @@ with one_line_errors(snakemake.log[0]):
         records.write_text(path, tuned_text(run.gpu.name, best))
     table = trial_table(found, best, digests)
     write_table(table, Path(snakemake.output.table))
-    days = sorted({when[:10] for when in table["measured_at"] if when})
-    caption = f"Recorded on {run.gpu.title}, {' to '.join(dict.fromkeys([days[0], days[-1]]))}." if days else ""
-    save(trial_figure(table, caption), [Path(snakemake.output.svg), Path(snakemake.output.png)])
+    save(trial_figure(table, recorded_on(found)), [Path(snakemake.output.svg), Path(snakemake.output.png)])
     text = "".join(
         f"{rung:<24} {shape!s:>8}  {' '.join(f'{key}={value}' for key, value in macros.items())}\n"
         for rung, classes in best.rungs.items()
