@@ -36,7 +36,7 @@ define CHECK_PYTHON
 	  echo 'make: $(PYTHON) has no venv module; on Debian and Ubuntu the package python3-venv brings it' >&2; exit 1; }
 endef
 
-.PHONY: help env run doctor dev test lint format lock wheels clean
+.PHONY: help env run doctor dev test lint format faults seeds lock wheels clean
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -87,6 +87,13 @@ format: dev ## rewrite the sources in that style
 	$(TOOLS) ruff check --fix
 	$(TOOLS) ruff format
 	$(TOOLS) clang-format -i $(SOURCES)
+
+faults: dev ## run the corpus of faults in the emulator and write docs/faults.md
+	$(TOOLS) python tests/record_faults.py emulator
+	$(TOOLS) python tests/record_faults.py page
+
+seeds: dev ## run every sound kernel with 200 seeds in the emulator; no finding is the pass
+	$(TOOLS) python tests/record_faults.py seeds 200
 
 wheels: ## fill ./wheels for a machine without a network (ENV=cuda12, TARGET_PYTHON=3.12)
 	$(CHECK_PYTHON)

@@ -14,29 +14,32 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import jinja2
+
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "workflow"), str(ROOT / "tests")]
 os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT / "workflow"), os.environ.get("PYTHONPATH", "")])
 
-from corpus import CONTROLS, FAULTS, RUNGS, SMALL, Library, compile_rung, emulate, expected, run  # noqa: E402
+from corpus import CONTROLS, FAULTS, RUNGS, SMALL, Library, compile_rung, emulate, expected, header, run  # noqa: E402
 from ladder import records  # noqa: E402
 
 EMULATED = ROOT / "tests/faults/emulated.json"
 SEEDS = ROOT / "tests/faults/seeds.json"
 ON_GPU = ROOT / "results/h100-sxm/raw/faults.json"
+TEMPLATE = ROOT / "tests/faults/page.md.j2"
 PAGE = ROOT / "docs/faults.md"
 CORES = len(os.sched_getaffinity(0))
 
 
 def source_digest(source: Path) -> str:
-    """What identifies a fault's own source: its lines but for those that are comments."""
-    return records.digest(*(line for line in source.read_text().splitlines() if not line.strip().startswith("//")))
+    """What identifies a fault's own source."""
+    return records.digest_files([source])
 
 
 def where() -> dict[str, Any]:
@@ -104,6 +107,77 @@ def record_seeds(folder: Path, count: int) -> None:
     records.write_json(SEEDS, record)
     if alarms:
         sys.exit(f"{len(alarms)} false alarms; see {SEEDS.relative_to(ROOT)}")
+
+
+def by_emulator(entry: Mapping[str, Any]) -> str:
+    """What the emulator found, in the words of a table; empty where it found nothing."""
+    return ", ".join(entry["found"])
+
+
+def by_check(entry: Mapping[str, Any]) -> str:
+    """What the check on the GPU says of a fault, in a few words; empty where it passed."""
+    if entry["check"]["status"] != "failed":
+        return ""
+    message = entry["check"]["message"]
+    for mark, words in _CHECKED.items():
+        if mark in message:
+            return words
+    return "failed"
+
+
+_CHECKED = {
+    "bound": "error bound",
+    "norm": "error bound",
+    "NaN": "NaN or infinity",
+    "not equal": "not deterministic",
+    "determin": "not deterministic",
+    "wrote": "writes outside",
+    "cudaErrorMisaligned": "misaligned address",
+    "cudaErrorIllegal": "illegal address",
+    "sgemm returned": "launch refused",
+    "no progress": "does not end",
+}
+
+
+def by_sanitizer(entry: Mapping[str, Any]) -> str:
+    """The tools that blame a kernel; empty where none does."""
+    return ", ".join(tool["tool"] for tool in entry["sanitizer"] if tool["verdict"] == "failed")
+
+
+def page(emulated: Mapping[str, Any], on_gpu: Mapping[str, Any], seeds: Mapping[str, Any]) -> str:
+    """docs/faults.md from the three records."""
+    in_emulator = {entry["name"]: entry for entry in emulated["entries"]}
+    entries = {entry["name"]: entry for entry in on_gpu["entries"]}
+    rows = [
+        {
+            "name": source.stem,
+            "what": source.read_text().splitlines()[0].partition(": ")[2].rstrip("."),
+            "published": header(source, "Published"),
+            "emulator": by_emulator(in_emulator[source.stem]),
+            "check": by_check(entries[source.stem]),
+            "sanitizer": by_sanitizer(entries[source.stem]),
+        }
+        for source in FAULTS
+    ]
+    sound = [entry for entry in entries.values() if entry["kind"] != "fault"]
+    blamed = {entry["name"] for entry in sound if (entry["check"] and by_check(entry)) or by_sanitizer(entry)}
+    blamed |= {source.stem for source in CONTROLS if in_emulator[source.stem]["found"]}
+    environment = jinja2.Environment(undefined=jinja2.StrictUndefined, keep_trailing_newline=True)
+    return environment.from_string(TEMPLATE.read_text()).render(
+        rows=rows,
+        caught=sum(bool(row["emulator"] or row["check"] or row["sanitizer"]) for row in rows),
+        controls=len(CONTROLS),
+        blamed=sorted(blamed),
+        huge=[source.stem for source in FAULTS if header(source, "Case").startswith("huge")],
+        emulated=emulated,
+        gpu=on_gpu,
+        seeds=seeds,
+    )
+
+
+def write_page() -> None:
+    """Write docs/faults.md."""
+    records.write_text(PAGE, page(*(records.read_json(path) for path in (EMULATED, ON_GPU, SEEDS))))
 
 
 def record_gpu(folder: Path, output: Path, limit_s: float) -> None:
@@ -212,6 +286,7 @@ def main() -> None:
         folder = Path(name)
         commands: dict[str, Callable[[], None]] = {
             "emulator": lambda: record_emulator(folder),
+            "page": write_page,
             "seeds": lambda: record_seeds(folder, int(arguments[0]) if arguments else 200),
             "gpu": lambda: record_gpu(
                 folder, Path(os.environ.get("FAULTS_RECORD", ON_GPU)), float(arguments[0]) if arguments else 600

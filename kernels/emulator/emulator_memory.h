@@ -250,7 +250,26 @@ EMULATOR_NOINLINE static void check(uintptr_t address, unsigned bytes, Access ac
   }
 }
 
-// The usual harmless reads are told at once: of an input, and of a word of shared memory where at most a stamp changes.
+// Is reading a word of shared memory so usual that at most its stamp changes? Then it has been done.
+EMULATOR_PLAIN inline __attribute__((always_inline)) bool read_usually(const Thread* t, Shadow& s, Places& place,
+                                                                       uintptr_t code) {
+  if (suspicious_to_read(t, s)) {
+    return false;
+  }
+  bool same_interval = (s.read >> 32) == (t->stamp >> 32);
+  if (s.read == t->stamp || (same_interval && (s.read & SEVERAL_WARPS)) ||
+      ((s.read ^ t->stamp) & ~LANE) == SEVERAL_LANES) {
+    return true;
+  }
+  if (same_interval) {
+    return false;
+  }
+  s.read = t->stamp;
+  place.read = static_cast<uint32_t>(code - image);
+  return true;
+}
+
+// The usual harmless reads are told at once: of an input, and of shared memory where at most stamps change.
 EMULATOR_PLAIN inline __attribute__((always_inline)) void check_fast(uintptr_t address, unsigned bytes, Access access,
                                                                      uintptr_t code) {
   Thread* t = this_thread();
@@ -263,18 +282,13 @@ EMULATOR_PLAIN inline __attribute__((always_inline)) void check_fast(uintptr_t a
   if (now.stop) {  // left to the full check
   } else if (is_static || dynamic < now.dynamic_bytes) {
     size_t word = is_static ? offset / 4 : w.dynamic_word + dynamic / 4;
-    Shadow& s = w.shadow[word];
-    if (bytes == 4 && !suspicious_to_read(t, s)) {
-      bool same_interval = (s.read >> 32) == (t->stamp >> 32);
-      if (s.read == t->stamp || (same_interval && (s.read & SEVERAL_WARPS)) ||
-          ((s.read ^ t->stamp) & ~LANE) == SEVERAL_LANES) {
-        return;
-      }
-      if (!same_interval) {
-        s.read = t->stamp;
-        w.places[word].read = static_cast<uint32_t>(code - image);
-        return;
-      }
+    size_t end = word + bytes / 4;
+    bool inside = is_static ? offset + bytes <= w.static_bytes : dynamic + bytes <= now.dynamic_bytes;
+    while (inside && word < end && read_usually(t, w.shadow[word], w.places[word], code)) {
+      ++word;
+    }
+    if (word == end) {
+      return;
     }
   } else {
     for (unsigned i = 0; i < input_count; ++i) {

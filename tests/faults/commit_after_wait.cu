@@ -1,5 +1,5 @@
 // commit_after_wait: the copies of a step are committed only after the next wait, which so waits for too little.
-// Published: the order of wait and commit in generated code: csarofeen/pytorch issue 2463.
+// Published: the order of wait and commit in generated code: csarofeen/pytorch pull request 2457.
 // Caught by: asynchronous copy.
 #include <cuda_pipeline.h>
 

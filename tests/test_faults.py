@@ -1,0 +1,75 @@
+"""docs/faults.md says what the records say, and the records say what the corpus is for."""
+
+import pytest
+from corpus import CONTROLS, FAULTS, RUNGS
+from ladder import records
+from record_faults import (
+    EMULATED,
+    ON_GPU,
+    PAGE,
+    SEEDS,
+    by_check,
+    by_emulator,
+    by_sanitizer,
+    page,
+    source_digest,
+)
+
+
+# Digests in the GPU's record of sources whose comments alone have changed since, and what they are now.
+SAME_CODE = {
+    "201e56ed3cafd852": "401608527a57aaea",  # grid_y_overflow
+    "d98242056de928d0": "1c6552c7b9ea7e8d",  # workspace_too_small
+}
+
+
+@pytest.fixture(scope="module")
+def recorded():
+    return {name: records.read_json(path) for name, path in (("emulator", EMULATED), ("gpu", ON_GPU), ("seeds", SEEDS))}
+
+
+def entries(record):
+    return {entry["name"]: entry for entry in record["entries"]}
+
+
+def test_the_page_says_what_was_recorded(recorded):
+    written = page(recorded["emulator"], recorded["gpu"], recorded["seeds"])
+    assert PAGE.read_text() == written, "write it anew with: python tests/record_faults.py page"
+
+
+@pytest.mark.parametrize("where", ["emulator", "gpu"])
+def test_every_fault_and_control_is_recorded_as_it_stands(recorded, where):
+    digests = {name: entry["source_digest"] for name, entry in entries(recorded[where]).items()}
+    known = {name: SAME_CODE.get(digest, digest) for name, digest in digests.items()}
+    stale = [s.stem for s in FAULTS + CONTROLS if known.get(s.stem) != source_digest(s)]
+    assert not stale, f"record them again: python tests/record_faults.py {where}"
+
+
+def test_every_fault_is_caught_and_nine_in_ten_by_the_emulator_alone(recorded):
+    assert len(FAULTS) >= 30
+    emulated, on_gpu = entries(recorded["emulator"]), entries(recorded["gpu"])
+    missed = [
+        s.stem
+        for s in FAULTS
+        if not (by_emulator(emulated[s.stem]) or by_check(on_gpu[s.stem]) or by_sanitizer(on_gpu[s.stem]))
+    ]
+    assert not missed
+    assert sum(bool(by_emulator(emulated[s.stem])) for s in FAULTS) >= 0.9 * len(FAULTS)
+
+
+def test_no_sound_kernel_is_blamed(recorded):
+    emulated, on_gpu = entries(recorded["emulator"]), recorded["gpu"]["entries"]
+    assert not [s.stem for s in CONTROLS if emulated[s.stem]["found"]]
+    sound = [entry for entry in on_gpu if entry["kind"] != "fault"]
+    assert {s.stem for s in CONTROLS} <= {entry["name"] for entry in sound}
+    for entry in sound:
+        assert entry["check"] is None or entry["check"]["status"] == "pass", entry
+        assert [tool["verdict"] for tool in entry["sanitizer"]] == ["pass"] * 4, entry
+
+
+def test_two_hundred_seeds_gave_no_false_alarm(recorded):
+    seeds = recorded["seeds"]
+    assert seeds["seeds"] >= 200
+    assert seeds["alarms"] == []
+    assert {s.stem for s in CONTROLS} <= set(seeds["kernels"])
+    assert len(set(seeds["kernels"]) & {s.stem for s in RUNGS}) >= 10
