@@ -15,7 +15,6 @@ from record_faults import (
     source_digest,
 )
 
-
 # Digests in the GPU's record of sources whose comments alone have changed since, and what they are now.
 SAME_CODE = {
     "201e56ed3cafd852": "401608527a57aaea",  # grid_y_overflow

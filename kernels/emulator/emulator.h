@@ -586,6 +586,7 @@ EMULATOR_API int emulator_report(char* text, size_t size) {
   if (size > 0) {
     text[0] = 0;
   }
+  static char told[MAX_FINDINGS][512];  // kind, lines and array of each line of the report
   for (unsigned i = 0; i < finding_count; ++i) {
     const Finding& f = findings[i];
     // A return address is one instruction too far.
@@ -594,13 +595,23 @@ EMULATOR_API int emulator_report(char* text, size_t size) {
     if (strcmp(f.kind, "divergent barrier") == 0 && other != nullptr && strcmp(at, other) == 0) {
       continue;  // one barrier of the source that the compiler has written twice
     }
-    char what[400], name[128], line[1024];
+    char what[400], name[128] = "", line[1024];
     snprintf(what, sizeof what, "%s", f.text);
     const char* anonymous = f.shared_offset < 0 ? nullptr : strstr(f.text, "shared memory");
     if (anonymous != nullptr) {
       name_shared(f.shared_offset, name, sizeof name);
       snprintf(what, sizeof what, "%.*s%s%s", static_cast<int>(anonymous - f.text), f.text, name,
                anonymous + strlen("shared memory"));
+    }
+    name[strcspn(name, "+")] = 0;
+    snprintf(told[count], sizeof told[count], "%s|%s|%s|%s|%zx", f.kind, at != nullptr ? at : "",
+             other != nullptr ? other : "", name, static_cast<size_t>(f.kernel));
+    bool again = false;
+    for (int j = 0; j < count && !again; ++j) {
+      again = strcmp(told[j], told[count]) == 0;
+    }
+    if (again) {
+      continue;
     }
     const char* kernel = f.kernel != 0 ? place_of(f.kernel).function : "host code";
     int length = snprintf(line, sizeof line, "%s: %s ", f.kind, kernel);

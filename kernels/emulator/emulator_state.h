@@ -178,7 +178,7 @@ struct Finding {
   uint3 block, thread;
 };
 
-constexpr unsigned MAX_WORKERS = 64, MAX_BUFFERS = 16, MAX_FINDINGS = 32;
+constexpr unsigned MAX_WORKERS = 64, MAX_BUFFERS = 16, MAX_FINDINGS = 256, MAX_OF_A_KIND = 32;
 
 static Worker* workers[MAX_WORKERS];
 static uintptr_t stacks, stacks_bytes;  // the fibers' stacks
@@ -255,14 +255,18 @@ struct Where {
   unsigned line = 0;
 };
 
-// One finding for each kind and place in the code.
+// One finding for each kind and place in the code. A loop that the compiler has unrolled has many such places, so no kind
+// may take them all; emulator_report tells those of one line once.
 __attribute__((noinline, format(printf, 3, 4))) EMULATOR_PLAIN static void report(const char* kind, const Where& where,
                                                                                   const char* format, ...) {
   pthread_mutex_lock(&finding_lock);
   bool known = finding_count == MAX_FINDINGS;
+  unsigned of_this_kind = 0;
   for (unsigned i = 0; i < finding_count && !known; ++i) {
     const Finding& f = findings[i];
-    known = strcmp(f.kind, kind) == 0 && f.code == where.code && (where.code != 0 || f.kernel == now.kernel);
+    if (strcmp(f.kind, kind) == 0) {
+      known = (f.code == where.code && (where.code != 0 || f.kernel == now.kernel)) || ++of_this_kind == MAX_OF_A_KIND;
+    }
   }
   if (!known) {
     Finding& f = findings[finding_count];
