@@ -1,41 +1,22 @@
 """The emulator passes what is right, over awkward shapes and seeds, and finds every fault of the corpus."""
 
-import os
 import re
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from corpus import AWKWARD, CONTROLS, FAULTS, ROOT, RUNGS, SMALL, Case, Library, compile_rung, emulate, expected, run
 
 
-@pytest.fixture(scope="session")
-def libraries(tmp_path_factory, request):
-    """Every source that a selected test needs, compiled in parallel: path -> Library or the compiler's message."""
-    folder = tmp_path_factory.mktemp("emulated")
-    sources = {
-        item.callspec.params["source"]
-        for item in request.session.items
-        if "libraries" in item.fixturenames and hasattr(item, "callspec")
-    }
-
-    def build(source):
-        target = folder / f"{source.stem}.so"
-        result = compile_rung(source, target)
-        return source, Library(target) if result.returncode == 0 else result.stderr
-
-    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
-        return dict(pool.map(build, sorted(sources)))
-
-
-def library_of(libraries, source) -> Library:
-    library = libraries[source]
-    assert isinstance(library, Library), library
-    return library
+@pytest.fixture
+def library(source, tmp_path):
+    """The test's source, compiled for the emulator."""
+    target = tmp_path / f"{source.stem}.so"
+    result = compile_rung(source, target)
+    assert result.returncode == 0, result.stderr
+    return Library(target)
 
 
 @pytest.mark.parametrize("source", RUNGS + CONTROLS, ids=lambda p: p.stem)
-def test_a_sound_kernel_has_no_finding_and_one_result(libraries, source):
-    library = library_of(libraries, source)
+def test_a_sound_kernel_has_no_finding_and_one_result(library, source):
     for case in AWKWARD:
         results = set()
         for seed in (1, 2, 3) if case in SMALL else (4,):
@@ -46,15 +27,14 @@ def test_a_sound_kernel_has_no_finding_and_one_result(libraries, source):
 
 
 @pytest.mark.parametrize("source", FAULTS, ids=lambda p: p.stem)
-def test_a_fault_is_caught(libraries, source):
-    library = library_of(libraries, source)
+def test_a_fault_is_caught(library, source):
     found, lines = emulate(library, source)
     assert expected(source) <= found, f"found {found}\n" + "\n".join(lines)
 
 
 @pytest.mark.parametrize("source", [ROOT / "tests/faults/missing_first_barrier.cu"], ids=lambda p: p.stem)
-def test_a_finding_names_kernel_block_thread_array_and_both_lines(libraries, source):
-    _, _, report = run(library_of(libraries, source), Case(16, 16, 16), 1)
+def test_a_finding_names_kernel_block_thread_array_and_both_lines(library, source):
+    _, _, report = run(library, Case(16, 16, 16), 1)
     line = r"missing_first_barrier\.cu:\d+"
     thread = r"block \(0,0,0\) thread \(\d+,\d+,0\)"
     pattern = rf"race: sgemm_kernel {thread} (reads|writes) tile_[AB] \+ \d+ bytes, .*{line}; the other: {line}"
