@@ -4,6 +4,14 @@
 
 #include "cuda_occupancy.h"
 
+// CUDA 12's calculator knows no barriers.
+template <class Kernel>
+auto one_barrier(Kernel& kernel, int) -> decltype(kernel.numBlockBarriers, void()) {
+  kernel.numBlockBarriers = 1;
+}
+template <class Kernel>
+void one_barrier(Kernel&, long) {}
+
 // Blocks of a kernel that an SM holds at once, and the most that each resource alone would let it hold.
 // `result`: active blocks, limits by warps, registers, shared memory, blocks; the limiting factors as bits (cudaOccLimitingFactor).
 extern "C" int occupancy(int major, int minor, int sms, int max_threads_per_sm, int registers_per_sm,
@@ -23,15 +31,14 @@ extern "C" int occupancy(int major, int minor, int sms, int max_threads_per_sm, 
   device.sharedMemPerBlockOptin = shared_per_block;
   device.reservedSharedMemPerBlock = major >= 8 ? 1024 : 0;  // CUDA's own share of each block's
 
-  cudaOccFuncAttributes kernel;
+  cudaOccFuncAttributes kernel{};
   kernel.maxThreadsPerBlock = 1024;
   kernel.numRegs = registers;
   kernel.sharedSizeBytes = static_shared;
   kernel.partitionedGCConfig = PARTITIONED_GC_OFF;
   kernel.shmemLimitConfig = FUNC_SHMEM_LIMIT_OPTIN;
   kernel.maxDynamicSharedSizeBytes = shared_per_block - static_shared;
-  kernel.numBlockBarriers = 1;
-  kernel.virtualResourceCount = 0;
+  one_barrier(kernel, 0);
 
   cudaOccDeviceState state;
   cudaOccResult found;
