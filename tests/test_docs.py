@@ -1,10 +1,12 @@
 """The pages in docs, followed to the letter by someone who has just cloned the project."""
 
+import re
 import subprocess
 from pathlib import Path
 
 import pandas as pd
 import pytest
+import yaml
 from corpus import AWKWARD, Library, compile_rung
 from corpus import run as emulated
 from ladder import gpu
@@ -25,6 +27,80 @@ def typed(folder: Path, commands: str, on_gpu: bool = False) -> Run:
         check=False,
     )
     return Run(result.returncode, result.stdout)
+
+
+# Quick start
+
+
+def test_every_target_of_the_quick_start_has_a_plan(tmp_path):
+    project = copy_project(tmp_path / "project")
+    commands = [line for _, block in fenced(DOCS / "quick-start.md") for line in block.splitlines()]
+    asked = [line.split("  #")[0].strip() for line in commands if line.startswith("snakemake")]
+    here = [line for line in asked if "baseline" not in line and "--report" not in line]  # these need git, or a run
+    assert len(here) >= 4
+    run = typed(project, "\n".join(f"{line} --dry-run" for line in here))
+    assert run.status == 0, run.output
+    assert run.output.count("gemm-ladder: no GPU is measured") == len(here)
+
+
+# The stages
+
+NVML = """
+NVML_CLOCK_SM, NVML_CLOCK_MEM = 1, 2
+
+
+class NVMLError(Exception):
+    pass
+
+
+def __getattr__(name):
+    answers = {
+        "nvmlDeviceGetCudaComputeCapability": (9, 0),
+        "nvmlSystemGetCudaDriverVersion": 13000,
+        "nvmlDeviceGetName": "NVIDIA H100 80GB HBM3",
+        "nvmlDeviceGetMemoryInfo": type("Memory", (), {"total": 1 << 36}),
+    }
+    return lambda *_: answers.get(name, 1000)
+"""
+
+
+def test_the_figure_of_the_stages_shows_rules_in_the_order_that_they_run(tmp_path):
+    project = copy_project(tmp_path / "project")
+    (tmp_path / "nvml").mkdir()
+    (tmp_path / "nvml" / "pynvml.py").write_text(NVML)
+    variables = environment(project, gpu=True, PYTHONPATH=str(tmp_path / "nvml"))
+    command = ["snakemake", "--rulegraph", "dot"]
+    graph = subprocess.run(command, cwd=project, env=variables, capture_output=True, text=True, check=True).stdout
+    rules = dict(re.findall(r'(\d+)\[label = "(\w+)"', graph))
+    edges = {(rules[one], rules[other]) for one, other in re.findall(r"(\d+) -> (\d+)", graph)}
+    text = (DOCS / "stages.dot").read_text()
+    drawn = set(re.findall(r"(\w+) -> (\w+);", text))
+    stages = {stage for edge in drawn for stage in edge}
+    assert {"compile", "check", "time", "profile", "tables", "summary"} <= stages <= set(rules.values())
+    assert drawn <= edges
+    svg = (DOCS / "stages.svg").read_text()
+    assert set(re.findall(r"<title>(\w+)&#45;&gt;(\w+)</title>", svg)) == drawn
+
+
+# Add a GPU
+
+
+def test_a_gpu_file_written_by_hand_is_compiled_for(tmp_path):
+    (_, keep), (_, values), (_, command) = fenced(DOCS / "add-a-gpu.md")
+    project = copy_project(tmp_path / "project", records=False)
+    (project / "config/gpus/l40s.yaml").write_text(values)
+    facts = yaml.safe_load(values)
+    peak = facts["sms"] * facts["fp32_lanes_per_sm"] * 2 * facts["sm_clock_mhz"] / 1e6
+    assert f"({peak:.1f} TFLOPS)" in facts["source"]
+    run = typed(project, command)
+    assert run.status == 0, run.output
+    resources = pd.read_csv(project / "results/l40s/tables/resources.csv")
+    assert set(resources["architecture"]) == {"sm_89"}
+    table = pd.read_csv(project / "results/l40s/tables/rungs.csv", index_col="rung")
+    assert table["status"].to_dict() == {"naive": "not recorded", "tma": "does not apply"}
+    run = typed(project, keep)
+    assert run.status != 0
+    assert "gemm-ladder: gpu_file: there is no GPU here whose properties could be kept" in run.output
 
 
 # Add a kernel
