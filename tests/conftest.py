@@ -133,7 +133,7 @@ def a_check(status: str = "pass", message: str = "", build: str = "build-1", cas
 def a_case(shape: str = "4", verdict: str = "pass", **changes):
     """One case of a check record."""
     plain = {"alpha": 1, "beta": 0, "padding": 0, "offset": 0, "seed": 1}
-    errors = {"error_componentwise": 1e-9, "error_normwise": 2e-9}
+    errors = {"error_componentwise": 1e-9, "error_normwise": 2e-9, "bound_normwise": 5e-7}
     return {"shape": shape, **plain, **errors, "verdict": verdict, **changes}
 
 

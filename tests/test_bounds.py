@@ -4,10 +4,14 @@ import math
 
 import numpy as np
 import pytest
-from ladder.bounds import componentwise_bound, normwise_bound
+from ladder import check_worker
+from ladder.bounds import FALSE_ALARM, componentwise_bound, statistical_bound, underflow_bound
+from ladder.config import Shape
+from ladder.inputs import RANDOM_SIGNS, draw
 
 SEEDS = range(3)
 DEPTHS = [1, 3, 64, 1024, 4096]
+NORM = "the error's norm exceeds that of FP32 rounding"
 
 
 @pytest.mark.parametrize(
@@ -17,76 +21,115 @@ def test_the_componentwise_bound_is_gamma_of_k_and_three(k, value):
     assert componentwise_bound(k) == pytest.approx(value, rel=1e-12)
 
 
-@pytest.mark.parametrize(("k", "value"), [(0, 8 / 2**24), (1, 12 / 2**24), (4096, 264 / 2**24)])
-def test_the_normwise_bound_grows_like_the_root_of_k(k, value):
-    assert normwise_bound(k) == pytest.approx(value, rel=1e-12)
-    assert normwise_bound(4 * 4096) - normwise_bound(4096) == pytest.approx(4 * 64 / 2**24, rel=1e-12)
+def test_the_statistical_bound_grows_like_the_root_of_k_and_shrinks_to_a_limit_with_the_columns():
+    x = math.log(2 / FALSE_ALARM)
+    alone = 1 + 2 * math.sqrt(x) + 2 * x
+    assert statistical_bound(61, 1) == pytest.approx(8 * alone * 2**-24, rel=1e-12)
+    assert statistical_bound(4 * 64 - 3, 1) == pytest.approx(2 * statistical_bound(61, 1), rel=1e-12)
+    assert statistical_bound(61, 1e12) == pytest.approx(8 * math.sqrt(alone) * 2**-24, rel=1e-5)
+
+
+@pytest.mark.parametrize("count", [1, 4, 64])
+def test_the_tail_is_not_below_that_of_the_mean_of_squared_normals(count):
+    """Compared with the exact tail where it is large enough to be sampled: FALSE_ALARM far up."""
+    random, x = np.random.default_rng(0), math.log(2 / 0.01)
+    means = (random.standard_normal((20000, count)) ** 2).mean(axis=1)
+    assert (means > 1 + 2 * math.sqrt(x / count) + 2 * x / count).mean() <= 0.005
+
+
+def test_underflow_is_allowed_half_a_subnormal_a_product_or_all_that_is_flushed():
+    assert underflow_bound(10, 1, 0, 1, 1, "gradual") == pytest.approx(12 * 2.0**-150, rel=1e-5)
+    assert underflow_bound(10, 1, 0, 0, 8, "gradual") == pytest.approx(8 * 12 * 2.0**-150, rel=1e-5)
+    assert underflow_bound(10, 1, 0, 1, 1, "flushed") > 1e7 * underflow_bound(10, 1, 0, 1, 1, "gradual")
+
+
+# Arithmetic, as one thread an element does it, of this and of coarser precision
 
 
 def product(A: np.ndarray, B: np.ndarray) -> np.ndarray:
-    """A . B as one thread an element computes it: FP32 products, summed in FP32 one after another."""
+    """A . B in FP32, summed one after another."""
     C = np.zeros((A.shape[0], B.shape[1]), np.float32)
     for p in range(A.shape[1]):
         C += np.outer(A[:, p], B[p])
     return C
 
 
-def tf32(values: np.ndarray) -> np.ndarray:
-    """FP32 values rounded to the ten bits of mantissa that TF32 has, to nearest, ties to even."""
-    bits = values.view(np.uint32)
-    return ((bits + 0xFFF + ((bits >> 13) & 1)) & np.uint32(0xFFFFE000)).view(np.float32)
+def rounded(values: np.ndarray, dropped: int, nearest: bool = True) -> np.ndarray:
+    """FP32 values without their last bits: 13 for TF32, 16 for BF16; to nearest, ties to even, or towards zero."""
+    bits = values.view(np.uint32).astype(np.uint64)
+    up = (1 << dropped - 1) - 1 + ((bits >> dropped) & 1) if nearest else 0
+    return ((bits + up) >> dropped << dropped).astype(np.uint32).view(np.float32)
 
 
-def errors(A: np.ndarray, B: np.ndarray, C: np.ndarray) -> tuple[float, float]:
-    """The component-wise and the norm-wise error of C, as the bounds define them."""
-    A, B = A.astype(np.float64), B.astype(np.float64)
-    expected = A @ B
-    difference = np.abs(C - expected)
-    terms = (A**2).sum(axis=0) @ (B**2).sum(axis=1)
-    size = math.sqrt((expected**2).sum() + terms)
-    return float((difference / (np.abs(A) @ np.abs(B))).max()), float(np.linalg.norm(difference)) / size
+def exact(values: np.ndarray) -> np.ndarray:
+    return values
 
 
-def inputs(k: int, seed: int, low: float = -1.0) -> tuple[np.ndarray, np.ndarray]:
-    random = np.random.default_rng([k, seed])
-    return tuple(random.uniform(low, 1, shape).astype(np.float32) for shape in ((16, k), (k, 24)))
+def tf32(values):
+    return rounded(values, 13)
+
+
+def tf32_truncated(values):
+    return rounded(values, 13, nearest=False)
+
+
+def bf16(values):
+    return rounded(values, 16)
+
+
+def judged(k: int, seed: int, family: str, of_A=exact, of_B=exact, sums=exact, shape=(24, 32)) -> dict:
+    shape = Shape(*shape, k)
+    inputs = draw(family, shape, True, False, seed)
+    C = sums(product(of_A(inputs.A), of_B(inputs.B)))
+    return check_worker.judge(shape, 1, 0, inputs.A, inputs.B, None, C, family)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-@pytest.mark.parametrize("low", [-1.0, 0.0], ids=["either sign", "positive"])
+@pytest.mark.parametrize("family", [*RANDOM_SIGNS, "cancellation", "subnormal", "signed_zeros", "nonfinite"])
 @pytest.mark.parametrize("k", DEPTHS)
-def test_sequential_fp32_sums_are_within_both_bounds(k, low, seed):
-    A, B = inputs(k, seed, low)
-    componentwise, normwise = errors(A, B, product(A, B))
-    assert componentwise <= componentwise_bound(k)
-    assert normwise <= normwise_bound(k)
+def test_sequential_fp32_sums_pass(k, family, seed):
+    with np.errstate(all="ignore"):
+        assert judged(k, seed, family)["verdict"] == "pass"
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (1, 64), (64, 1), (2, 3)])
+@pytest.mark.parametrize("family", RANDOM_SIGNS)
+def test_no_right_product_is_blamed_however_small(shape, family):
+    found = [judged(k, seed, family, shape=shape) for k in (1, 2, 64, 300) for seed in range(50)]
+    assert {each["verdict"] for each in found} == {"pass"}
+    assert max(each["error_normwise"] / each["bound_normwise"] for each in found) < 0.5
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-@pytest.mark.parametrize("k", [64, 1024, 4096])
-def test_inputs_rounded_to_tf32_are_above_the_normwise_bound(k, seed):
-    A, B = inputs(k, seed)
-    _, normwise = errors(A, B, product(tf32(A), tf32(B)))
-    assert normwise > 5 * normwise_bound(k)
-    assert 1e-4 < normwise < 1e-3
+@pytest.mark.parametrize("family", ["uniform", "normal"])
+@pytest.mark.parametrize(
+    ("of_A", "of_B"),
+    [(tf32, tf32), (exact, tf32), (exact, tf32_truncated), (bf16, bf16), (bf16, exact)],
+    ids=["TF32", "TF32 B", "TF32 B truncated", "BF16", "BF16 A"],
+)
+@pytest.mark.parametrize("k", [64, 256, 1024, 4096])
+def test_inputs_of_less_precision_are_told_with_room_to_spare(k, of_A, of_B, family, seed):
+    found = judged(k, seed, family, of_A, of_B)
+    assert found["verdict"] != "pass"
+    assert found["error_normwise"] > 2 * found["bound_normwise"]
 
 
-def test_tf32_at_a_depth_of_4096_is_caught_by_the_normwise_bound_alone():
-    A, B = inputs(4096, 0)
-    componentwise, normwise = errors(A, B, product(tf32(A), tf32(B)))
-    assert componentwise <= componentwise_bound(4096)
-    assert normwise > normwise_bound(4096)
+def test_tf32_at_a_depth_of_4096_is_caught_by_the_norm_alone():
+    found = judged(4096, 0, "uniform", tf32, tf32)
+    assert found["error_componentwise"] <= componentwise_bound(4096)
+    assert found["verdict"] == NORM
 
 
-def test_one_wrong_element_of_many_is_above_the_componentwise_bound():
-    A, B = inputs(64, 0)
-    C = product(A, B)
-    C[3, 5] += np.float32(1e-4)
-    assert errors(A, B, C)[0] > componentwise_bound(64)
+@pytest.mark.parametrize("k", [64, 1024])
+def test_sums_kept_in_half_precision_are_told(k):
+    found = judged(k, 0, "uniform", sums=lambda C: C.astype(np.float16).astype(np.float32))
+    assert found["verdict"] != "pass"
+    assert found["error_normwise"] > found["bound_normwise"]
 
 
-def test_sums_kept_in_half_precision_are_above_both_bounds():
-    A, B = inputs(64, 0)
-    componentwise, normwise = errors(A, B, product(A, B).astype(np.float16).astype(np.float32))
-    assert componentwise > componentwise_bound(64)
-    assert normwise > normwise_bound(64)
+def test_subnormals_that_are_flushed_are_told_unless_the_rung_says_so():
+    shape = Shape(8, 9, 64)
+    inputs = draw("subnormal", shape, True, False, 0)
+    arguments = (shape, 1, 0, inputs.A, inputs.B, None, np.zeros((8, 9), np.float32), "subnormal")
+    assert check_worker.judge(*arguments, "gradual")["verdict"] != "pass"
+    assert check_worker.judge(*arguments, "flushed")["verdict"] == "pass"

@@ -8,10 +8,11 @@ from conftest import a_build, a_case, a_check, a_where
 from ladder import check_worker, checking, records
 from ladder.checking import all_cases, check_rung, describe, merge_check
 from ladder.config import Shape
+from ladder.devices import Emulator
 from ladder.errors import LadderError
 from ladder.worker import Outcome
 
-PLAIN = {"alpha": 1, "beta": 0, "padding": 0, "offset": 0}
+PLAIN = {"alpha": 1, "beta": 0, "padding": 0, "offset": 0, "family": "uniform"}
 
 
 # Cases
@@ -88,7 +89,10 @@ def test_a_rung_passes_when_every_case_does(checked):
     cases = [a_case("7"), a_case("8")]
     record = checked(events_of(*cases))
     assert 0 <= record["where"].pop("wall_s") < 60
-    assert record == {"status": "pass", "message": "", "where": a_where(), "cases": cases}
+    assert record == {
+        **{"status": "pass", "message": "", "where": a_where()},
+        **{"runs": 1, "identical": True, "cases": cases},
+    }
     assert [(done, case["shape"]) for done, case in checked.progress] == [(0, "7"), (1, "8")]
 
 
@@ -166,10 +170,7 @@ def test_nothing_is_kept_of_what_does_not_belong_together(tmp_path, earlier, rec
 
 # One case: the judgement, with NumPy in the place of CuPy
 
-
-@pytest.fixture
-def on_cpu(monkeypatch):
-    monkeypatch.setattr(check_worker, "cp", np)
+ON_CPU = Emulator(threads=1, time_limit_s=30)
 
 
 def problem(shape: Shape, alpha=1.0, beta=0.0, seed=0):
@@ -190,7 +191,7 @@ SQUARE = Shape(33, 17, 100)
 @pytest.mark.parametrize("alpha", [1, -1.25, 0])
 @pytest.mark.parametrize("beta", [0, 0.75])
 @pytest.mark.parametrize("shape", [SQUARE, Shape(5, 7, 0), Shape(1, 1, 1)], ids=str)
-def test_a_rounded_product_passes(on_cpu, shape, alpha, beta):
+def test_a_rounded_product_passes(shape, alpha, beta):
     A, B, C, right = problem(shape, alpha, beta)
     found = check_worker.judge(shape, alpha, beta, A, B, C, right.astype(np.float32))
     assert found["verdict"] == "pass"
@@ -198,7 +199,7 @@ def test_a_rounded_product_passes(on_cpu, shape, alpha, beta):
 
 
 @pytest.mark.parametrize("panel_bytes", [8 * 17, 8 * 17 * 10, 1 << 28])
-def test_the_errors_do_not_depend_on_the_panels(on_cpu, monkeypatch, panel_bytes):
+def test_the_errors_do_not_depend_on_the_panels(monkeypatch, panel_bytes):
     A, B, C, right = problem(SQUARE, 2.0, -1.0)
     whole = check_worker.judge(SQUARE, 2.0, -1.0, A, B, C, right.astype(np.float32))
     monkeypatch.setattr(check_worker, "PANEL_BYTES", panel_bytes)
@@ -209,7 +210,7 @@ def test_the_errors_do_not_depend_on_the_panels(on_cpu, monkeypatch, panel_bytes
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("panel_bytes", [8 * 17 * 10, 1 << 28])
-def test_a_nan_where_a_number_belongs_is_told_with_its_place(on_cpu, monkeypatch, value, panel_bytes):
+def test_a_nan_where_a_number_belongs_is_told_with_its_place(monkeypatch, value, panel_bytes):
     monkeypatch.setattr(check_worker, "PANEL_BYTES", panel_bytes)
     A, B, C, right = problem(SQUARE)
     result = right.astype(np.float32)
@@ -218,7 +219,7 @@ def test_a_nan_where_a_number_belongs_is_told_with_its_place(on_cpu, monkeypatch
     assert found == {"verdict": "NaN or infinity at row 25, column 3"}
 
 
-def test_one_wrong_element_is_told(on_cpu):
+def test_one_wrong_element_is_told():
     A, B, C, right = problem(SQUARE)
     result = right.astype(np.float32)
     result[32, 16] *= np.float32(1.001)
@@ -228,14 +229,14 @@ def test_one_wrong_element_is_told(on_cpu):
 
 
 @pytest.mark.parametrize(("wrong_alpha", "wrong_beta"), [(1.0, 0.75), (2.0, 0.0), (2.0, 1.0), (0.0, 0.75)])
-def test_scalars_that_are_ignored_are_told(on_cpu, wrong_alpha, wrong_beta):
+def test_scalars_that_are_ignored_are_told(wrong_alpha, wrong_beta):
     A, B, C, _ = problem(SQUARE)
     result = (wrong_alpha * (A.astype(np.float64) @ B) + wrong_beta * C).astype(np.float32)
     found = check_worker.judge(SQUARE, 2.0, 0.75, A, B, C, result)
     assert found["verdict"] == "an element's error exceeds the bound of an FP32 product"
 
 
-def test_arithmetic_in_tf32_is_told_by_the_norm(on_cpu):
+def test_arithmetic_in_tf32_is_told_by_the_norm():
     shape = Shape(32, 32, 4096)
     A, B, C, _ = problem(shape)
 
@@ -248,7 +249,7 @@ def test_arithmetic_in_tf32_is_told_by_the_norm(on_cpu):
     assert 1e-4 < found["error_normwise"] < 1e-3
 
 
-def test_anything_but_zero_where_nothing_was_summed_is_told(on_cpu):
+def test_anything_but_zero_where_nothing_was_summed_is_told():
     shape = Shape(5, 7, 0)
     A, B, C, right = problem(shape)
     result = right.astype(np.float32)
@@ -257,7 +258,7 @@ def test_anything_but_zero_where_nothing_was_summed_is_told(on_cpu):
     assert found["verdict"] == "an element's error exceeds the bound of an FP32 product"
 
 
-def test_a_verdict_is_json(on_cpu):
+def test_a_verdict_is_json():
     A, B, C, right = problem(Shape(5, 7, 0))
     for result in (right, right + 1):
         found = check_worker.judge(Shape(5, 7, 0), 1, 0, A, B, C, result.astype(np.float32))
@@ -269,10 +270,10 @@ def test_a_verdict_is_json(on_cpu):
 
 def guarded(values=None):
     """A 3 x 4 matrix with two gap columns, one float behind the boundary."""
-    return check_worker.buffer(values, 3, 4, padding=2, offset=1)
+    return check_worker.buffer(ON_CPU, values, 3, 4, padding=2, offset=1)
 
 
-def test_a_guarded_matrix_lies_between_nans(on_cpu):
+def test_a_guarded_matrix_lies_between_nans():
     values = np.arange(12, dtype=np.float32).reshape(3, 4)
     made = guarded(values)
     assert (made.ld, made.start % 64, made.matrix.tolist()) == (6, 1, values.tolist())
@@ -280,21 +281,21 @@ def test_a_guarded_matrix_lies_between_nans(on_cpu):
     assert made.start >= check_worker.GUARD <= len(made.memory) - made.start - 3 * 6
 
 
-def test_a_matrix_that_must_not_be_read_holds_nans(on_cpu):
+def test_a_matrix_that_must_not_be_read_holds_nans():
     assert np.isnan(guarded().matrix).all()
 
 
-def test_a_matrix_without_columns_has_a_leading_dimension_of_one(on_cpu):
-    assert check_worker.buffer(None, 3, 0, 0, 0).ld == 1
+def test_a_matrix_without_columns_has_a_leading_dimension_of_one():
+    assert check_worker.buffer(ON_CPU, None, 3, 0, 0, 0).ld == 1
 
 
-def test_an_untouched_matrix_is_known(on_cpu):
+def test_an_untouched_matrix_is_known():
     made = guarded()
     assert not made.touched()
     assert not made.touched_outside()
 
 
-def test_a_write_into_the_elements_is_known_from_one_outside(on_cpu):
+def test_a_write_into_the_elements_is_known_from_one_outside():
     made = guarded()
     made.matrix[...] = 1
     assert made.touched()
@@ -303,7 +304,7 @@ def test_a_write_into_the_elements_is_known_from_one_outside(on_cpu):
 
 @pytest.mark.parametrize("place", [-1, -check_worker.GUARD, 4, 5, 16, 18, 18 + check_worker.GUARD - 1])
 @pytest.mark.parametrize("value", [0.0, np.nan])
-def test_a_write_into_a_gap_or_a_guard_is_known_even_of_a_nan(on_cpu, place, value):
+def test_a_write_into_a_gap_or_a_guard_is_known_even_of_a_nan(place, value):
     made = guarded()
     made.memory[made.start + place] = value
     assert made.touched_outside()

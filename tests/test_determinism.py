@@ -26,6 +26,7 @@ GPU, RUNGS = "{RECORDED}", {FEW_RUNGS!r}
 results, inspect = Path("results") / GPU, Path("build") / GPU / "inspect"
 config = yaml.safe_load(Path("config/config.yaml").read_text())
 config |= {{"kernels": RUNGS, "sizes": [512, 1024]}}
+emulated = [f"build/{{GPU}}/emulated/{{rung}}.json" for rung in RUNGS]
 inspections = [str(inspect / f"{{rung}}.json") for rung in RUNGS]
 tables = {{path.stem: str(path) for path in (results / "tables").glob("*.csv")}}
 published = {{"table": "tables/published.csv", "svg": "figures/published.svg", "png": "figures/published.png"}}
@@ -50,7 +51,7 @@ def derive(rule, first, **inputs):
 shutil.rmtree(results / "tables")
 shutil.rmtree(results / "figures")
 (results / "figures").mkdir()
-derive("tables", "tables/any", inspections=inspections)
+derive("tables", "tables/any", inspections=inspections, emulated=emulated)
 derive("figures", "figures/any", **tables)
 derive("published", "any", **tables)
 if importlib.util.find_spec("altair"):

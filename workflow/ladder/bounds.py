@@ -1,15 +1,6 @@
-"""How large the error of an FP32 product may be: bounds that follow from the arithmetic.
+"""How large the error of an FP32 product may be: bounds that follow from the arithmetic. docs/checking.md derives them.
 
-Two bounds, because each catches what the other lets through:
-
-- component-wise, a theorem: a sum of k products, in any order, with the scaling by alpha and the addition of beta * C,
-  satisfies |error| <= gamma(k + 3) (|alpha| |A| |B| + |beta| |C|) with gamma(n) = n u / (1 - n u) and u = 2**-24.
-  N. J. Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed., SIAM 2002, sections 3.1 and 3.5.
-- norm-wise, a statement about many rounding errors of random sign: they grow like sqrt(k), not like k.
-  N. J. Higham and T. Mary, A New Approach to Probabilistic Rounding Error Analysis, SIAM J. Sci. Comput. 41(5), 2019.
-  For terms of random sign the partial sums grow like a random walk and the error of sequential summation is about
-  0.4 sqrt(k) u of the result; the bound allows ten times that. A product of inputs rounded to TF32 has an error of
-  about 3e-4 of the result, at any k, and is above the bound up to k of about a million.
+u = 2**-24 is the unit roundoff of IEEE binary32, gamma(n) = n u / (1 - n u).
 """
 
 from __future__ import annotations
@@ -17,18 +8,53 @@ from __future__ import annotations
 import math
 
 UNIT_ROUNDOFF = 2.0**-24  # of IEEE binary32, round to nearest
+FALSE_ALARM = 1e-9  # with which probability the statistical test may blame a right product
+# The largest error of one operation whose result underflows: half the smallest subnormal, or all of what is flushed.
+UNDERFLOW = {"gradual": 2.0**-150, "flushed": 2.0**-126}
 
 
 def componentwise_bound(k: int) -> float:
-    """gamma(k + 3): the largest |error| of an element, divided by its |alpha| |A| |B| + |beta| |C|."""
+    """gamma(k + 3): the largest |error| of an element, divided by its |alpha| |A| |B| + |beta| |C|.
+
+    Holds for a sum of k products in any order, with or without fused multiply-adds, for alpha applied to the sum or to
+    an operand, and for the addition of beta C: no term passes through more than k + 3 roundings.
+    N. J. Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed., SIAM 2002, lemma 3.1 and section 3.5.
+    """
     n = k + 3
     return n * UNIT_ROUNDOFF / (1 - n * UNIT_ROUNDOFF)
 
 
-def normwise_bound(k: int) -> float:
-    """(4 sqrt(k) + 8) u: the largest Frobenius norm of the error, divided by the size of the terms that were summed.
+def underflow_bound(k: int, alpha: float, beta: float, largest_A: float, largest_B: float, subnormals: str) -> float:
+    """What underflow may add to an element's error, absolute; `subnormals` is `gradual` (IEEE 754) or `flushed`.
 
-    That size is the norm of the result, or what it would be with random signs where the terms cancel:
-    hypot(||alpha A B||, |alpha| sqrt(sum of (A_ip B_pj)**2), ||beta C||).
+    With gradual underflow a product may be off by half the smallest subnormal more, and a sum is exact there: Higham,
+    as above, equation (2.8) and its discussion. There are k products, amplified by what they are multiplied with
+    afterwards, and those with alpha and beta. Flushing adds the same for each sum and each operand.
     """
-    return (4 * math.sqrt(k) + 8) * UNIT_ROUNDOFF
+    amplified = max(1.0, abs(alpha), largest_A, largest_B)
+    operations = k + 2
+    if subnormals == "flushed":
+        operations = 2 * k + 3 + abs(beta) + k * max(1.0, abs(alpha)) * (largest_A + largest_B)
+    return UNDERFLOW[subnormals] * operations * amplified * (1 + componentwise_bound(k))
+
+
+def statistical_bound(k: int, columns: float) -> float:
+    """The largest Frobenius norm of the error of an FP32 product, divided by the root of the sum of its squared terms.
+
+    u sqrt((k + 3) t(1) t(columns)), t(n) = 1 + 2 sqrt(x / n) + 2 x / n, x = ln(2 / FALSE_ALARM): exceeded with a
+    probability of at most FALSE_ALARM, if rounding errors are independent with mean zero and the signs of the inputs
+    are random. `columns` is the sum of the squared terms over the largest part that one column has of it.
+
+    The model and the use of Hoeffding's inequality: N. J. Higham and T. Mary, A New Approach to Probabilistic Rounding
+    Error Analysis, SIAM J. Sci. Comput. 41(5), 2019; with random data: the same, Sharper Probabilistic Backward Error
+    Analysis for Basic Linear Algebra Kernels with Random Data, SIAM J. Sci. Comput. 42(5), 2020. The tail of a sum of
+    squares: B. Laurent and P. Massart, Adaptive Estimation of a Quadratic Functional, Ann. Statist. 28(5), 2000,
+    lemma 1. docs/checking.md puts them together.
+    """
+    return UNIT_ROUNDOFF * math.sqrt((k + 3) * _tail(1) * _tail(columns))
+
+
+def _tail(n: float) -> float:
+    """What the mean of n squared standard normal variables exceeds with a probability of at most FALSE_ALARM / 2."""
+    x = math.log(2 / FALSE_ALARM)
+    return 1 + 2 * math.sqrt(x / n) + 2 * x / n

@@ -1,4 +1,4 @@
-"""The process that checks one rung on the GPU, case by case, against a float64 reference.
+"""The process that checks one rung, case by case, against a float64 reference: on the GPU or in the emulator.
 
 Every buffer lies between guard bands, leading-dimension gaps and guards hold NaNs of a known bit pattern, inputs that
 must not be read hold NaNs, and so does a C that must not be read. A NaN where a number belongs never passes.
@@ -8,17 +8,19 @@ from __future__ import annotations
 
 import math
 import secrets
+import zlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import cupy as cp
 import numpy as np
 
 from ladder import worker
-from ladder.bounds import componentwise_bound, normwise_bound
+from ladder.bounds import componentwise_bound, statistical_bound, underflow_bound
 from ladder.config import Shape
-from ladder.library import Library, Operands, explain, provide_cublas
+from ladder.devices import Call, Emulator, Gpu
+from ladder.inputs import RANDOM_SIGNS, draw
+from ladder.library import Library, Operands, provide_cublas
 
 GUARD = 1024  # floats before and behind each matrix; a multiple of the 256 bytes that CUDA aligns allocations to
 SENTINEL = np.uint32(0x7FC0DEAD)  # a quiet NaN that no arithmetic produces
@@ -28,7 +30,7 @@ PANEL_BYTES = 1 << 28  # of a float64 panel of C: the reference of a large produ
 
 @dataclass(frozen=True)
 class Buffer:
-    """A rows x columns matrix with leading dimension ld inside a guarded allocation; all on the GPU."""
+    """A rows x columns matrix with leading dimension ld inside a guarded allocation; all on the device."""
 
     memory: Any
     before: Any
@@ -38,19 +40,14 @@ class Buffer:
     start: int
 
     @property
-    def pointer(self) -> int:
-        """Address of the first element."""
-        return self.memory.data.ptr + 4 * self.start
-
-    @property
     def matrix(self) -> Any:
         """The elements, a rows x columns view."""
         return _view(self.memory, self.rows, self.columns, self.ld, self.start)
 
     def touched_outside(self) -> bool:
         """Whether anything but the elements differs from what it was."""
-        now = self.memory.view(cp.uint32).copy()
-        was = self.before.view(cp.uint32)
+        now = self.memory.view(np.uint32).copy()
+        was = self.before.view(np.uint32)
         _view(now, self.rows, self.columns, self.ld, self.start)[...] = _view(
             was, self.rows, self.columns, self.ld, self.start
         )
@@ -58,124 +55,206 @@ class Buffer:
 
     def touched(self) -> bool:
         """Whether anything at all differs from what it was."""
-        return not bool((self.memory.view(cp.uint32) == self.before.view(cp.uint32)).all())
+        return not same_bits(self.memory, self.before)
+
+
+def same_bits(one: Any, other: Any) -> bool:
+    """Whether two float32 arrays are equal bit by bit."""
+    return bool((one.view(np.uint32) == other.view(np.uint32)).all())
 
 
 def _view(memory: Any, rows: int, columns: int, ld: int, start: int) -> Any:
     return memory[start : start + rows * ld].reshape(rows, ld)[:, :columns]
 
 
-def buffer(values: np.ndarray | None, rows: int, columns: int, padding: int, offset: int) -> Buffer:
-    """A guarded matrix on the GPU with the values given, or with NaNs for None."""
+def buffer(
+    device: Gpu | Emulator, values: np.ndarray | None, rows: int, columns: int, padding: int, offset: int
+) -> Buffer:
+    """A guarded matrix on the device with the values given, or with NaNs for None."""
     ld = max(1, columns + padding)
     start = GUARD + offset
     host = np.full(start + rows * ld + GUARD, SENTINEL, np.uint32).view(np.float32)
     if values is not None:
         _view(host, rows, columns, ld, start)[...] = values
-    memory = cp.asarray(host)
+    memory = device.put(host)
     return Buffer(memory, memory.copy(), rows, columns, ld, start)
 
 
-def check_case(library: Library, case: dict[str, Any], seed: int) -> dict[str, Any]:
-    """Run one case; its record: the case, the seed, both errors, and the verdict.
+def check_case(
+    device: Gpu | Emulator,
+    library: Library,
+    case: dict[str, Any],
+    seed: int,
+    runs: int = 1,
+    deterministic: bool = True,
+    subnormals: str = "gradual",
+) -> dict[str, Any]:
+    """Compute one case so many times; its record: the case, the seed, both errors, and the verdict.
 
-    The verdict is `pass` or what is wrong. The errors are null where nothing could be compared.
+    The verdict is `pass` or what is wrong; the errors are null where nothing could be compared. `identical` says of a
+    rung that is not declared deterministic whether all runs gave the same bits; of any other it is the verdict.
     """
-    shape = Shape.parse(case["shape"])
+    shape, family = Shape.parse(case["shape"]), case.get("family", "uniform")
     alpha, beta = case["alpha"], case["beta"]
-    random = np.random.default_rng(seed)
-
-    def uniform(rows: int, columns: int) -> np.ndarray:
-        values = random.random((rows, columns), dtype=np.float32)
-        values *= 2  # in place: matrices may be large, and touching fresh memory is what drawing them costs most
-        values -= 1
-        return values
-
-    product = alpha != 0 and shape.k > 0
-    A = buffer(uniform(shape.m, shape.k) if product else None, shape.m, shape.k, case["padding"], case["offset"])
-    B = buffer(uniform(shape.k, shape.n) if product else None, shape.k, shape.n, case["padding"], case["offset"])
-    C = buffer(uniform(shape.m, shape.n) if beta != 0 else None, shape.m, shape.n, case["padding"], case["offset"])
-    operands = Operands(A.pointer, A.ld, B.pointer, B.ld, C.pointer, C.ld)
+    inputs = draw(family, shape, alpha != 0 and shape.k > 0, beta != 0, seed)
+    layout = (case["padding"], case["offset"])
+    A = buffer(device, inputs.A, shape.m, shape.k, *layout)
+    B = buffer(device, inputs.B, shape.k, shape.n, *layout)
+    C = buffer(device, inputs.C, shape.m, shape.n, *layout)
+    a, b, c = (device.address(each.memory) + 4 * each.start for each in (A, B, C))
+    operands = Operands(a, A.ld, b, B.ld, c, C.ld)
+    bytes_needed = library.workspace_bytes(shape, alpha, beta, operands)
+    workspace = device.put(np.full(max(1, bytes_needed // 4 + 1), SENTINEL, np.uint32))
+    call = Call(shape, alpha, beta, operands, workspace, bytes_needed)
 
     record = {**case, "seed": seed, "error_componentwise": None, "error_normwise": None}
-    before = C.matrix.copy()
-    bytes_needed = library.workspace_bytes(shape, alpha, beta, operands)
-    workspace = cp.full(max(1, bytes_needed // 4 + 1), SENTINEL, cp.uint32)
-    stream = cp.cuda.Stream(non_blocking=True)
-    cp.cuda.runtime.deviceSynchronize()
-    error = library.queue(shape, alpha, beta, operands, workspace.data.ptr, stream.ptr)
-    if error:
-        return record | {"verdict": f"sgemm returned {explain(error)}"}
-    stream.synchronize()
-    if C.touched_outside():
-        return record | {"verdict": "wrote outside the m x n elements of C"}
+    before = _view(C.before, C.rows, C.columns, C.ld, C.start)
+    first = None
+    for run in range(runs):
+        C.memory[...] = C.before
+        workspace.fill(SENTINEL)
+        if wrong := device.compute(library, call, run):
+            return record | {"verdict": wrong}
+        if first is not None and same_bits(C.memory, first):
+            continue
+        if C.touched_outside():
+            return record | {"verdict": "wrote outside the m x n elements of C"}
+        if A.touched() or B.touched():
+            return record | {"verdict": "wrote into A or B"}
+        if first is not None and deterministic:
+            return record | {"verdict": f"run {run + 1} of {runs} differs from the first, for the same input"}
+        if first is not None:
+            record["identical"] = False
+        record["verdict"] = "pass"
+        if shape.m and shape.n:
+            record |= judge(shape, alpha, beta, A.matrix, B.matrix, before, C.matrix, family, subnormals)
+        if record["verdict"] != "pass":
+            return record
+        first = C.memory.copy() if runs > 1 else None
     if A.touched() or B.touched():
         return record | {"verdict": "wrote into A or B"}
-    if shape.m == 0 or shape.n == 0:
-        return record | {"verdict": "pass"}
-    return record | judge(shape, alpha, beta, A.matrix, B.matrix, before, C.matrix)
+    return record
 
 
-def judge(shape: Shape, alpha: float, beta: float, A: Any, B: Any, before: Any, C: Any) -> dict[str, Any]:
-    """Compare C with the float64 product, panel by panel; the errors and the verdict."""
+def judge(
+    shape: Shape,
+    alpha: float,
+    beta: float,
+    A: Any,
+    B: Any,
+    before: Any,
+    C: Any,
+    family: str = "uniform",
+    subnormals: str = "gradual",
+) -> dict[str, Any]:
+    """Compare C with the float64 product, panel by panel; the errors and the verdict.
+
+    The error's norm is that of the statistical test, null for inputs whose signs are not random.
+    """
+    with np.errstate(all="ignore"):
+        return _judge(shape, alpha, beta, A, B, before, C, family in RANDOM_SIGNS, subnormals)
+
+
+def _judge(
+    shape: Shape, alpha: float, beta: float, A: Any, B: Any, before: Any, C: Any, random_signs: bool, subnormals: str
+) -> dict[str, Any]:
+    xp = _arrays(C)
     product = alpha != 0 and shape.k > 0
     scalar_a, scalar_b = float(np.float32(alpha)), float(np.float32(beta))
-    B64 = B.astype(cp.float64) if product else None
-    absolute_B = cp.abs(B64) if product else None
+    B64 = B.astype(np.float64) if product else None
+    absolute_B = xp.abs(B64) if product else None
+    largest_A, largest_B = (_largest(matrix) if product else 0.0 for matrix in (A, B))
+    underflow = underflow_bound(shape.k, scalar_a, scalar_b, largest_A, largest_B, subnormals)
     rows = max(1, PANEL_BYTES // (8 * shape.n))
-    squares = {"error": 0.0, "product": 0.0, "terms": 0.0, "addend": 0.0}
-    componentwise = 0.0
+    squared_error, componentwise = 0.0, 0.0
+    by_column, by_row, squares_of_A = xp.zeros(shape.n), [], xp.zeros(shape.k)
     for first in range(0, shape.m, rows):
         panel = slice(first, min(first + rows, shape.m))
-        expected = cp.zeros((panel.stop - first, shape.n))
-        scale = cp.zeros_like(expected)
+        expected = xp.zeros((panel.stop - first, shape.n))
+        scale = xp.zeros_like(expected)
+        of_row = xp.zeros(panel.stop - first)
         if product:
-            A64 = A[panel].astype(cp.float64)
+            A64 = A[panel].astype(np.float64)
             expected += scalar_a * (A64 @ B64)
-            scale += abs(scalar_a) * (cp.abs(A64) @ absolute_B)
-            squares["product"] += float((expected**2).sum())
-            squares["terms"] += scalar_a**2 * float(((A64**2).sum(axis=0) * (B64**2).sum(axis=1)).sum())
+            scale += abs(scalar_a) * (xp.abs(A64) @ absolute_B)
+            if random_signs:
+                squares_of_A += (A64**2).sum(axis=0)
+                of_row += scalar_a**2 * ((A64**2) @ (B64**2).sum(axis=1))
         if beta != 0:
-            addend = scalar_b * before[panel].astype(cp.float64)
+            addend = scalar_b * before[panel].astype(np.float64)
             expected += addend
-            scale += cp.abs(addend)
-            squares["addend"] += float((addend**2).sum())
-        difference = cp.abs(C[panel].astype(cp.float64) - expected)
-        if not bool(cp.isfinite(difference).all()):
-            return {"verdict": _first_wrong(cp.isfinite(difference), first, "NaN or infinity")}
-        squares["error"] += float((difference**2).sum())
-        ratio = cp.where(scale > 0, difference / cp.where(scale > 0, scale, 1), cp.where(difference > 0, HUGE, 0))
+            scale += xp.abs(addend)
+            by_column += (addend**2).sum(axis=0)
+            of_row += (addend**2).sum(axis=1)
+        by_row.append(float(of_row.max()))
+        found = C[panel].astype(np.float64)
+        finite = xp.isfinite(expected)
+        right = xp.where(finite, xp.isfinite(found), (found == expected) | (xp.isnan(found) & xp.isnan(expected)))
+        if not bool(right.all()):
+            return {"verdict": _first_wrong(right, expected, first)}
+        difference = xp.where(finite, xp.abs(found - expected), 0)
+        scale = xp.where(finite, scale, 0)
+        squared_error += float((difference**2).sum())
+        beyond = xp.maximum(difference - underflow, 0)
+        ratio = xp.where(scale > 0, beyond / xp.where(scale > 0, scale, 1), xp.where(difference > 0, HUGE, 0))
         componentwise = max(componentwise, float(ratio.max()))
-    size = math.sqrt(squares["product"] + squares["terms"] + squares["addend"])
-    normwise = math.sqrt(squares["error"]) / size if size else HUGE if squares["error"] else 0.0
-    errors = {"error_componentwise": _rounded(componentwise), "error_normwise": _rounded(normwise)}
+    errors: dict[str, Any] = {"error_componentwise": _rounded(componentwise), "error_normwise": None}
+    if random_signs:
+        if product:
+            by_column += scalar_a**2 * (squares_of_A @ B64**2)
+        terms, largest = float(by_column.sum()), min(float(by_column.max()), max(by_row))
+        error = math.sqrt(squared_error / terms) if terms else HUGE if squared_error else 0.0
+        bound = statistical_bound(shape.k, max(1.0, terms / largest) if largest else 1.0)
+        errors |= {"error_normwise": _rounded(error), "bound_normwise": _rounded(bound)}
     if not componentwise <= componentwise_bound(shape.k):
         return errors | {"verdict": "an element's error exceeds the bound of an FP32 product"}
-    if not normwise <= normwise_bound(shape.k):
+    if random_signs and not error <= bound:
         return errors | {"verdict": "the error's norm exceeds that of FP32 rounding"}
     return errors | {"verdict": "pass"}
+
+
+def _arrays(array: Any) -> Any:
+    """The module that an array is of, NumPy or CuPy."""
+    if isinstance(array, np.ndarray):
+        return np
+    import cupy
+
+    return cupy
+
+
+def _largest(matrix: Any) -> float:
+    """The largest finite magnitude in a matrix."""
+    xp = _arrays(matrix)
+    return float(xp.where(xp.isfinite(matrix), xp.abs(matrix), 0).max())
 
 
 def _rounded(error: float) -> float:
     return float(f"{error:.4g}")
 
 
-def _first_wrong(right: Any, first_row: int, what: str) -> str:
-    row, column = (int(index) for index in cp.unravel_index(cp.argmin(right), right.shape))
-    return f"{what} at row {first_row + row}, column {column}"
+def _first_wrong(right: Any, expected: Any, first_row: int) -> str:
+    xp = _arrays(right)
+    row, column = (int(index) for index in xp.unravel_index(xp.argmin(right), right.shape))
+    belongs = float(expected[row, column])
+    place = f"at row {first_row + row}, column {column}"
+    return f"NaN or infinity {place}" if math.isfinite(belongs) else f"not the {belongs} that belongs {place}"
 
 
 def main() -> None:
-    """Check the cases of the request, one event each."""
+    """Check the cases of the request, one event each; its `emulate` holds the arguments of the emulator."""
     asked = worker.request()
     try:
-        cp.cuda.Device(asked["device"]).use()
-        provide_cublas()
+        emulated = asked.get("emulate")
+        device = Emulator(**emulated) if emulated else Gpu(asked["device"])
+        if not emulated:
+            provide_cublas()
         library = Library(Path(asked["library"]))
-        for case in asked["cases"]:
+        for case, runs in zip(asked["cases"], asked["runs"], strict=True):
             worker.emit(starts=case)
-            worker.emit(case=check_case(library, case, secrets.randbits(48)))
-            cp.get_default_memory_pool().free_all_blocks()
+            # the emulator's verdicts are derived, so the same inputs each time; a GPU gets fresh ones
+            seed = zlib.crc32(repr(sorted(case.items())).encode()) if emulated else secrets.randbits(48)
+            worker.emit(case=check_case(device, library, case, seed, runs, **asked["declared"]))
+            device.clear()
     except Exception as error:  # whatever it is, the parent needs the line and the run goes on
         worker.fail_with(error)
 

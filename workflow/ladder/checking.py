@@ -11,14 +11,60 @@ from ladder import records
 from ladder.build import Build
 from ladder.config import Shape
 from ladder.errors import LadderError
-from ladder.worker import OUT_OF_MEMORY, Event, run_worker
+from ladder.worker import OUT_OF_MEMORY, Event, Outcome, run_worker
+
+PLAIN = {"alpha": 1, "beta": 0, "padding": 0, "offset": 0, "family": "uniform"}
+EMULATED_FLOP = 1 << 25  # of the largest product that is emulated, and
+EMULATED_SIDE = 1 << 16  # its largest dimension: what is beyond takes minutes on a CPU
+EMULATED_SMALL = 1 << 16  # flop up to which a shape is emulated with every case, and not with one of them
+EMULATED_OFTEN = 1 << 22  # flop up to which it is emulated with every family of inputs, and twice
 
 
-def all_cases(shapes: list[Shape], cases: list[Mapping[str, Any]], timed: list[Shape]) -> list[dict[str, Any]]:
-    """Every shape with every combination of scalars and layout, then the shapes to be timed as they are timed."""
-    crossed = [{"shape": str(shape), **case} for shape in dict.fromkeys(shapes) for case in cases]
-    plain = {"alpha": 1, "beta": 0, "padding": 0, "offset": 0}
-    return crossed + [case for case in ({"shape": str(shape), **plain} for shape in timed) if case not in crossed]
+def all_cases(
+    shapes: list[Shape],
+    cases: list[Mapping[str, Any]],
+    timed: list[Shape],
+    families: list[str] | None = None,
+    family_shapes: list[Shape] | None = None,
+) -> list[dict[str, Any]]:
+    """Every shape with every combination of scalars and layout on uniform inputs, the family's shapes with those that
+    multiply on every other family, then the shapes to be timed as they are timed.
+    """
+    crossed = [{"shape": str(shape), **PLAIN, **case} for shape in dict.fromkeys(shapes) for case in cases]
+    crossed += [
+        {"shape": str(shape), **PLAIN, **case, "family": family}
+        for family in families or ()
+        for shape in family_shapes or ()
+        for case in cases
+        if case.get("alpha", 1) != 0
+    ]
+    return crossed + [case for case in ({"shape": str(shape), **PLAIN} for shape in timed) if case not in crossed]
+
+
+def emulated_cases(cases: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Those of the cases that the emulator has the time for.
+
+    All of small shapes; of every larger one and family a single one, another each time.
+    """
+    chosen: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for case in cases:
+        chosen.setdefault((case["shape"], case["family"]), []).append(case)
+    kept = []
+    for turn, ((text, family), of_shape) in enumerate(chosen.items()):
+        shape = Shape.parse(text)
+        if (
+            shape.flop > (EMULATED_FLOP if family == PLAIN["family"] else EMULATED_OFTEN)
+            or max(shape.m, shape.n, shape.k) > EMULATED_SIDE
+        ):
+            continue
+        computing = [case for case in of_shape if case["alpha"] != 0] or of_shape
+        kept += of_shape if shape.flop <= EMULATED_SMALL else [computing[turn % len(computing)]]
+    return kept
+
+
+def emulated_runs(case: Mapping[str, Any]) -> int:
+    """How often the emulator computes a case, with another order of blocks and threads each time."""
+    return 2 if Shape.parse(case["shape"]).flop <= EMULATED_OFTEN else 1
 
 
 def check_rung(
@@ -29,11 +75,15 @@ def check_rung(
     environment: Callable[[dict[str, Any]], dict[str, Any]],
     log: Path,
     progress: Callable[[int, dict[str, Any]], None],
+    runs: int = 1,
+    declared: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Check a rung and return its record.
 
     Keys: status (`pass`, `failed`, or why it could not be checked: the compile record's status), message, where (with
-    wall_s, the seconds that it took), cases (those that ran, with errors and verdict). Raises LadderError where the GPU
+    wall_s, the seconds that it took), runs (how often each case was computed) and whether all gave the same bits
+    (identical), cases (those that ran, with errors and verdict). `declared` is what the rung says of itself:
+    `deterministic` and `subnormals` of kernels.yaml. Raises LadderError where the GPU
     has too little free memory, which says nothing about the rung.
     """
     compiled = made.record
@@ -51,28 +101,40 @@ def check_rung(
 
     where = environment(compiled)
     begun = time.monotonic()
-    request = {"library": str(made.library), "device": device, "cases": cases}
+    request = {
+        **{"library": str(made.library), "device": device, "cases": cases},
+        **{"runs": [runs] * len(cases), "declared": dict(declared or {})},
+    }
     outcome = run_worker("ladder.check_worker", request, on_event, time_limit_s, log)
     where["wall_s"] = round(time.monotonic() - begun, 3)
-    ended = f"{describe(current)}: {outcome.message}" if current else outcome.message
+    if OUT_OF_MEMORY in outcome.message and all(case["verdict"] == "pass" for case in done):
+        raise LadderError(f"check: {made.folder.name}: {verdict([], current, outcome)[1]}")
+    status, message = verdict(done, current, outcome)
+    identical = all(case.pop("identical", True) for case in done)
+    return {
+        **{"status": status, "message": message, "where": where},
+        **{"runs": runs, "identical": identical and status == "pass", "cases": done},
+    }
+
+
+def verdict(done: list[dict[str, Any]], current: Mapping[str, Any], outcome: Outcome) -> tuple[str, str]:
+    """`pass` or `failed`, and what failed in one line, of the cases that ran, the one begun last and how it ended."""
     wrong = [case for case in done if case["verdict"] != "pass"]
     if wrong:
-        status, message = "failed", f"{describe(wrong[0])}: {wrong[0]['verdict']}"
-        if len(wrong) > 1:
-            message += f" (and {len(wrong) - 1} more of {len(done)} cases)"
-    elif OUT_OF_MEMORY in outcome.message:
-        raise LadderError(f"check: {made.folder.name}: {ended}")
-    elif outcome.status != "ok":
-        status, message = "failed", ended
-    else:
-        status, message = "pass", ""
-    return {"status": status, "message": message, "where": where, "cases": done}
+        more = f" (and {len(wrong) - 1} more of {len(done)} cases)" if len(wrong) > 1 else ""
+        return "failed", f"{describe(wrong[0])}: {wrong[0]['verdict']}{more}"
+    if outcome.status != "ok":
+        return "failed", f"{describe(current)}: {outcome.message}" if current else outcome.message
+    return "pass", ""
 
 
 def describe(case: Mapping[str, Any]) -> str:
     """A case in the words of a message: its shape, and what differs from alpha 1, beta 0 and a tight layout."""
-    plain = {"alpha": 1, "beta": 0, "padding": 0, "offset": 0}
-    extras = [f"{key} {case[key]:g}" for key, value in plain.items() if case.get(key, value) != value]
+    extras = [
+        f"{key.replace('family', 'inputs')} {case[key] if key == 'family' else format(case[key], 'g')}"
+        for key, value in PLAIN.items()
+        if case.get(key, value) != value
+    ]
     return ", ".join([case["shape"], *extras])
 
 
@@ -83,7 +145,11 @@ def merge_check(path: Path, record: dict[str, Any]) -> dict[str, Any]:
     earlier = records.read_json(path)
     if earlier["status"] != "pass" or earlier["where"]["compile"] != record["where"]["compile"]:
         return record
-    identity = ("shape", "alpha", "beta", "padding", "offset")
-    now = {tuple(case[key] for key in identity) for case in record["cases"]}
-    kept = [case for case in earlier["cases"] if tuple(case[key] for key in identity) not in now]
+    now = {_identity(case) for case in record["cases"]}
+    kept = [case for case in earlier["cases"] if _identity(case) not in now]
     return record | {"cases": record["cases"] + kept}
+
+
+def _identity(case: Mapping[str, Any]) -> tuple[Any, ...]:
+    """What a case is told from others by; a record from before there were families has none."""
+    return (case["shape"], *(case.get(key, value) for key, value in PLAIN.items()))

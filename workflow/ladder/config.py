@@ -76,6 +76,8 @@ class Rung:
     compute_capability: str
     tune: Mapping[str, Any] | None = field(default=None, compare=False)  # the space declared for its entry
     tuned: tuple[TunedClass, ...] = ()  # from the GPU's tuned file, by rising size
+    deterministic: bool = True
+    subnormals: str = "gradual"
 
     def macros_at(self, shape: Shape) -> dict[str, str]:
         """The macros that products of a shape are computed with: the rung's own and those of its class of size."""
@@ -90,6 +92,11 @@ class Rung:
             macros = " ".join(f"{key}={value}" for key, value in each.macros.items())
             texts.append(macros if math.isinf(each.below_flop) else f"{macros} below {each.below_flop:.2g} FLOP")
         return ", else ".join(texts)
+
+    @property
+    def declared(self) -> dict[str, Any]:
+        """What the rung says of its results, and is held to by its check."""
+        return {"deterministic": self.deterministic, "subnormals": self.subnormals}
 
 
 def dotted(path: Iterator[str | int] | tuple[str | int, ...]) -> str:
@@ -295,6 +302,8 @@ def _rung(entry: str, values: Mapping[str, Any], macros: Mapping[str, object]) -
         before=values["before"],
         compute_capability=values["compute_capability"],
         tune=values["tune"],
+        deterministic=values["deterministic"],
+        subnormals=values["subnormals"],
     )
 
 

@@ -11,6 +11,7 @@ from typing import Any
 from ladder import records
 from ladder.build import NOT_APPLICABLE
 from ladder.config import Rung, Shape
+from ladder.emulation import EMULATED, NEEDS_GPU, NOT_EMULATED
 from ladder.inspection import UNUSABLE
 from ladder.profiling import read_profiles
 from ladder.timing import ShapeTiming, read_time_record
@@ -29,6 +30,7 @@ class Evidence:
     profiles: Mapping[str, Any] = field(default_factory=dict)
     profile_failure: str = ""
     sanitized: Mapping[str, Any] | None = None
+    emulated: Mapping[str, Any] | None = None
 
     @property
     def sound(self) -> bool:
@@ -44,6 +46,8 @@ class Evidence:
             return UNUSABLE if self.inspection["status"] == UNUSABLE else "does not compile"
         if self.rung.role == "floor":
             return "timing failed" if self.timing_failure else "not checked" if self.timings else "not recorded"
+        if self.emulation == "wrong":
+            return "wrong"
         if self.check is None:
             return "not recorded"
         if self.check["status"] != "pass":
@@ -51,10 +55,25 @@ class Evidence:
         return "timing failed" if self.timing_failure else "ok"
 
     @property
+    def emulation(self) -> str:
+        """`emulated` where the source passed the check on a CPU; `wrong`, `needs a GPU`, `not emulated`, or empty."""
+        status = (self.emulated or {}).get("status", "")
+        return "wrong" if status == "failed" else status if status in (EMULATED, NEEDS_GPU, NOT_EMULATED) else ""
+
+    @property
+    def determinism(self) -> str:
+        """`5 runs alike`, or `declared not to be`; empty where the record does not say or the check failed."""
+        if not self.check or self.check["status"] != "pass" or "runs" not in self.check:
+            return ""
+        return f"{self.check['runs']} runs alike" if self.check["identical"] else "declared not to be"
+
+    @property
     def message(self) -> str:
         """What failed, in one line; empty where nothing did."""
         if self.inspection["status"] != "ok":
             return self.inspection["message"]
+        if self.emulation == "wrong":
+            return f"in the emulator: {self.emulated['message']}"
         if self.status == "wrong":
             return self.check["message"]
         return self.timing_failure
@@ -95,7 +114,13 @@ class Evidence:
         return check + timed + [profile["where"] for profile in self.profiles.values()]
 
 
-def read_evidence(rung: Rung, inspection: Path | None, raw: Path, shapes: list[Shape] | None) -> Evidence:
+def read_evidence(
+    rung: Rung,
+    inspection: Path | None,
+    raw: Path,
+    shapes: list[Shape] | None,
+    emulated: Path | None = None,
+) -> Evidence:
     """Read what is recorded of a rung; timings only of the shapes asked for, and these, profiles and the sanitizer's
     findings only of the build that was checked.
 
@@ -124,4 +149,5 @@ def read_evidence(rung: Rung, inspection: Path | None, raw: Path, shapes: list[S
         profiles=read_profiles(profile_path, checked),
         profile_failure=profile["failure"]["message"] if profile["failure"] else "",
         sanitized=sanitized,
+        emulated=records.read_json(emulated) if emulated else None,
     )

@@ -108,6 +108,11 @@ class Library:
         self._sgemm.argtypes = _SGEMM
         self._sgemm.restype = ctypes.c_int
 
+    @property
+    def functions(self) -> ctypes.CDLL:
+        """What else the library exports."""
+        return self._library
+
     def workspace_bytes(self, shape: Shape, alpha: float, beta: float, operands: Operands) -> int:
         """Bytes of workspace that this product needs; raises LadderError where the rung refuses the arguments."""
         needed = ctypes.c_size_t(0)

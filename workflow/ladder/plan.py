@@ -11,7 +11,7 @@ from typing import Any
 from ladder import gpu as gpus
 from ladder import records
 from ladder.build import settings_digest
-from ladder.checking import all_cases
+from ladder.checking import all_cases, emulated_cases
 from ladder.config import ROOT, Rung, Shape, read_kernels, read_shapes, select_rungs, shown, validated
 from ladder.errors import LadderError
 from ladder.gpu import Gpu, Present
@@ -82,11 +82,19 @@ class Plan:
         return [rung.name for rung in self.rungs if rung.role != "floor"] if self.settings["profile"]["enabled"] else []
 
     def cases(self) -> list[dict[str, Any]]:
-        """The cases that a rung is checked with; where rungs are tuned, every class of size has a shape among them."""
+        """The cases that a rung is checked with on a GPU."""
+        return self._cases(sorted({*self.shapes, *self.profile_shapes}))
+
+    def emulated_cases(self) -> list[dict[str, Any]]:
+        """The cases that a rung is checked with on a CPU, whatever is timed."""
+        return emulated_cases(self._cases([]))
+
+    def _cases(self, timed: list[Shape]) -> list[dict[str, Any]]:
+        """All of the configuration; where rungs are tuned, every class of size has a shape among them."""
         check = self.settings["check"]
-        crossed = [Shape.parse(shape) for shape in check["shapes"]]
-        crossed += sorted({shape for rung in self.needed for shape in odd_shapes(rung.tuned)})
-        return all_cases(crossed, check["cases"], sorted({*self.shapes, *self.profile_shapes}))
+        listed, of_families = ([Shape.parse(shape) for shape in check[key]] for key in ("shapes", "family_shapes"))
+        listed += sorted({shape for rung in self.needed for shape in odd_shapes(rung.tuned)})
+        return all_cases(listed, check["cases"], timed, check["families"], of_families)
 
     @property
     def tuned_entries(self) -> list[str]:
@@ -140,6 +148,7 @@ def plan(config: Mapping[str, Any], sources: Mapping[str, str] | None = None) ->
     shapes = read_shapes(list(wanted), places.get("sizes", file), "sizes")
     if not measuring and settings["sizes"] == "gpu":
         shapes += sorted(recorded_shapes(ROOT / "results" / gpu.name / "raw") - set(shapes))
+    read_shapes(settings["check"]["family_shapes"], places.get("check", file), "check.family_shapes")
     return Plan(
         gpu=gpu,
         device=device if measuring else None,

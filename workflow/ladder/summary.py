@@ -21,7 +21,9 @@ def summary(rungs: pd.DataFrame, timings: pd.DataFrame, headline: str, results: 
     if shape:
         lines += _table(rungs, timings[timings["shape"] == shape], shape)
     else:
-        lines += [f"{row.rung:<24} {row.status}" for row in rungs.itertuples()]
+        lines += [f"{row.rung:<24} {row.status:<17} {row.emulation}".rstrip() for row in rungs.itertuples()]
+    if (rungs["emulation"] != "").any():
+        lines += ["", "On a CPU: emulated, the same source passed the check there; needs a GPU, it cannot run there."]
     failed = [row for row in rungs.itertuples() if row.message]
     if failed:
         lines += ["", "Failed or left out:", *(f"  {row.rung}: {row.status}: {row.message}" for row in failed)]
@@ -43,19 +45,21 @@ def summary(rungs: pd.DataFrame, timings: pd.DataFrame, headline: str, results: 
 
 
 def _table(rungs: pd.DataFrame, at: pd.DataFrame, shape: str) -> list[str]:
-    lines = [heading(f"rung at {shape}")]
+    told = (rungs["emulation"] != "").any()
+    lines = [heading(f"rung at {shape}", f"{'on a CPU':>14}" if told else "")]
     timed = {row.rung: row for row in at.itertuples()}
     for rung in rungs.itertuples():
         if rung.role == "floor":
             continue
         row = timed.get(rung.rung)
-        lines.append(f"{rung.rung:<24}{rung.status:>12}" if row is None else line(rung.rung, row))
+        text = f"{rung.rung:<24}{rung.status:>12}" if row is None else line(rung.rung, row)
+        lines.append(f"{text:<78}{rung.emulation:>14}" if rung.emulation else text)
     return lines
 
 
-def heading(label: str) -> str:
+def heading(label: str, more: str = "") -> str:
     """The head of a table of lines, ruled."""
-    head = f"{label:<24}{'time':>12}{'± 95 %':>9}{'GFLOP/s':>10}{'of cuBLAS':>11}{'over naive':>12}"
+    head = f"{label:<24}{'time':>12}{'± 95 %':>9}{'GFLOP/s':>10}{'of cuBLAS':>11}{'over naive':>12}{more}"
     return f"{head}\n{'-' * len(head)}"
 
 

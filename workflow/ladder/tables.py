@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from ladder import records, sass
-from ladder.bounds import componentwise_bound, normwise_bound
+from ladder.bounds import componentwise_bound
 from ladder.config import Shape
 from ladder.diagnosis import Profile, diagnose, main_profile, slots, top_lines
 from ladder.evidence import Evidence
@@ -96,7 +96,18 @@ def write_table(table: pd.DataFrame, path: Path) -> None:
     records.write_text(path, table.to_csv(index=False, float_format="%.6g", lineterminator="\n"))
 
 
-TEXT = ("rung", "shape", "before", "message", "profile_message", "source", "throttle_reasons", "measured_at")
+TEXT = (
+    "rung",
+    "shape",
+    "before",
+    "message",
+    "emulation",
+    "determinism",
+    "profile_message",
+    "source",
+    "throttle_reasons",
+    "measured_at",
+)
 
 
 def read_table(path: str | Path) -> pd.DataFrame:
@@ -251,9 +262,11 @@ def geomean_table(evidence: Sequence[Evidence], baseline: str, first: str) -> pd
 def rung_table(evidence: Sequence[Evidence]) -> pd.DataFrame:
     """One row a rung: what it is and how it fared.
 
-    Columns: rung, title, role, precision, before, status, message, checked_cases, timed_shapes, profiled_shapes,
-    profile_message, parameters (of the GPU's tuned file, by size; empty where the source's own are used), source
-    (`current`, `changed since` or empty), measured_at (of the latest record), check_wall_s and
+    Columns: rung, title, role, precision, before, status, message, emulation (`emulated` where the source passed the
+    check on a CPU, `needs a GPU` where it cannot, `wrong`, or `not emulated`), determinism (of the recorded check,
+    `5 runs alike` or `declared not to be`), checked_cases, timed_shapes, profiled_shapes, profile_message, parameters
+    (of the GPU's tuned file, by size; empty where the source's own are used), source (`current`, `changed since` or
+    empty), measured_at (of the latest record), check_wall_s and
     time_wall_s (seconds that the measuring processes took), time_gpu_s (seconds on the GPU of all samples in them).
     """
     rows = []
@@ -268,6 +281,8 @@ def rung_table(evidence: Sequence[Evidence]) -> pd.DataFrame:
                 "before": item.rung.before,
                 "status": item.status,
                 "message": item.message,
+                "emulation": item.emulation,
+                "determinism": item.determinism,
                 "checked_cases": len(item.check["cases"]) if item.check else 0,
                 "timed_shapes": len(item.timings) if item.sound else 0,
                 "profiled_shapes": len(item.profiles),
@@ -284,7 +299,8 @@ def rung_table(evidence: Sequence[Evidence]) -> pd.DataFrame:
 
 
 RUNG_COLUMNS = [
-    *("rung", "title", "role", "precision", "before", "status", "message", "checked_cases", "timed_shapes"),
+    *("rung", "title", "role", "precision", "before", "status", "message", "emulation", "determinism"),
+    *("checked_cases", "timed_shapes"),
     *("profiled_shapes", "profile_message", "parameters", "source", "measured_at"),
     *("check_wall_s", "time_wall_s", "time_gpu_s"),
 ]
@@ -294,19 +310,19 @@ def check_table(evidence: Sequence[Evidence]) -> pd.DataFrame:
     """One row a rung and case: its verdict, and each error beside its bound; then one a tool of the sanitizer.
 
     Columns: rung, by (`check`, or a tool of compute-sanitizer), shape (of a tool's row all that it watched), alpha,
-    beta, padding, offset, verdict, error_componentwise, bound_componentwise, error_normwise, bound_normwise (all four
-    relative, without unit), seed.
+    beta, padding, offset, family (of the inputs), verdict, error_componentwise, bound_componentwise, error_normwise,
+    bound_normwise (all four relative, without unit; of the norm only where the statistical test applies), seed.
     """
     columns = [
-        *("rung", "by", "shape", "alpha", "beta", "padding", "offset", "verdict"),
+        *("rung", "by", "shape", "alpha", "beta", "padding", "offset", "family", "verdict"),
         *("error_componentwise", "bound_componentwise", "error_normwise", "bound_normwise", "seed"),
     ]
     rows = []
     for item in evidence:
         for case in item.check["cases"] if item.check else ():
             k = Shape.parse(case["shape"]).k
-            bounds = {"bound_componentwise": componentwise_bound(k), "bound_normwise": normwise_bound(k)}
-            rows.append({"rung": item.rung.name, "by": "check", **case, **bounds})
+            bounds = {"family": "uniform", "bound_componentwise": componentwise_bound(k)}
+            rows.append({"rung": item.rung.name, "by": "check", **bounds, **case})
         for tool in item.sanitized["tools"] if item.sanitized else ():
             shapes = " ".join(dict.fromkeys(case["shape"] for case in item.sanitized["cases"]))
             verdict = "pass" if tool["verdict"] == "pass" else f"{tool['verdict']}: {tool['message']}"

@@ -14,6 +14,31 @@ if PLAN.measuring:
             gpu=1,
         params:
             cases=PLAN.cases(),
+            runs=PLAN.settings["check"]["runs"],
+            declared=lambda wildcards: PLAN.by_name(wildcards.kernel).declared,
             time_limit_s=PLAN.settings["check"]["time_limit_s"],
         script:
             "../scripts/check.py"
+
+
+# The same check on the CPU, of the same source, for all that an emulator can run: it needs no GPU and finds races.
+rule emulate:
+    input:
+        build="build/{gpu}/{kernel}",
+        emulator=sorted(map(str, Path("kernels/emulator").glob("*.[hct]*"))),
+        checker=[
+            f"workflow/ladder/{module}.py"
+            for module in ["check_worker", "devices", "inputs", "bounds", "emulation"]
+        ],
+    output:
+        "build/{gpu}/emulated/{kernel}.json",
+    log:
+        "logs/{gpu}/emulate/{kernel}.log",
+    conda:
+        CONDA
+    params:
+        cases=PLAN.emulated_cases(),
+        declared=lambda wildcards: PLAN.by_name(wildcards.kernel).declared,
+        time_limit_s=PLAN.settings["check"]["time_limit_s"],
+    script:
+        "../scripts/emulate.py"

@@ -20,6 +20,11 @@ TABLES = [
 rule tables:
     input:
         inspections=[f"build/{GPU}/inspect/{name}.json" for name in RUNGS],
+        emulated=[
+            f"build/{GPU}/emulated/{name}.json"
+            for name in RUNGS
+            if name in PLAN.checked
+        ],
         checks=records(
             "check", "json", [name for name in RUNGS if name in PLAN.checked]
         ),

@@ -32,6 +32,8 @@ with one_line_errors(snakemake.log[0]):
             where,
             log,
             started,
+            snakemake.params.runs,
+            run.by_name(name).declared,
         )
     records.write_json(output, {"rung": name, **merge_check(output, record)})
     progress(f"{record['status']}  {record['message']}".rstrip())

@@ -10,8 +10,10 @@ from ladder.tables import all_tables, write_table
 with one_line_errors(snakemake.log[0]):
     run = plan(snakemake.config)
     inspections = Path(snakemake.input.inspections[0]).parent
+    emulated = {Path(path).stem: Path(path) for path in snakemake.input.emulated}
     evidence = [
-        read_evidence(rung, inspections / f"{rung.name}.json", run.raw(), list(run.shapes)) for rung in run.rungs
+        read_evidence(rung, inspections / f"{rung.name}.json", run.raw(), list(run.shapes), emulated.get(rung.name))
+        for rung in run.rungs
     ]
     for name, table in all_tables(evidence, run.gpu, run.baseline.name, run.first.name).items():
         write_table(table, Path(f"results/{run.gpu.name}/tables/{name}.csv"))

@@ -1,0 +1,111 @@
+"""Where a rung is checked: on the GPU, or on the CPU by the emulator. The check is one, its memory is not.
+
+A device has `arrays` (CuPy or NumPy), and can put an array where a rung finds it, say at which address, and compute.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ladder.config import Shape
+from ladder.library import Library, Operands, explain
+
+ALIGNMENT = 256  # bytes, of what cudaMalloc gives
+
+
+@dataclass(frozen=True)
+class Call:
+    """One product: what a library is given for it, and how long the workspace is that it asked for."""
+
+    shape: Shape
+    alpha: float
+    beta: float
+    operands: Operands
+    workspace: Any
+    workspace_bytes: int
+
+
+class Gpu:
+    """The GPU: memory by CuPy, each product on a stream that waits for no other."""
+
+    def __init__(self, device: int) -> None:
+        """Use the CUDA device of this number."""
+        import cupy
+
+        self.arrays = cupy
+        cupy.cuda.Device(device).use()
+
+    def put(self, host: np.ndarray) -> Any:
+        """A copy on the GPU."""
+        return self.arrays.asarray(host)
+
+    def address(self, array: Any) -> int:
+        """Where an array begins."""
+        return array.data.ptr
+
+    def compute(self, library: Library, call: Call, run: int) -> str:
+        """Compute and wait; what went wrong, in one line, or nothing."""
+        stream = self.arrays.cuda.Stream(non_blocking=True)
+        self.arrays.cuda.runtime.deviceSynchronize()
+        workspace = self.address(call.workspace)
+        error = library.queue(call.shape, call.alpha, call.beta, call.operands, workspace, stream.ptr)
+        if error:
+            return f"sgemm returned {explain(error)}"
+        stream.synchronize()
+        return ""
+
+    def clear(self) -> None:
+        """Give back what is no longer used."""
+        self.arrays.get_default_memory_pool().free_all_blocks()
+
+
+class Emulator:
+    """The CPU: memory by NumPy, and a library that was compiled for the emulator (kernels/emulator)."""
+
+    arrays = np
+
+    def __init__(self, threads: int, time_limit_s: float) -> None:
+        """Use so many threads; a launch that takes longer than the time limit is a finding."""
+        self.threads, self.time_limit_s = threads, time_limit_s
+
+    def put(self, host: np.ndarray) -> np.ndarray:
+        """A copy, aligned as cudaMalloc aligns."""
+        memory = np.empty(host.nbytes + ALIGNMENT, np.uint8)
+        start = -memory.ctypes.data % ALIGNMENT
+        aligned = memory[start : start + host.nbytes].view(host.dtype)
+        aligned[...] = host
+        return aligned
+
+    def address(self, array: np.ndarray) -> int:
+        """Where an array begins."""
+        return array.ctypes.data
+
+    def compute(self, library: Library, call: Call, run: int) -> str:
+        """Compute, with an order of blocks and threads that depends on `run`; the first finding, or nothing."""
+        c = library.functions
+        c.emulator_set_workers(ctypes.c_int(self.threads))
+        c.emulator_set_timeout(ctypes.c_double(self.time_limit_s))
+        c.emulator_reset(ctypes.c_uint64(run + 1))
+        shape, o = call.shape, call.operands
+        inputs = b"r" if call.alpha != 0 and shape.k > 0 else b""
+        words = call.workspace_bytes // 4
+        for name, address, rows, columns, ld, access in (
+            (b"A", o.A, shape.m, shape.k, o.lda, inputs),
+            (b"B", o.B, shape.k, shape.n, o.ldb, inputs),
+            (b"C", o.C, shape.m, shape.n, o.ldc, b"w" if call.beta == 0 else b"rw"),
+            (b"workspace", self.address(call.workspace), 1, words, max(1, words), b"w"),
+        ):
+            sizes = (ctypes.c_int64(size) for size in (rows, columns, ld))
+            c.emulator_register_buffer(name, ctypes.c_void_p(address), *sizes, access)
+        error = library.queue(shape, call.alpha, call.beta, o, self.address(call.workspace))
+        text = ctypes.create_string_buffer(1 << 16)
+        c.emulator_report(text, ctypes.c_size_t(len(text)))
+        findings = text.value.decode(errors="replace").splitlines()
+        return findings[0] if findings else f"sgemm returned {explain(error)}" if error else ""
+
+    def clear(self) -> None:
+        """Nothing is kept."""

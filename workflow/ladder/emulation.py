@@ -1,0 +1,88 @@
+"""The check on the CPU: a rung's source compiled for the emulator (kernels/emulator), and its verdict there.
+
+What it finds is derived from the sources alone: the inputs and the order of threads are the same each time.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from ladder.build import Build
+from ladder.checking import emulated_runs, verdict
+from ladder.config import ROOT, Rung, shown
+from ladder.toolchain import sources
+from ladder.worker import Event, run_worker
+
+EMULATOR = ROOT / "kernels" / "emulator"
+NEEDED_GXX = 12
+EMULATED, NEEDS_GPU, NOT_EMULATED = "emulated", "needs a GPU", "not emulated"
+
+
+def compile_for_emulator(source: Path, macros: dict[str, str], library: Path) -> str:
+    """Compile a source with g++; g++'s first error in one line, or nothing.
+
+    What a CPU cannot do, such as inline PTX or tensor maps, does not compile.
+    """
+    command = ["g++", f"@{EMULATOR / 'flags.txt'}", *(f"-D{key}={value}" for key, value in macros.items())]
+    command += ["-I", str(EMULATOR), "-I", str(ROOT / "kernels" / "include"), "-o", str(library), str(source)]
+    result = subprocess.run([*command, "-lstdc++", "-lm", "-lc"], cwd=ROOT, capture_output=True, text=True, check=False)
+    if result.returncode == 0:
+        return ""
+    lines = [line for line in result.stderr.splitlines() if "error" in line] or result.stderr.splitlines()
+    return lines[0].replace(f"{ROOT}/", "") if lines else f"g++ ended with exit status {result.returncode}"
+
+
+def why_no_emulator() -> str:
+    """Why nothing can be emulated on this machine, in one line; empty where it can."""
+    needs = f"the emulator needs g++ {NEEDED_GXX} or newer"
+    try:
+        version = subprocess.run(["g++", "-dumpversion"], capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return f"{needs}; there is none"
+    return "" if int(version.split(".")[0]) >= NEEDED_GXX else f"{needs}; here is {version}"
+
+
+def emulate_rung(
+    rung: Rung, made: Build, cases: list[dict[str, Any]], threads: int, time_limit_s: float, log: Path
+) -> dict[str, Any]:
+    """Check a rung in the emulator and return its record.
+
+    Keys: status, message, cases (those that ran, as in the record of a check). The status is `emulated` where all
+    passed; `failed`; `needs a GPU` where the source does not compile for the emulator, or would compile to other code
+    than for a GPU; `not emulated` where this machine has no compiler for it; or the compile record's, where it is not
+    `ok`.
+    """
+    compiled = made.record
+    if compiled["status"] != "ok":
+        return {"status": compiled["status"], "message": compiled["message"], "cases": []}
+    if why := why_no_emulator():
+        return {"status": NOT_EMULATED, "message": why, "cases": []}
+    if apart := next((path for path in sources(rung) if "__CUDACC__" in path.read_text()), None):
+        message = f"{shown(apart)} has other code for a GPU than for a CPU"
+        return {"status": NEEDS_GPU, "message": message, "cases": []}
+    done: list[dict[str, Any]] = []
+    current: dict[str, Any] = {}
+
+    def on_event(event: Event) -> None:
+        if "starts" in event:
+            current.update(event["starts"])
+        else:
+            done.append(event["case"])
+
+    with tempfile.TemporaryDirectory() as folder:
+        library = Path(folder) / "library.so"
+        if error := compile_for_emulator(ROOT / "kernels" / rung.source, dict(rung.macros), library):
+            return {"status": NEEDS_GPU, "message": error, "cases": []}
+        request = {
+            "library": str(library),
+            "emulate": {"threads": threads, "time_limit_s": time_limit_s / 2},
+            "cases": cases,
+            "runs": [emulated_runs(case) for case in cases],
+            "declared": rung.declared,
+        }
+        outcome = run_worker("ladder.check_worker", request, on_event, time_limit_s, log)
+    status, message = verdict(done, current, outcome)
+    return {"status": EMULATED if status == "pass" else status, "message": message, "cases": done}

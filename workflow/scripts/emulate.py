@@ -1,0 +1,25 @@
+"""Check one rung in the emulator, on the CPU."""
+
+from pathlib import Path
+
+from ladder import records
+from ladder.build import Build
+from ladder.emulation import EMULATED, emulate_rung
+from ladder.plan import plan
+from ladder.script import Progress, one_line_errors
+
+with one_line_errors(snakemake.log[0]):
+    run = plan(snakemake.config)
+    name, log = snakemake.wildcards.kernel, Path(snakemake.log[0])
+    cases = snakemake.params.cases
+    record = emulate_rung(
+        run.by_name(name),
+        Build(Path(snakemake.input.build)),
+        cases,
+        snakemake.threads,
+        snakemake.params.time_limit_s,
+        log,
+    )
+    records.write_json(Path(snakemake.output[0]), {"rung": name, **record})
+    told = f"{len(record['cases'])} cases" if record["status"] == EMULATED else record["message"]
+    Progress("check", name, run.checked)(f"{record['status']}  {told}".rstrip())
