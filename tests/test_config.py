@@ -746,8 +746,12 @@ def test_a_floor_is_timed_at_the_smallest_shape_and_that_of_most_work(machine):
 
 
 def test_what_is_timed_or_profiled_is_checked_as_it_is_run(machine):
-    config = {"sizes": [128, 96], "profile": {"sizes": [64]}, "check": {"shapes": [7], "cases": [{"alpha": 2}]}}
-    plain = {"alpha": 1, "beta": 0, "padding": 0, "offset": 0}
+    config = {
+        "sizes": [128, 96],
+        "profile": {"sizes": [64]},
+        "check": {"shapes": [7], "cases": [{"alpha": 2}], "families": []},
+    }
+    plain = {"alpha": 1, "beta": 0, "padding": 0, "offset": 0, "family": "uniform"}
     assert plan.plan(config).cases() == [
         {"shape": "7", **plain, "alpha": 2},
         {"shape": "64", **plain},
@@ -816,3 +820,36 @@ def test_the_timing_digest_follows_the_timing_settings_alone(machine):
     one = plan.plan({"timing": {"iterations": 50}}).timing_digest
     assert plan.plan({"kernels": ["naive"]}).timing_digest == one
     assert plan.plan({"timing": {"iterations": 51}}).timing_digest != one
+
+
+def test_each_family_of_inputs_is_checked_at_its_shapes_with_every_case_that_multiplies(machine):
+    check = {
+        **{"shapes": [7], "cases": [{}, {"alpha": 0}, {"beta": 1}]},
+        **{"families": ["normal", "nonfinite"], "family_shapes": ["2x3x4"]},
+    }
+    cases = [case for case in plan.plan({"sizes": [96], "check": check}).cases() if case["family"] != "uniform"]
+    assert [(case["shape"], case["family"], case["alpha"], case["beta"]) for case in cases] == [
+        ("2x3x4", "normal", 1, 0),
+        ("2x3x4", "normal", 1, 1),
+        ("2x3x4", "nonfinite", 1, 0),
+        ("2x3x4", "nonfinite", 1, 1),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("check", "message"),
+    [
+        ({"families": ["gaussian"]}, "check.families[0]: 'gaussian' is none of"),
+        ({"family_shapes": ["3x0x5"]}, "check.family_shapes[0]: 3x0x5 is not a positive integer"),
+        ({"runs": 0}, "check.runs: 0 is less than 1"),
+    ],
+)
+def test_what_is_wrong_with_families_and_runs_is_told_in_one_line(machine, check, message):
+    with pytest.raises(LadderError) as caught:
+        plan.plan({"check": check})
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_what_is_emulated_does_not_depend_on_what_is_timed(machine):
+    assert plan.plan({"sizes": [64]}).emulated_cases() == plan.plan({"sizes": [128, 4096]}).emulated_cases()

@@ -1,0 +1,100 @@
+"""The check without a GPU: sound rungs are emulated, wrong ones fail in one line, and what a CPU cannot run needs a GPU."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from conftest import a_build, a_rung
+from ladder import emulation
+from ladder.checking import PLAIN, emulated_cases, emulated_runs
+from ladder.config import ROOT, read_kernels
+from ladder.emulation import emulate_rung
+
+LADDER = read_kernels(ROOT / "config" / "kernels.yaml")
+FAMILIES = ["uniform", "normal", "wide_range", "cancellation", "subnormal", "signed_zeros", "nonfinite"]
+CASES = [
+    *({"shape": "33x35x65", **PLAIN, "family": family} for family in FAMILIES),
+    {"shape": "17x5x9", **PLAIN, "alpha": -1.25, "beta": 0.75, "padding": 3, "offset": 1, "family": "nonfinite"},
+    {"shape": "64", **PLAIN, "beta": 1},
+    {"shape": "5x6x0", **PLAIN},
+]
+
+
+def emulated(tmp_path: Path, source: str, cases=CASES, **changes) -> dict:
+    """The record of a source, named below the checkout, as naive's would be."""
+    rung = replace(LADDER["naive"], source=f"../{source}", **changes)
+    return emulate_rung(rung, a_build(tmp_path / "naive"), cases, 2, 60, tmp_path / "log")
+
+
+@pytest.mark.parametrize("name", [name for name, rung in LADDER.items() if rung.role == "rung"])
+def test_every_rung_of_the_ladder_passes_or_needs_a_gpu(tmp_path, name):
+    rung = LADDER[name]
+    record = emulate_rung(rung, a_build(tmp_path / "build"), CASES, 2, 60, tmp_path / "log")
+    apart = "bulk_copy.cuh" in (ROOT / "kernels" / rung.source).read_text()
+    assert (record["status"], len(record["cases"])) == (("needs a GPU", 0) if apart else ("emulated", len(CASES))), (
+        record
+    )
+
+
+def test_a_library_needs_a_gpu(tmp_path):
+    assert emulated(tmp_path, LADDER["cublas"].source.join(["kernels/", ""]))["status"] == "needs a GPU"
+
+
+@pytest.mark.parametrize(
+    ("fault", "message"),
+    [
+        ("missing_first_barrier", "race: "),
+        ("beta_ignored", "exceeds the bound of an FP32 product"),
+        ("c_read_at_beta_zero", "C"),
+        ("one_input_in_tf32", "error"),
+        ("bf16_inputs", "error"),
+        ("float_atomics", "differs from the first"),
+        ("last_tile_of_k_skipped", "error"),
+    ],
+)
+def test_a_wrong_rung_fails_in_one_line(tmp_path, fault, message):
+    record = emulated(tmp_path, f"tests/faults/{fault}.cu", [*CASES, {"shape": "20x20x1024", **PLAIN}])
+    assert record["status"] == "failed"
+    assert message in record["message"]
+    assert "\n" not in record["message"]
+
+
+def test_a_rung_that_declares_that_its_sums_change_order_is_not_blamed_for_it(tmp_path):
+    cases = [{"shape": "20x20x1024", **PLAIN}]
+    assert emulated(tmp_path, "tests/faults/float_atomics.cu", cases, deterministic=False)["status"] == "emulated"
+
+
+def test_the_same_sources_give_the_same_record(tmp_path):
+    first, second = (emulated(tmp_path, "kernels/sgemm/naive.cu") for _ in range(2))
+    assert first == second
+
+
+def test_without_a_compiler_nothing_is_emulated_and_nothing_passes(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    record = emulated(tmp_path, "kernels/sgemm/naive.cu")
+    assert record == {
+        **{"status": "not emulated", "message": "the emulator needs g++ 12 or newer; there is none"},
+        "cases": [],
+    }
+
+
+def test_a_rung_that_did_not_compile_is_not_emulated(tmp_path):
+    made = a_build(tmp_path / "naive", status="failed", message="a.cu(3): error")
+    record = emulate_rung(a_rung(), made, CASES, 1, 60, tmp_path / "log")
+    assert record == {"status": "failed", "message": "a.cu(3): error", "cases": []}
+
+
+def test_small_shapes_are_emulated_with_every_case_and_large_ones_with_one_or_none():
+    both = [PLAIN, PLAIN | {"beta": 1}]
+    shapes = ["7", "255", "509", "3x2097153x2"]
+    kept = emulated_cases([{"shape": shape, **case} for shape in shapes for case in both])
+    assert [case["shape"] for case in kept] == ["7", "7", "255"]
+    assert [emulated_runs(case) for case in kept] == [2, 2, 1]
+
+
+def test_the_version_of_gxx_is_asked_for(tmp_path, monkeypatch):
+    tool = tmp_path / "g++"
+    tool.write_text("#!/bin/sh\necho 9\n")
+    tool.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/bin:/usr/bin")
+    assert emulation.why_no_emulator() == "the emulator needs g++ 12 or newer; here is 9"
