@@ -13,7 +13,7 @@ from typing import Any
 from ladder.build import Build
 from ladder.checking import emulated_runs, verdict
 from ladder.config import ROOT, Rung, shown
-from ladder.toolchain import sources
+from ladder.toolchain import BY_SIZE, by_size, sources
 from ladder.worker import Event, run_worker
 
 EMULATOR = ROOT / "kernels" / "emulator"
@@ -21,13 +21,23 @@ NEEDED_GXX = 12
 EMULATED, NEEDS_GPU, NOT_EMULATED = "emulated", "needs a GPU", "not emulated"
 
 
-def compile_for_emulator(source: Path, macros: dict[str, str], library: Path) -> str:
+def compile_for_emulator(source: Path, macros: dict[str, str], library: Path, include: Path) -> str:
     """Compile a source with g++; g++'s first error in one line, or nothing.
 
     What a CPU cannot do, such as inline PTX or tensor maps, does not compile.
     """
     command = ["g++", f"@{EMULATOR / 'flags.txt'}", *(f"-D{key}={value}" for key, value in macros.items())]
-    command += ["-I", str(EMULATOR), "-I", str(ROOT / "kernels" / "include"), "-o", str(library), str(source)]
+    command += [
+        "-I",
+        str(EMULATOR),
+        "-I",
+        str(ROOT / "kernels" / "include"),
+        "-I",
+        str(include),
+        "-o",
+        str(library),
+        str(source),
+    ]
     result = subprocess.run([*command, "-lstdc++", "-lm", "-lc"], cwd=ROOT, capture_output=True, text=True, check=False)
     if result.returncode == 0:
         return ""
@@ -74,7 +84,13 @@ def emulate_rung(
 
     with tempfile.TemporaryDirectory() as folder:
         library = Path(folder) / "library.so"
-        if error := compile_for_emulator(ROOT / "kernels" / rung.source, dict(rung.macros), library):
+        source, macros = ROOT / "kernels" / rung.source, dict(rung.macros)
+        if len(rung.tuned) == 1:
+            macros |= rung.tuned[0].macros
+        elif rung.tuned:
+            source, macros = Path(folder) / BY_SIZE, {}
+            source.write_text(by_size(rung))
+        if error := compile_for_emulator(source, macros, library, ROOT / "kernels" / Path(rung.source).parent):
             return {"status": NEEDS_GPU, "message": error, "cases": []}
         request = {
             "library": str(library),
