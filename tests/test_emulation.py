@@ -1,4 +1,4 @@
-"""The check without a GPU: sound rungs are emulated, wrong ones fail in one line, and what a CPU cannot run needs a GPU."""
+"""The check without a GPU: sound rungs are emulated, wrong ones fail in one line, others are said to need a GPU."""
 
 from dataclasses import replace
 from pathlib import Path
