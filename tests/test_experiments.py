@@ -25,7 +25,7 @@ def test_every_figure_of_the_log_of_trials_is_in_its_record(table):
     rows = re.findall(r"^\| `(\w+)` \| (.*) \|$", LOG, re.M)
     assert rows
     for experiment, text in rows:
-        figures = re.findall(r"`(\S+)` (\d+\.\d+)(?: at (\d+))?", text)
+        figures = re.findall(r"`(\S+)` (\d+\.\d+)(?: at (\d+(?:x\d+x\d+)?))?", text)
         assert figures, f"{experiment}: no figure to compare"
         for kernel, figure, shape in figures:
             measured = table.loc[(experiment, kernel, shape or "4096"), "gflops"] / 1e3
