@@ -17,6 +17,7 @@ include: "workflow/rules/tune.smk"
 include: "workflow/rules/tables.smk"
 include: "workflow/rules/experiments.smk"
 include: "workflow/rules/figures.smk"
+include: "workflow/rules/pages.smk"
 include: "workflow/rules/summary.smk"
 include: "workflow/rules/compare.smk"
 include: "workflow/rules/across.smk"
@@ -31,11 +32,12 @@ rule all:
         expand(
             "results/{gpu}/figures/{figure}.{ending}",
             gpu=GPU,
-            figure=FIGURES + PUBLISHED,
+            figure=FIGURES + PUBLISHED + ANALYSIS,
             ending=["svg", "png"],
         ),
         f"results/{GPU}/tables/experiments.csv" if EXPERIMENTS else [],
         TUNING,
+        f"results/{GPU}/pages/README.md",
         f"results/{GPU}/report.html",
         f"build/{GPU}/summary.txt",
 

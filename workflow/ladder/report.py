@@ -249,7 +249,8 @@ def _section(rung: Rung, material: Material) -> dict[str, Any]:
 
 
 def _page(text: str) -> str:
-    """A rung's page without its first heading, and without links into the folder that it comes from."""
+    """A rung's page without its first heading, and without its figures, which are files beside it."""
     first, _, rest = text.partition("\n")
     body = rest if first.startswith("# ") else text
+    body = "\n".join(line for line in body.splitlines() if not line.startswith("!["))
     return MarkdownIt("commonmark", {"html": False}).enable("table").render(body)

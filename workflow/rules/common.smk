@@ -93,5 +93,11 @@ FIGURES = (
     else []
 )
 PUBLISHED = ["published"] if FIGURES else []
+ANALYSIS = (
+    ["roofline", "issue_slots", "instruction_mix", "occupancy_limits", "prediction"]
+    if FIGURES
+    else []
+)
 NEEDED = [rung.name for rung in PLAN.needed]
 RUNGS = [rung.name for rung in PLAN.rungs]
+PAGES = [rung.name for rung in PLAN.rungs if rung.role != "floor"]

@@ -34,6 +34,7 @@ rule html_report:
     input:
         expand("results/{{gpu}}/tables/{table}.csv", table=TABLES + PUBLISHED),
         expand("results/{{gpu}}/figures/{figure}.svg", figure=PUBLISHED),
+        pages=expand("results/{{gpu}}/pages/{name}.md", name=PAGES),
         templates=[
             "workflow/report/report.html.j2",
             "workflow/report/report.css",

@@ -1,0 +1,114 @@
+"""Pages and figures that say why: made from tables alone, equal evidence gives equal bytes, gaps are said."""
+
+from __future__ import annotations
+
+import pandas as pd
+import pytest
+from conftest import ROUND_GPU, a_rung, a_timing, an_evidence
+from ladder.analysis import all_figures, compute_ceilings, issue_slots, largest, rates
+from ladder.figures import save
+from ladder.pages import index, number, page
+from ladder.tables import all_tables, read_table, write_table
+from test_diagnosis import RECORDED
+from test_inspection import an_inspection
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """The tables, read back, of a rung with a profile and of one with nothing recorded; and an inspection."""
+    monkeypatch = pytest.MonkeyPatch()
+    monkeypatch.setattr("ladder.evidence.source_digest", lambda rung: "source-1")
+    inspection = an_inspection()
+    for kernel in inspection["kernels"]:
+        if kernel["code"]:
+            kernel["code"] |= {"loop_sass": [f"{i:04x}  FFMA" for i in range(100)], "loop_ptx": ["fma.rn.f32"]}
+    times = a_timing("naive", "1024", {"naive": [4.0], "cublas": [1.0]})
+    items = [
+        an_evidence("naive", (times,), inspection=inspection, profiles=RECORDED["naive"]),
+        an_evidence("coalesced", check=None),
+    ]
+    folder = tmp_path_factory.mktemp("tables")
+    for name, table in all_tables(items, ROUND_GPU, "cublas", "naive").items():
+        write_table(table, folder / f"{name}.csv")
+    monkeypatch.undo()
+    return {path.stem: read_table(path) for path in folder.iterdir()}, inspection
+
+
+def test_a_page_has_the_words_the_numbers_the_findings_and_the_inner_loop(made):
+    tables, inspection = made
+    text = page(a_rung("naive"), inspection, tables)
+    assert text == page(a_rung("naive"), inspection, tables)
+    for expected in (
+        "one thread computes one element of C",
+        "| 1024 | 4 | 4 | 4 |",
+        "1. **uncoalesced global loads**",
+        "### Warp state",
+        "kernels/sgemm/naive.cu:22",
+        "lg_throttle",
+        "... 40 lines ...",
+        "fma.rn.f32",
+    ):
+        assert expected in text, expected
+
+
+def test_a_page_without_records_says_so(made):
+    text = page(a_rung("coalesced"), {"launches": {}, "kernels": []}, made[0])
+    assert "Nothing is timed." in text
+    assert "There is no profile of this build." in text
+
+
+def test_the_index_links_every_page(made):
+    text = index([a_rung("naive"), a_rung("coalesced")], made[0])
+    assert "[naive](naive.md)" in text
+    assert "uncoalesced global loads" in text
+    assert "[coalesced](coalesced.md)" in text
+
+
+def test_every_figure_is_drawn_and_equal_evidence_gives_equal_bytes(made, tmp_path):
+    for folder in ("1", "2"):
+        for name, figure in all_figures(made[0], ROUND_GPU, "cublas", "recorded", ["naive", "coalesced"]).items():
+            save(figure, [tmp_path / folder / f"{name}.svg"])
+    first = {path.name: path.read_bytes() for path in (tmp_path / "1").iterdir()}
+    assert first == {path.name: path.read_bytes() for path in (tmp_path / "2").iterdir()}
+    assert len(first) == 5
+
+
+def test_without_profiles_the_figures_say_so(made, tmp_path):
+    empty = made[0] | {name: made[0][name].iloc[:0] for name in ("profiles", "slots", "instructions", "paper")}
+    assert len(all_figures(empty, ROUND_GPU, "cublas", "recorded", [])) == 5
+    texts = [text.get_text() for text in issue_slots(empty["slots"], "").axes[0].texts]
+    assert texts == ["No profile is recorded."]
+
+
+def test_the_roofline_takes_rates_and_bytes_from_the_profile(made):
+    found = rates(made[0]["profiles"], "2048").loc["naive"]
+    metrics = RECORDED["naive"]["2048"]["kernels"][0]["metrics"]
+    flop = 2 * 2048**3
+    assert found["flops"] == pytest.approx(flop / (metrics["gpu__time_duration.sum"][0] * 1e-9), rel=0.02)
+    assert 2e12 < found["dram_peak"] < 4e12
+
+
+def test_ceilings_are_the_gpu_files_the_measured_clocks_and_the_ffma_kernels():
+    timings = pd.DataFrame(
+        {
+            "rung": ["naive", "ffma"],
+            "shape": ["1000", "1000"],
+            "sm_clock_mhz": [500.0, 500.0],
+            "m": [1000] * 2,
+            "n": [1000] * 2,
+            "k": [1000] * 2,
+            "time_ms_median": [1.0, 0.1],
+        }
+    )
+    found = compute_ceilings(timings, ROUND_GPU, "1000")
+    assert list(found.values()) == pytest.approx([25.6e12, 12.8e12, 20e12])
+
+
+def test_the_largest_shape_is_the_largest_square():
+    assert largest(["512", "4096", "64x8192x8192"]) == "4096"
+    assert largest([]) == ""
+
+
+@pytest.mark.parametrize(("value", "text"), [(1234.5, "1,234"), (0.12345, "0.1235"), (float("nan"), ""), ("x", "x")])
+def test_numbers_of_pages_are_short(value, text):
+    assert number(value) == text

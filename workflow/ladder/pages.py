@@ -1,0 +1,227 @@
+"""One page a rung, as Markdown: its own words, its numbers, what binds it, its profile and its inner loop."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pandas as pd
+
+from ladder.analysis import largest
+from ladder.config import ROOT, Rung
+from ladder.inspection import main_kernel
+
+LINES = 60  # of an inner loop that a page shows at most
+FINDINGS = 4
+
+
+def own_words(rung: Rung) -> str:
+    """The comment that a rung's source begins with, as Markdown; empty where there is none."""
+    source = ROOT / "kernels" / rung.source
+    words = []
+    for line in source.read_text().splitlines() if source.is_file() else ():
+        if not line.startswith("//"):
+            break
+        words.append(line.removeprefix("//").removeprefix(" "))
+    return "\n".join(words)
+
+
+def number(value: Any) -> str:
+    """A value for a table: four digits, thousands apart, empty where there is none."""
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return ""
+    if isinstance(value, str):
+        return value
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+
+
+def markdown_table(rows: Sequence[Sequence[Any]], head: Sequence[str]) -> list[str]:
+    """A Markdown table, a blank line behind it; empty where there are no rows."""
+    if not rows:
+        return []
+    cells = [[number(value).replace("|", "\\|") for value in row] for row in rows]
+    return ["| " + " | ".join(line) + " |" for line in (head, ["---"] * len(head), *cells)] + [""]
+
+
+def _code(lines: Sequence[str], language: str) -> list[str]:
+    """A block of code, its middle left out where it is longer than LINES."""
+    if len(lines) > LINES:
+        half = LINES // 2
+        lines = [*lines[:half], f"... {len(lines) - LINES} lines ...", *lines[-half:]]
+    return [f"```{language}", *lines, "```", ""]
+
+
+def page(rung: Rung, inspection: Mapping[str, Any], tables: Mapping[str, pd.DataFrame]) -> str:
+    """The page of a rung; sections whose evidence is missing say so in one line. Equal evidence gives equal bytes."""
+    own = {name: table[table["rung"] == rung.name] if "rung" in table else table for name, table in tables.items()}
+    row = own["rungs"].iloc[0]
+    parts = [f"# {rung.name}: {rung.title}", "", f"Source: `kernels/{rung.source}`; status: {row['status']}.", ""]
+    if isinstance(row["message"], str) and row["message"]:
+        parts += [row["message"], ""]
+    parts += [own_words(rung), ""]
+    parts += _benchmark(own["timings"])
+    parts += _good_and_bad(rung, own)
+    parts += _findings(own["diagnosis"])
+    parts += _paper(own["paper"])
+    parts += _hotspots(own["hotspots"])
+    parts += _profile(own["profiles"])
+    parts += _advice(own["advice"])
+    parts += _loop(inspection)
+    return "\n".join(parts).rstrip() + "\n"
+
+
+def _benchmark(timings: pd.DataFrame) -> list[str]:
+    if timings.empty:
+        return ["## Benchmark", "", "Nothing is timed.", ""]
+    head = [
+        "m x n x k",
+        "median, ms",
+        "95 % from",
+        "to",
+        "GFLOP/s",
+        "of cuBLAS",
+        "times naive",
+        "times the rung before",
+    ]
+    rows = [
+        (
+            item.shape, item.time_ms_median, item.time_ms_ci_low, item.time_ms_ci_high, item.gflops,
+            "" if math.isnan(item.speedup_over_cublas) else f"{item.speedup_over_cublas:.1%}",
+            item.speedup_over_naive, item.speedup_over_before,
+        )
+        for item in timings.itertuples()
+    ]  # fmt: skip
+    return ["## Benchmark", "", *markdown_table(rows, head)]
+
+
+def _good_and_bad(rung: Rung, own: Mapping[str, pd.DataFrame]) -> list[str]:
+    """What is good: faster than the rung before, and its share of the ceiling. What is bad: what binds it."""
+    good, bad = [], []
+    timings, paper, findings = own["timings"], own["paper"], own["diagnosis"]
+    shape = largest(list(timings["shape"]))
+    for item in timings[timings["shape"] == shape].itertuples():
+        faster = item.speedup_over_before
+        if not math.isnan(faster):
+            text = f"{faster:.2f} times as fast as {rung.before} at {shape}."
+            (good if item.speedup_over_before_ci_low > 1 else bad).append(text)
+    for item in paper[paper["shape"] == shape].itertuples():
+        if not math.isnan(item.share_of_prediction):
+            text = f"{item.share_of_prediction:.0%} of its lowest ceiling on paper ({item.bound_by}) at {shape}."
+            (good if item.share_of_prediction > 0.8 else bad).append(text)
+    for item in findings[findings["shape"] == largest(list(findings["shape"]))].head(1).itertuples():
+        bad.append(f"{item.finding}: {item.slots_percent:.0f} % of the issue slots ({item.evidence}).")
+    found = []
+    for title, lines in (("What is good", good), ("What is bad", bad)):
+        if lines:
+            found += [f"## {title}", "", *(f"- {line}" for line in lines), ""]
+    return found
+
+
+def _findings(diagnosis: pd.DataFrame) -> list[str]:
+    parts = ["## What binds it", ""]
+    if diagnosis.empty:
+        return [*parts, "There is no profile of this build.", ""]
+    for shape, rows in diagnosis.groupby("shape", sort=False):
+        parts += [f"At {shape}, by share of the issue slots:", ""]
+        for item in rows.head(FINDINGS).itertuples():
+            after = ""
+            if isinstance(item.next_rung, str) and item.next_rung and not math.isnan(item.next_slots_percent):
+                after = f" In {item.next_rung}: {item.next_slots_percent:.0f} %."
+            parts.append(f"{item.rank}. **{item.finding}**, {item.slots_percent:.0f} %: {item.evidence}.{after}")
+        parts.append("")
+    return [*parts, "![Issue slots of all rungs](../figures/issue_slots.svg)", ""]
+
+
+def _paper(paper: pd.DataFrame) -> list[str]:
+    columns = {
+        "shape": "m x n x k", "compute_floor_ms": "compute floor, ms", "memory_floor_ms": "memory floor, ms",
+        "global_reads_per_result": "global reads a result", "shared_reads_per_result": "shared reads a result",
+        "intensity_global": "FLOP a byte, global", "intensity_shared": "shared", "waves": "waves",
+        "tail_percent": "empty in the last, %", "predicted_gflops": "lowest ceiling, GFLOP/s", "bound_by": "which",
+        "measured_gflops": "measured",
+    }  # fmt: skip
+    rows = paper[list(columns)].to_numpy(object).tolist()
+    return ["## On paper", "", *markdown_table(rows, list(columns.values()))] if rows else []
+
+
+def _hotspots(hotspots: pd.DataFrame) -> list[str]:
+    if hotspots.empty:
+        return []
+    at = hotspots[hotspots["shape"] == largest(list(hotspots["shape"].unique()))]
+    rows = [
+        (f"{item.file}:{item.line}", f"{item.percent:.1f} %", item.reason, f"`{item.text}`") for item in at.itertuples()
+    ]
+    return ["## Hot source lines", "", *markdown_table(rows, ["line", "of stalled samples", "mostly", "source"])]
+
+
+def _profile(profiles: pd.DataFrame) -> list[str]:
+    if profiles.empty:
+        return []
+    shape = largest(list(profiles["shape"].unique()))
+    at = profiles[profiles["shape"] == shape]
+    at = at[at["kernel"] == at["kernel"].iloc[0]]
+    parts = [f"## Profile at {shape}", ""]
+    for section, rows in at.groupby("section", sort=False):
+        values = [(item.name, _value(item.value), item.unit) for item in rows.itertuples(index=False)]
+        parts += [f"### {section.capitalize()}", "", *markdown_table(values, ["metric", "value", "unit"])]
+    return parts
+
+
+def _value(text: Any) -> Any:
+    try:
+        return float(text)
+    except (TypeError, ValueError):
+        return text
+
+
+def _advice(advice: pd.DataFrame) -> list[str]:
+    if advice.empty:
+        return []
+    at = advice[advice["shape"] == largest(list(advice["shape"].unique()))]
+    at = at[at["estimated_speedup_percent"].notna()].head(5)
+    rows = [
+        (item.section, item.title or item.rule, f"{item.estimated_speedup_percent:.1f} %") for item in at.itertuples()
+    ]
+    head = ["section", "rule", "estimated speedup"]
+    return ["## Nsight Compute's advice", "", *markdown_table(rows, head)] if rows else []
+
+
+def _loop(inspection: Mapping[str, Any]) -> list[str]:
+    shapes = list(inspection["launches"])
+    found = main_kernel(dict(inspection), largest(shapes)) if shapes else None
+    if found is None:
+        return []
+    kernel = found[1]
+    code = kernel["code"]
+    parts = ["## Inner loop", "", f"Of `{kernel['kernel']}`: {code['loop']['instructions']} instructions.", ""]
+    parts += ["SASS:", "", *_code(code["loop_sass"], "asm")]
+    if code["loop_ptx"]:
+        parts += ["PTX:", "", *_code([line.replace("\t", " ") for line in code["loop_ptx"]], "asm")]
+    return parts
+
+
+def index(rungs: Sequence[Rung], tables: Mapping[str, pd.DataFrame]) -> str:
+    """The index of the pages: each rung, its rate at the largest square size, and what binds it first."""
+    timings, diagnosis = tables["timings"], tables["diagnosis"]
+    shape = largest(list(timings["shape"].unique()))
+    rows = []
+    for rung in rungs:
+        rate = timings.loc[(timings["rung"] == rung.name) & (timings["shape"] == shape), "gflops"]
+        own = diagnosis[diagnosis["rung"] == rung.name]
+        first = own[own["shape"] == largest(list(own["shape"].unique()))].head(1)
+        rows.append(
+            (
+                f"[{rung.name}]({rung.name}.md)",
+                rung.title,
+                float(rate.iloc[0]) if len(rate) else math.nan,
+                f"{first['finding'].iloc[0]}, {first['slots_percent'].iloc[0]:.0f} %" if len(first) else "",
+            )
+        )
+    head = ["rung", "what it is", f"GFLOP/s at {shape}", "what binds it, of the issue slots"]
+    pictures = {
+        "roofline": "Roofline", "issue_slots": "Where the issue slots go", "instruction_mix": "Instructions",
+        "occupancy_limits": "Occupancy", "prediction": "Prediction",
+    }  # fmt: skip
+    figures = [line for name, title in pictures.items() for line in (f"![{title}](../figures/{name}.svg)", "")]
+    return "\n".join(["# Why is it not faster?", "", *markdown_table(rows, head), *figures]).rstrip() + "\n"

@@ -1,0 +1,53 @@
+# pages: why is it not faster? The figures that say why, and one page a rung with all that is known of it.
+if FIGURES:
+
+    rule analysis:
+        input:
+            expand(
+                "results/{{gpu}}/tables/{table}.csv",
+                table=[
+                    "rungs",
+                    "timings",
+                    "profiles",
+                    "slots",
+                    "instructions",
+                    "resources",
+                    "paper",
+                ],
+            ),
+        output:
+            [
+                report(
+                    f"results/{{gpu}}/figures/{figure}.svg",
+                    caption="../report/analysis.rst",
+                    category="Figures",
+                    labels={"figure": figure.replace("_", " "), "GPU": "{gpu}"},
+                )
+                for figure in ANALYSIS
+            ],
+            expand("results/{{gpu}}/figures/{figure}.png", figure=ANALYSIS),
+        log:
+            "logs/{gpu}/analysis.log",
+        conda:
+            CONDA
+        params:
+            package=PACKAGE,
+        script:
+            "../scripts/analysis.py"
+
+
+rule pages:
+    input:
+        tables=expand("results/{{gpu}}/tables/{table}.csv", table=TABLES),
+        inspections=[f"build/{GPU}/inspect/{name}.json" for name in PAGES],
+    output:
+        index="results/{gpu}/pages/README.md",
+        pages=expand("results/{{gpu}}/pages/{name}.md", name=PAGES),
+    log:
+        "logs/{gpu}/pages.log",
+    conda:
+        CONDA
+    params:
+        package=PACKAGE,
+    script:
+        "../scripts/pages.py"

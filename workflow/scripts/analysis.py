@@ -1,0 +1,21 @@
+"""Draw the figures that say why, from the tables."""
+
+from pathlib import Path
+
+from ladder.analysis import all_figures
+from ladder.figures import save
+from ladder.plan import plan, recorded_on
+from ladder.script import one_line_errors
+from ladder.tables import read_table
+
+with one_line_errors(snakemake.log[0]):
+    run = plan(snakemake.config)
+    tables = {Path(path).stem: read_table(path) for path in snakemake.input}
+    folder = Path(snakemake.output[0]).parent
+    ladder = [rung.entry for rung in run.ladder.values() if rung.role == "rung"]
+    recorded = recorded_on(run.raw())
+    caption = (
+        f"Recorded on {recorded}; profiles by Nsight Compute, code by nvcc." if recorded else "Nothing is measured."
+    )
+    for name, figure in all_figures(tables, run.gpu, run.baseline.name, caption, ladder).items():
+        save(figure, [folder / f"{name}.svg", folder / f"{name}.png"])
