@@ -219,15 +219,17 @@ def roofline(
     for place, (label, value) in enumerate(sorted(ceilings.items(), key=lambda pair: pair[1])):
         axes.axhline(value / 1e12, color="dimgray", linewidth=0.9, linestyle=("-", "--", ":")[place % 3])
         text = f"{label}: {value / 1e12:.1f}"
-        axes.text(low * 1.1, top * 1.12 * 1.22**place, text, fontsize=7.5, color="dimgray", va="bottom")
-    for label, column, color in (("L2", "l2_peak", "#44aa99"), ("DRAM", "dram_peak", "#cc6677")):
+        axes.text(low * 1.1, top * 1.12 * 1.22**place, text, fontsize=7.5, color="dimgray", va="bottom",
+                  bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.6})  # fmt: skip
+    for label, column, color, side in (("L2", "l2_peak", "#44aa99", "right"), ("DRAM", "dram_peak", "#cc6677", "left")):
         peak = table[column].median()
         if not peak > 0:
             continue
-        ends = np.array([low, top * 1e12 / peak])
-        axes.plot(ends, ends * peak / 1e12, color=color, linewidth=1.2)
-        axes.annotate(f"{label} {peak / 1e12:.1f} TB/s", (ends[1], top), xytext=(4, -14), textcoords="offset points",
-                      fontsize=8, color=color)  # fmt: skip
+        line = np.array([low, top * 1e12 / peak])
+        axes.plot(line, line * peak / 1e12, color=color, linewidth=1.2)
+        offset = (-5, 3) if side == "right" else (5, -5)
+        text, place = f"{label} {peak / 1e12:.1f} TB/s", (1.0, peak / 1e12)
+        axes.annotate(text, place, xytext=offset, textcoords="offset points", ha=side, fontsize=8, color=color)
     ends = []
     for name, row in table.iterrows():
         style = look.get(name, {"color": "black", "marker": "o"})
