@@ -228,7 +228,8 @@ def roofline(
         line = np.array([low, top * 1e12 / peak])
         axes.plot(line, line * peak / 1e12, color=color, linewidth=1.2)
         offset = (-5, 3) if side == "right" else (5, -5)
-        text, place = f"{label} {peak / 1e12:.1f} TB/s", (1.0, peak / 1e12)
+        at = 2.0 if side == "right" else 1.0
+        text, place = f"{label} {peak / 1e12:.1f} TB/s", (at, at * peak / 1e12)
         axes.annotate(text, place, xytext=offset, textcoords="offset points", ha=side, fontsize=8, color=color)
     ends = []
     for name, row in table.iterrows():
