@@ -14,16 +14,16 @@ from typing import Any
 import cupy as cp
 
 from ladder import worker
-from ladder.check_worker import check_case
+from ladder.check_worker import Gpu, check_case
 from ladder.checking import describe
 from ladder.library import Library, provide_cublas
 from ladder.time_worker import Timing
 
 
-def verdict(library: Library, cases: list[dict[str, Any]]) -> str:
+def verdict(device: Gpu, library: Library, cases: list[dict[str, Any]]) -> str:
     """`pass`, or the first case that fails and how."""
     for case in cases:
-        found = check_case(library, case, secrets.randbits(48))["verdict"]
+        found = check_case(device, library, case, secrets.randbits(48))["verdict"]
         if found != "pass":
             return f"{describe(case)}: {found}"
     return "pass"
@@ -33,12 +33,12 @@ def main() -> None:
     """Check every library of the request, then time those that passed."""
     asked = worker.request()
     try:
-        cp.cuda.Device(asked["device"]).use()
+        device = Gpu(asked["device"])
         provide_cublas()
         sound = {}
         for name, path in asked["libraries"].items():
             worker.emit(starts={"kernel": name})
-            found = verdict(Library(Path(path)), asked["cases"])
+            found = verdict(device, Library(Path(path)), asked["cases"])
             worker.emit(checked={"kernel": name, "verdict": found})
             if found == "pass":
                 sound[name] = path
