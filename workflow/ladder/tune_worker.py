@@ -14,8 +14,9 @@ from typing import Any
 import cupy as cp
 
 from ladder import worker
-from ladder.check_worker import Gpu, check_case
+from ladder.check_worker import check_case
 from ladder.checking import describe
+from ladder.devices import Gpu
 from ladder.library import Library, provide_cublas
 from ladder.time_worker import Timing
 
