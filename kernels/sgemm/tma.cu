@@ -14,7 +14,7 @@
 // Bringing A by the engine too, row by row with its 64-byte swizzle, was slower than `async_copy` (docs/performance.md):
 // a thread then reads 4 steps of p of a row at once, and the FMAs met more conflicts between register banks.
 //
-// Where B is not aligned to 16 bytes, or its leading dimension is no multiple of 4, the engine cannot read it, and the
+// Where B is not aligned to 16 bytes, or its leading dimension or n is no multiple of 4, the engine cannot read it, and the
 // kernel does without (COPY_ENGINE = false): what remains is `async_copy` with copies of 4 bytes.
 //
 // Occupancy: one block of 384 threads, 12 of an SM's 64 warps; 97 KiB of shared memory for 4 stages.
@@ -278,8 +278,10 @@ __global__ void __launch_bounds__(COPY_ENGINE ? THREADS + COPIERS : THREADS, 1)
 
 cudaError_t run(const Gemm& g, void*, cudaStream_t stream) {
   CUtensorMap map_B = {};
-  bool engine = make_tensor_map(&map_B, g.B, g.k, g.n, g.ldb, BK, BN, CU_TENSOR_MAP_SWIZZLE_NONE);
   bool inside = g.m >= BM && g.n >= BN;
+  // The last tile of a row begins at n - BN, and a box has to begin at a multiple of 16 bytes.
+  bool engine =
+      (!inside || g.n % 4 == 0) && make_tensor_map(&map_B, g.B, g.k, g.n, g.ldb, BK, BN, CU_TENSOR_MAP_SWIZZLE_NONE);
   auto with_engine = inside ? sgemm_tma<true, true> : sgemm_tma<true, false>;
   auto without = inside ? sgemm_tma<false, true> : sgemm_tma<false, false>;
   return launch(engine ? with_engine : without, tile_grid(g, BM, BN), dim3(engine ? THREADS + COPIERS : THREADS),
