@@ -35,12 +35,20 @@ published = {{name: str(results / path) for name, path in published.items()}}
 
 class Output(list):
     svg, png, table = published["svg"], published["png"], published["table"]
+    index = str(results / "pages" / "README.md")
 
 
-def derive(rule, first, **inputs):
+class Input(list):
+    pass
+
+
+def derive(rule, first, *files, **inputs):
+    given = Input(files)
+    vars(given).update(inputs)
     job = SimpleNamespace(
         config=config,
-        input=SimpleNamespace(**inputs),
+        input=given,
+        params=SimpleNamespace(baseline="cublas"),
         output=Output([str(results / first)]),
         log=["log"],
         wildcards=SimpleNamespace(gpu=GPU),
@@ -50,10 +58,15 @@ def derive(rule, first, **inputs):
 
 shutil.rmtree(results / "tables")
 shutil.rmtree(results / "figures")
+shutil.rmtree(results / "pages")
 (results / "figures").mkdir()
 derive("tables", "tables/any", inspections=inspections, emulated=emulated)
 derive("figures", "figures/any", **tables)
 derive("published", "any", **tables)
+derive("experiments", "tables/experiments.csv", *map(str, sorted((results / "raw/experiments").glob("*.zip"))))
+made = sorted(map(str, (results / "tables").glob("*.csv")))
+derive("analysis", "figures/any", tables=made)
+derive("pages", "any", tables=made, inspections=inspections)
 if importlib.util.find_spec("altair"):
     (results / "report.html").unlink()
     derive("report", "report.html")

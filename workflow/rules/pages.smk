@@ -3,7 +3,7 @@ if FIGURES:
 
     rule analysis:
         input:
-            expand(
+            tables=expand(
                 "results/{{gpu}}/tables/{table}.csv",
                 table=[
                     "rungs",

@@ -10,7 +10,7 @@ from ladder.tables import read_table
 
 with one_line_errors(snakemake.log[0]):
     run = plan(snakemake.config)
-    tables = {Path(path).stem: read_table(path) for path in snakemake.input}
+    tables = {Path(path).stem: read_table(path) for path in snakemake.input.tables}
     folder = Path(snakemake.output[0]).parent
     ladder = [rung.entry for rung in run.ladder.values() if rung.role == "rung"]
     recorded = recorded_on(run.raw())
