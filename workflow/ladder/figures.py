@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from matplotlib.axes import Axes
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
+from PIL import Image
 
 from ladder.tables import headline_shape
 
@@ -167,12 +169,18 @@ def _bottom(group: Sequence[float], gap: float) -> float:
 
 
 def save(figure: Figure, paths: Sequence[Path]) -> None:
-    """Write a figure as SVG and PNG whose bytes depend on what is drawn alone."""
+    """Write a figure as SVG, and as PNG of at most 256 colours; the bytes depend on what is drawn alone."""
     with mpl.rc_context({**mpl.rcParamsDefault, **FIXED}):
         for path in paths:
             path.parent.mkdir(parents=True, exist_ok=True)
-            empty = {"Date": None, "Creator": None} if path.suffix == ".svg" else {"Software": None}
-            figure.savefig(path, metadata=empty)
+            if path.suffix == ".svg":
+                figure.savefig(path, metadata={"Date": None, "Creator": None})
+                continue
+            drawn = BytesIO()
+            figure.savefig(drawn, format="png", metadata={"Software": None})
+            picture = Image.open(drawn).convert("RGB")
+            few = picture.quantize(256, method=Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
+            few.save(path, format="png", optimize=True)
 
 
 def all_figures(

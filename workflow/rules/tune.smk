@@ -27,7 +27,7 @@ if PLAN.measuring:
             "logs/{gpu}/trial_builds/{entry}.log",
         conda:
             CONDA
-        threads: max(1, workflow.cores // 3)
+        threads: 4
         params:
             space=lambda wildcards: str(PLAN.of_entry(wildcards.entry).tune),
             nvcc=PLAN.settings["compile"]["nvcc"],
