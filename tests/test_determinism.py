@@ -111,7 +111,12 @@ def derive(project: Path, place: Path, python: str | Path = sys.executable, **va
     return derived(place)
 
 
+# What is derived from the trials of a tuning; test_tuning.py derives these twice.
+TUNING = {"tables/trials.csv", "figures/tuning.svg", "figures/tuning.png"}
+
+
 def assert_same(found: dict[str, bytes], expected: dict[str, bytes]) -> None:
+    found, expected = ({name: of[name] for name in of if name not in TUNING} for of in (found, expected))
     assert found.keys() == expected.keys()
     assert [name for name in expected if found[name] != expected[name]] == []
 

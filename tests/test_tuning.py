@@ -3,6 +3,7 @@
 import gzip
 import json
 import math
+import shutil
 from types import SimpleNamespace
 
 import pandas as pd
@@ -600,6 +601,8 @@ def copy(tmp_path):
 
 
 def test_without_a_gpu_recorded_trials_become_a_table_and_a_figure(copy, monkeypatch, search):
+    shutil.rmtree(copy / "config/tuned", ignore_errors=True)
+    shutil.rmtree(copy / f"results/{RECORDED}/raw/trials", ignore_errors=True)
     run = snakemake(copy, [], "tune")
     assert run.status != 0
     assert run.errors == ["tune: no trial is recorded for NVIDIA H100 SXM5 80 GB; run it on a machine with that GPU"]
