@@ -5,14 +5,22 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import settings
 from ladder import config, plan, records, toolchain, tuned, tuning
 from ladder.build import Build
 from ladder.config import Rung, Shape
+from ladder.emulation import compile_for_emulator
 from ladder.evidence import Evidence
 from ladder.gpu import Gpu, Present
 from ladder.timing import Measurement, ShapeTiming
+from pipeline import once
 
 REPOSITORY = Path(__file__).resolve().parents[1]
+
+# Hypothesis: a few examples every day, many with `--hypothesis-profile=thorough`.
+settings.register_profile("few", max_examples=15, deadline=None, print_blob=True)
+settings.register_profile("thorough", settings.get_profile("few"), max_examples=2000)
+settings.load_profile("few")
 
 # A GPU whose FP32 peak is a round number: 100 * 128 * 2 * 1000 MHz = 25600 GFLOP/s.
 ROUND_GPU = Gpu(
@@ -42,6 +50,21 @@ KERNELS = {
         "variants": [{"TILE": 8}, {"TILE": 16}],
     },
 }
+
+
+@pytest.fixture(scope="session")
+def for_the_emulator(tmp_path_factory):
+    """Compiles a source for the emulator, once for all processes of the session; returns the library's path."""
+
+    def library(source: Path, macros: dict[str, str] | None = None) -> Path:
+        def make(folder: Path) -> None:
+            folder.mkdir()
+            assert not compile_for_emulator(source, macros or {}, folder / "library.so", source.parent)
+
+        name = "-".join(["emulated", source.stem, *(f"{key}={value}" for key, value in (macros or {}).items())])
+        return once(tmp_path_factory, name, make) / "library.so"
+
+    return library
 
 
 @pytest.fixture

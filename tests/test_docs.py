@@ -151,6 +151,8 @@ def test_the_kernel_of_the_page_is_right(tmp_path):
 @pytest.mark.skipif(gpu.present() is None, reason="there is no GPU here")
 def test_on_a_gpu_the_three_steps_measure_the_kernel(tmp_path):
     project, command, bench = with_my_kernel(tmp_path)
+    config = project / "config/config.yaml"
+    config.write_text(re.sub(r"^profile:\n.*$", "profile: {enabled: false}", config.read_text(), flags=re.MULTILINE))
     run = typed(project, command, on_gpu=True)
     assert run.status == 0, run.output
     table = rungs(project)

@@ -59,6 +59,13 @@ def test_a_wrong_rung_fails_in_one_line(tmp_path, fault, message):
     assert "\n" not in record["message"]
 
 
+def test_a_rung_that_does_not_end_is_tried_once(tmp_path):
+    rung = replace(LADDER["naive"], source="../tests/kernels/endless.cu")
+    record = emulate_rung(rung, a_build(tmp_path / "naive"), CASES, 2, 1, tmp_path / "log")
+    assert record["status"] == "failed"
+    assert len(record["cases"]) == 1
+
+
 def test_a_rung_that_declares_that_its_sums_change_order_is_not_blamed_for_it(tmp_path):
     cases = [{"shape": "20x20x1024", **PLAIN}]
     assert emulated(tmp_path, "tests/faults/float_atomics.cu", cases, deterministic=False)["status"] == "emulated"

@@ -7,12 +7,9 @@ from corpus import AWKWARD, CONTROLS, FAULTS, ROOT, RUNGS, SMALL, Case, Library,
 
 
 @pytest.fixture
-def library(source, tmp_path):
+def library(source, for_the_emulator):
     """The test's source, compiled for the emulator."""
-    target = tmp_path / f"{source.stem}.so"
-    result = compile_rung(source, target)
-    assert result.returncode == 0, result.stderr
-    return Library(target)
+    return Library(for_the_emulator(source))
 
 
 @pytest.mark.parametrize("source", RUNGS + CONTROLS, ids=lambda p: p.stem)

@@ -14,25 +14,35 @@ import numpy as np
 import pandas as pd
 import pytest
 import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from ladder import gpu, records
 from ladder.bounds import componentwise_bound
 from ladder.build import Build
+from ladder.check_worker import check_case
 from ladder.checking import check_rung
-from ladder.config import Shape
+from ladder.config import Shape, read_kernels
+from ladder.devices import Gpu
 from ladder.errors import LadderError
+from ladder.library import Library, provide_cublas
+from ladder.plan import KERNELS
+from ladder.worker import gpu_lock
 from pipeline import (
     ROOT,
     TEST_KERNELS,
+    Run,
     add_kernel,
     contents,
     copied,
     copy_project,
     derived,
     environment,
+    once,
     snakemake,
     started,
     wait_for,
 )
+from products import products
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(gpu.present() is None, reason="there is no GPU here")]
 
@@ -53,12 +63,12 @@ WRONG = {
     "nan_output": "NaN or infinity",
     "writes_outside": "outside",
 }
-# Test kernels that a whole run meets, and a word of what it says of each.
+# Test kernels that a whole run meets, and words of what the check on the GPU says of each, and of what the run says.
 FAILING = {
-    "tf32_inputs": "exceed",
-    "illegal_address": "llegal",
-    "aborts": "SIGABRT",
-    "endless": "no progress for 10 s",
+    "tf32_inputs": ("exceed", "wrong: in the emulator: 1: an element's error exceeds"),
+    "illegal_address": ("llegal", "wrong: in the emulator: 1: out of bounds: sgemm_illegal_address block (0,0,0)"),
+    "aborts": ("SIGABRT", "unusable: "),  # host code that aborts fails its inspection first
+    "endless": ("no progress for 10 s", "wrong: in the emulator: 1: uninitialised read: sgemm_endless block (0,0,0)"),
 }
 
 # Cases of many rungs in one process: prints a line of JSON for each.
@@ -134,13 +144,16 @@ def runs(project: Path, rung: str) -> dict[str, dict[str, bytes]]:
 @pytest.fixture(scope="module")
 def compiled(tmp_path_factory):
     """A copy without records, with the test kernels among its rungs, in which every rung is compiled."""
-    project = copy_project(tmp_path_factory.mktemp("compiled") / "project", records=False)
-    for kernel in sorted({*WRONG, *FAILING}):
-        add_kernel(project, kernel)
-    (project / "small.yaml").write_text(yaml.safe_dump(SMALL))
-    run = snakemake(project, [], "--configfile", "small.yaml", "--cores", "all", "--until", "compile", gpu=True)
-    assert run.status == 0, run.output
-    return project
+
+    def make(project):
+        copy_project(project, records=False)
+        for kernel in sorted({*WRONG, *FAILING}):
+            add_kernel(project, kernel)
+        (project / "small.yaml").write_text(yaml.safe_dump(SMALL))
+        run = snakemake(project, [], "--configfile", "small.yaml", "--cores", "all", "--until", "compile", gpu=True)
+        assert run.status == 0, run.output
+
+    return once(tmp_path_factory, "gpu_compiled", make)
 
 
 @pytest.fixture(scope="module")
@@ -156,39 +169,49 @@ def both(compiled, tmp_path_factory):
 
     Both were told that there are eight GPUs, so that only the lock keeps their jobs apart.
     """
-    base = tmp_path_factory.mktemp("both")
-    arguments = ("--configfile", "small.yaml", "--cores", "8", "--resources", "gpu=8")
-    failing, sound = (copied(compiled, base / name) for name in ("failing", "sound"))
-    for project in (failing, sound):
-        note_spans(project, base / "spans")
-    kernels = f"kernels=[naive,{','.join(FAILING)}]"
-    with started(sound, ["kernels=[coalesced]"], *arguments, gpu=True) as beside:
-        run = snakemake(failing, [kernels, NO_PROFILES, IMPATIENT], *arguments, gpu=True)
-        beside.wait(timeout=300)
-    assert beside.returncode == 0, (sound / "run.log").read_text()
-    return run, failing, sound
+
+    def make(base):
+        base.mkdir()
+        arguments = ("--configfile", "small.yaml", "--cores", "8", "--resources", "gpu=8")
+        failing, sound = (copied(compiled, base / name) for name in ("failing", "sound"))
+        for project in (failing, sound):
+            note_spans(project, base / "spans")
+        kernels = f"kernels=[naive,{','.join(FAILING)}]"
+        with started(sound, ["kernels=[coalesced]"], *arguments, gpu=True) as beside:
+            run = snakemake(failing, [kernels, NO_PROFILES, IMPATIENT], *arguments, gpu=True)
+            beside.wait(timeout=300)
+        assert beside.returncode == 0, (sound / "run.log").read_text()
+        (base / "failing.json").write_text(json.dumps([run.status, run.output]))
+
+    return once(tmp_path_factory, "gpu_both", make)
 
 
 @pytest.fixture(scope="module")
 def failing(both):
     """The run that met wrong, crashing and endless kernels, and its copy."""
-    return both[0], both[1]
+    return Run(*json.loads((both / "failing.json").read_text())), both / "failing"
 
 
 @pytest.fixture(scope="module")
 def sound(both):
     """The copy in which `coalesced` was timed and profiled."""
-    return both[2]
+    return both / "sound"
+
+
+@pytest.fixture
+def gpu_alone():
+    """The GPU's lock, which the pipeline's jobs wait for: no other test is on the GPU, nor needs its memory."""
+    with gpu_lock(gpu.present().uuid):
+        yield
 
 
 # Right and wrong
 
 
-def test_every_rung_of_the_ladder_is_right_and_every_wrong_one_is_found(compiled, builds):
+def test_every_rung_of_the_ladder_is_right_and_every_wrong_one_is_found(compiled, builds, gpu_alone):
     states = {name: records.read_json(folder / "compile.json") for name, folder in builds.items()}
-    expected = {
-        name: WRONG.get(name, "pass") for name in states if name != "empty" and name not in {*FAILING} - {*WRONG}
-    }
+    floors = {name for name, rung in read_kernels(KERNELS).items() if rung.role == "floor"}
+    expected = {name: WRONG.get(name, "pass") for name in states if name not in floors | {*FAILING} - {*WRONG}}
     broken = {name: states[name]["message"] for name in expected if states[name]["status"] == "failed"}
     assert not broken
     present = [name for name in expected if states[name]["status"] == "ok"]
@@ -230,6 +253,23 @@ def test_every_rung_of_the_ladder_is_right_and_every_wrong_one_is_found(compiled
             assert wrong.empty, f"{name}: {wrong.iloc[0].to_dict()}"
 
 
+def test_any_product_that_hypothesis_draws_is_right(builds, gpu_alone):
+    ladder = {name: rung for name, rung in read_kernels(KERNELS).items() if rung.role != "floor"}
+    present = [name for name in ladder if Build(builds[name]).record["status"] == "ok"]
+    assert {"cublas", "naive"} <= {*present}
+    device = Gpu(0)
+    provide_cublas()
+    libraries = {name: Library(Build(builds[name]).library) for name in present}
+
+    @settings(max_examples=20 * settings().max_examples)
+    @given(st.sampled_from(present), products())
+    def holds(name, product):
+        record = check_case(device, libraries[name], *product, runs=2, **ladder[name].declared)
+        assert record["verdict"] == "pass"
+
+    holds()
+
+
 @pytest.mark.parametrize(
     ("shape", "alpha", "beta"),
     [
@@ -241,7 +281,7 @@ def test_every_rung_of_the_ladder_is_right_and_every_wrong_one_is_found(compiled
     ],
 )
 @pytest.mark.parametrize("panel_rows", [3, 1 << 20])
-def test_the_errors_are_those_that_numpy_finds(monkeypatch, shape, alpha, beta, panel_rows):
+def test_the_errors_are_those_that_numpy_finds(gpu_alone, monkeypatch, shape, alpha, beta, panel_rows):
     import cupy as cp
     from ladder import check_worker
 
@@ -279,14 +319,14 @@ def test_a_failing_kernel_is_shown_in_one_line_and_is_not_timed(failing):
     assert run.status != 0
     assert "Traceback" not in run.output
     table = rungs(project)
-    for kernel, word in FAILING.items():
+    for kernel, (on_gpu, told) in FAILING.items():
         lines = [line for line in run.output.splitlines() if re.match(rf"\[check \d+/\d+\] {kernel}  failed", line)]
         assert len(lines) == 1, run.output
-        assert word in lines[0]
-        status = "unusable" if kernel == "aborts" else "wrong"  # host code that aborts fails its inspection first
+        assert on_gpu in lines[0]
+        status, _, message = told.partition(": ")
         assert table.loc[kernel, "status"] == status
-        assert word in table.loc[kernel, "message"]
-        assert f"  {kernel}: {status}: " in run.output, "the summary says nothing of it"
+        assert table.loc[kernel, "message"].startswith(message)
+        assert f"  {kernel}: {told}" in run.output, "the summary says nothing of it"
         assert not runs(project, kernel)
 
 
@@ -298,7 +338,7 @@ def test_the_rungs_beside_failing_ones_are_timed(failing):
 
 
 def test_two_runs_are_never_on_the_gpu_together(both):
-    lines = (both[1].parent / "spans").read_text().splitlines()
+    lines = (both / "spans").read_text().splitlines()
     spans = sorted(json.loads(line) for line in lines)
     assert {function for _, _, function, _ in spans} >= {"run_worker"}
     assert len({folder for *_, folder in spans}) == 2
@@ -386,7 +426,7 @@ def test_deleting_what_is_derived_and_hiding_the_gpu_gives_the_same_bytes(sound,
 
 
 @pytest.mark.parametrize("left_mib", [3072, 64])
-def test_a_full_gpu_is_one_line_that_says_so(builds, tmp_path, left_mib):
+def test_a_full_gpu_is_one_line_that_says_so(builds, tmp_path, left_mib, gpu_alone):
     import cupy as cp
 
     runtime = cp.cuda.runtime

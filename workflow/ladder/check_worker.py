@@ -91,16 +91,17 @@ def check_case(
 ) -> dict[str, Any]:
     """Compute one case so many times; its record: the case, the seed, both errors, and the verdict.
 
+    A case's padding and offset, in floats, are those of all three matrices, or a list of A's, B's and C's.
     The verdict is `pass` or what is wrong; the errors are null where nothing could be compared. `identical` says of a
     rung that is not declared deterministic whether all runs gave the same bits; of any other it is the verdict.
     """
     shape, family = Shape.parse(case["shape"]), case.get("family", "uniform")
     alpha, beta = case["alpha"], case["beta"]
     inputs = draw(family, shape, alpha != 0 and shape.k > 0, beta != 0, seed)
-    layout = (case["padding"], case["offset"])
-    A = buffer(device, inputs.A, shape.m, shape.k, *layout)
-    B = buffer(device, inputs.B, shape.k, shape.n, *layout)
-    C = buffer(device, inputs.C, shape.m, shape.n, *layout)
+    sizes = ((inputs.A, shape.m, shape.k), (inputs.B, shape.k, shape.n), (inputs.C, shape.m, shape.n))
+    paddings, offsets = (each if isinstance(each, list) else [each] * 3 for each in (case["padding"], case["offset"]))
+    layouts = zip(paddings, offsets, strict=True)
+    A, B, C = (buffer(device, *size, *layout) for size, layout in zip(sizes, layouts, strict=True))
     a, b, c = (device.address(each.memory) + 4 * each.start for each in (A, B, C))
     operands = Operands(a, A.ld, b, B.ld, c, C.ld)
     bytes_needed = library.workspace_bytes(shape, alpha, beta, operands)
@@ -269,6 +270,8 @@ def main() -> None:
             # the emulator's verdicts are derived, so the same inputs each time; a GPU gets fresh ones
             seed = zlib.crc32(repr(sorted(case.items())).encode()) if emulated else secrets.randbits(48)
             worker.emit(case=check_case(device, library, case, seed, runs, **asked["declared"]))
+            if device.stuck:
+                break
             device.clear()
     except Exception as error:  # whatever it is, the parent needs the line and the run goes on
         worker.fail_with(error)

@@ -1,6 +1,7 @@
 """Where a rung is checked: on the GPU, or on the CPU by the emulator. The check is one, its memory is not.
 
 A device has `arrays` (CuPy or NumPy), and can put an array where a rung finds it, say at which address, and compute.
+`stuck` says that a product did not come to an end, so that no other is worth its time.
 """
 
 from __future__ import annotations
@@ -31,6 +32,8 @@ class Call:
 
 class Gpu:
     """The GPU: memory by CuPy, each product on a stream that waits for no other."""
+
+    stuck = False  # the parent kills a process that waits for an endless kernel
 
     def __init__(self, device: int) -> None:
         """Use the CUDA device of this number."""
@@ -71,6 +74,7 @@ class Emulator:
     def __init__(self, threads: int, time_limit_s: float) -> None:
         """Use so many threads; a launch that takes longer than the time limit is a finding."""
         self.threads, self.time_limit_s = threads, time_limit_s
+        self.stuck = False
 
     def put(self, host: np.ndarray) -> np.ndarray:
         """A copy, aligned as cudaMalloc aligns."""
@@ -105,6 +109,7 @@ class Emulator:
         text = ctypes.create_string_buffer(1 << 16)
         c.emulator_report(text, ctypes.c_size_t(len(text)))
         findings = text.value.decode(errors="replace").splitlines()
+        self.stuck = any(finding.startswith("timeout: ") for finding in findings)
         return findings[0] if findings else f"sgemm returned {explain(error)}" if error else ""
 
     def clear(self) -> None:

@@ -22,4 +22,4 @@ with one_line_errors(snakemake.log[0]):
     )
     records.write_json(Path(snakemake.output[0]), {"rung": name, **record})
     told = f"{len(record['cases'])} cases" if record["status"] == EMULATED else record["message"]
-    Progress("check", name, run.checked)(f"{record['status']}  {told}".rstrip())
+    Progress("emulate", name, run.checked)(f"{record['status']}  {told}".rstrip())

@@ -1,0 +1,44 @@
+"""Any product that Hypothesis draws is right, of every rung that the emulator runs; and it finds what is not.
+
+On a GPU, where every rung runs, tests/test_gpu.py asks the same. More than the few examples of every day are tried with
+`make test ARGS='tests/test_properties.py --hypothesis-profile=thorough'`.
+"""
+
+import pytest
+from corpus import ROOT, RUNGS
+from hypothesis import find, given, settings
+from ladder.check_worker import check_case
+from ladder.config import read_kernels
+from ladder.devices import Emulator
+from ladder.library import Library
+from products import products
+
+LADDER = read_kernels(ROOT / "config" / "kernels.yaml")
+EMULATED = [name for name, rung in LADDER.items() if ROOT / "kernels" / rung.source in RUNGS]
+ON_CPU = Emulator(threads=2, time_limit_s=30)
+
+
+@pytest.mark.parametrize("name", EMULATED)
+def test_any_product_is_right_in_the_emulator(name, for_the_emulator):
+    rung = LADDER[name]
+    library = Library(for_the_emulator(ROOT / "kernels" / rung.source, rung.macros))
+
+    @given(products())
+    def holds(product):
+        record = check_case(ON_CPU, library, *product, runs=2, **rung.declared)
+        assert record["verdict"] == "pass"
+
+    holds()
+
+
+@pytest.mark.parametrize(
+    "fault", ["beta_ignored", "gap_columns_written", "guard_off_by_one", "lda_taken_for_k", "misaligned_float4"]
+)
+def test_a_fault_of_scalars_layout_guards_or_alignment_is_found(fault, for_the_emulator):
+    library = Library(for_the_emulator(ROOT / "tests" / "faults" / f"{fault}.cu"))
+
+    def fails(product):
+        return check_case(ON_CPU, library, *product)["verdict"] != "pass"
+
+    case, seed = find(products(), fails, settings=settings(max_examples=300))
+    assert fails((case, seed))
