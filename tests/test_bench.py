@@ -1,6 +1,7 @@
 """One rung by itself: `python workflow/bench.py`, on the command line and with measurements made up."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -8,12 +9,22 @@ from pathlib import Path
 
 import pytest
 from conftest import a_device, time_run
-from ladder import bench, gpu, records, worker
+from ladder import bench, gpu, plan, records, worker
 from ladder.build import Build
+from ladder.config import read_yaml
 from ladder.summary import heading
 from pipeline import ROOT, TEST_KERNELS, contents, environment
 
 H100 = "NVIDIA H100 SXM5 80 GB"
+QUICK = ["-C", "check={shapes: [1], cases: [{alpha: 0.5, beta: 1}], runs: 2}", "timing={iterations: 5}"]
+
+
+def compiled_as_told(rung, gpu, nvcc, flags, folder):
+    """A build that is made up."""
+    record = {"rung": rung.name, "status": "ok", "message": "", "log": ""}
+    record |= dict.fromkeys(["nvcc", "flags", "architecture", "source_digest", "build_digest"], "")
+    records.write_json(folder / "compile.json", record)
+    return record
 
 
 def run(*arguments: str, here: Path = ROOT, on_gpu: bool = False) -> subprocess.CompletedProcess:
@@ -31,23 +42,61 @@ def run(*arguments: str, here: Path = ROOT, on_gpu: bool = False) -> subprocess.
 # Without a GPU
 
 
-def test_without_a_gpu_a_rung_is_compiled_and_one_line_says_what_was_not_done(tmp_path):
-    result = run("tiled@TILE=4", "64", here=tmp_path)
+def test_without_a_gpu_a_rung_is_checked_in_the_emulator_and_one_line_says_that_it_is_not_timed(tmp_path):
+    result = run("tiled@TILE=4", "64", *QUICK, here=tmp_path)
     assert result.returncode == 1
     assert result.stdout == ""
     assert result.stderr.splitlines() == [
         f"bench: {H100}, sm_90a",
         "[compile 1/1] tiled@TILE=4  ok",
-        f"bench: tiled@TILE=4: compiles for sm_90a; neither checked nor timed, for that needs the GPU: {H100}",
+        f"[emulate 1/1] tiled@TILE=4  7 cases on {len(os.sched_getaffinity(0))} CPUs",
+        "[emulate 1/1] tiled@TILE=4  emulated",
+        f"bench: tiled@TILE=4: passes the check in the emulator; not timed, for that needs the GPU: {H100}",
     ]
+
+
+def test_without_a_gpu_a_rung_is_emulated_with_the_cases_of_the_stage(monkeypatch, tmp_path):
+    asked = {}
+
+    def emulate_rung(rung, made, cases, *_):
+        asked[rung.name] = cases
+        return {"status": "emulated", "message": "", "cases": cases}
+
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setattr(gpu, "present", lambda index: None)
+    monkeypatch.setattr(bench, "build", compiled_as_told)
+    monkeypatch.setattr(bench, "emulate_rung", emulate_rung)
+    assert bench.main(["tiled", "64"]) == 1
+    assert list(asked) == ["tiled@TILE=8", "tiled@TILE=16", "tiled@TILE=32"]
+    stage = plan.plan(read_yaml(ROOT / "config/config.yaml")).emulated_cases()
+    assert {case["family"] for case in stage} >= {"uniform", "nonfinite"}
+    assert {*map(str, stage)} <= {*map(str, asked["tiled@TILE=8"])}
+
+
+def test_without_a_gpu_a_wrong_rung_is_told_with_what_the_emulator_found():
+    result = run("tests/faults/missing_first_barrier.cu", "64", *QUICK)
+    assert result.returncode == 1
+    found = "bench: missing_first_barrier.cu: wrong: in the emulator: 1, alpha 0.5, beta 1: uninitialised read: "
+    last = result.stderr.splitlines()[-1]
+    assert last.startswith(f"{found}sgemm_kernel block (0,0,0) thread (")
+    assert re.search(r"; missing_first_barrier\.cu:\d+", last)
+
+
+def test_without_a_gpu_what_the_emulator_cannot_run_is_not_said_to_be_right():
+    last = run("tma", "64", *QUICK).stderr.splitlines()[-1]
+    why = "kernels/include/bulk_copy.cuh has other code for a GPU than for a CPU"
+    assert last == f"bench: tma: not checked: {why}; not timed, for that needs the GPU: {H100}"
 
 
 def test_a_file_of_ones_own_is_compiled_for_the_gpu_that_is_named(tmp_path):
     (tmp_path / "own.cuh").write_text('#include "gemm.cuh"\n#if WIDTH != 3\n#error the macro\n#endif\n')
     source = (TEST_KERNELS / "sound.cu").read_text().replace('"gemm.cuh"', '"own.cuh"')
     (tmp_path / "mine.cu").write_text(source)
-    result = run("mine.cu@WIDTH=3", "64", "--config", "gpu=t4", here=tmp_path)
-    assert "mine.cu@WIDTH=3: compiles for sm_75; neither" in result.stderr
+    result = run("mine.cu@WIDTH=3", "64", *QUICK, "gpu=t4", here=tmp_path)
+    assert "bench: NVIDIA Tesla T4, sm_75" in result.stderr
+    assert (
+        "mine.cu@WIDTH=3: passes the check in the emulator; not timed, for that needs the GPU: NVIDIA" in result.stderr
+    )
     assert "mine.cu: does not compile: mine.cu(2)" not in result.stderr
     assert sorted(path.name for path in tmp_path.iterdir()) == ["mine.cu", "own.cuh"]
 
@@ -71,7 +120,7 @@ def test_a_rung_that_the_gpu_is_too_old_for_says_so():
 
 def test_results_stay_as_they_are():
     before = contents(ROOT / "results")
-    run("naive")
+    run("naive", *QUICK)
     assert contents(ROOT / "results") == before
 
 
@@ -125,14 +174,9 @@ def measured(monkeypatch, tmp_path):
     monkeypatch.setattr(worker, "LOCKS", tmp_path)
     monkeypatch.setattr(gpu, "present", lambda index: a_device())
 
-    def build(rung, gpu, nvcc, flags, folder):
-        record = {"rung": rung.name, "status": "ok", "message": "", "log": ""}
-        record |= dict.fromkeys(["nvcc", "flags", "architecture", "source_digest", "build_digest"], "")
-        records.write_json(folder / "compile.json", record)
-        return record
-
-    def check_rung(made: Build, cases, *_):
+    def check_rung(made: Build, cases, device, time_limit_s, where, log, progress, runs, declared):
         asked["checked"][made.folder.name] = cases
+        asked["runs"], asked["declared"] = runs, declared
         wrong = made.folder.name == asked["wrong"]
         return {"status": "failed", "message": "7: NaN"} if wrong else {"status": "pass", "message": ""}
 
@@ -143,7 +187,8 @@ def measured(monkeypatch, tmp_path):
         records.add_run(record, time_run(rung, samples))
         return ""
 
-    for function in (build, check_rung, time_rung):
+    monkeypatch.setattr(bench, "build", compiled_as_told)
+    for function in (check_rung, time_rung):
         monkeypatch.setattr(bench, function.__name__, function)
     return asked
 
@@ -181,8 +226,10 @@ def test_a_rung_is_checked_with_every_case_and_what_is_timed_beside_it_at_the_si
     cases = measured["checked"]
     assert set(cases) == {"tiled@TILE=4", "cublas", "naive"}
     assert [case["shape"] for case in cases["naive"]] == [case["shape"] for case in cases["cublas"]] == ["520"]
-    assert len(cases["tiled@TILE=4"]) > 100
     assert cases["tiled@TILE=4"][-1]["shape"] == "520"
+    stage = plan.plan(read_yaml(ROOT / "config/config.yaml") | {"sizes": [520], "profile": {"sizes": [520]}})
+    assert cases["tiled@TILE=4"] == stage.cases()
+    assert (measured["runs"], measured["declared"]) == (5, stage.by_name("tiled@TILE=16").declared)
 
 
 @pytest.mark.parametrize("wrong", ["tiled@TILE=4", "naive"])
@@ -205,7 +252,6 @@ def test_a_timing_that_fails_is_one_line(measured, capsys, monkeypatch):
 # On a GPU
 
 on_gpu = pytest.mark.skipif(gpu.present() is None, reason="there is no GPU here")
-QUICK = ["-C", "check={shapes: [1, 33x65x31], cases: [{alpha: 0.5, beta: 1}]}", "timing={iterations: 5}"]
 
 
 @pytest.mark.gpu

@@ -133,7 +133,7 @@ def test_the_three_steps_add_a_kernel_that_compiles_and_is_inspected(tmp_path):
 
     run = typed(project, bench)
     assert run.status == 1
-    assert "bench: mine@WIDTH=2: compiles for sm_90a; neither checked nor timed" in run.output
+    assert "bench: mine@WIDTH=2: passes the check in the emulator; not timed" in run.output
 
 
 def test_the_kernel_of_the_page_is_right(tmp_path):

@@ -1,12 +1,14 @@
 """One rung by itself: compile, check and time it at given sizes, print its lines, and keep nothing.
 
 Its stages, its settings and its choice of the GPU are the pipeline's own; what it leaves out is all that comes after.
+Where no GPU is measured, the check is the emulator's, and nothing is timed.
 """
 
 from __future__ import annotations
 
 import argparse
 import dataclasses
+import os
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -19,6 +21,7 @@ import yaml
 from ladder.build import NOT_APPLICABLE, Build, build, environment, in_order
 from ladder.checking import all_cases, check_rung, describe
 from ladder.config import ROOT, Rung, Shape, parse_variant, read_kernels, read_yaml, shown, variant_name
+from ladder.emulation import EMULATED, emulate_rung
 from ladder.errors import LadderError
 from ladder.evidence import Evidence
 from ladder.plan import KERNELS, Plan, plan
@@ -76,6 +79,7 @@ def planned(name: str, sizes: Sequence[str], overrides: Sequence[str]) -> Plan:
         **given,
         "kernels": "all" if own else [name],
         "sizes": list(sizes),
+        "profile": {"enabled": False, "sizes": list(sizes)},
     }
     run = plan(config, dict.fromkeys([*given, "kernels", "sizes"], COMMAND_LINE))
     rungs = own or run.rungs
@@ -131,7 +135,7 @@ def bench(run: Plan) -> None:
     """Compile, check and time the rungs of a plan, those of one entry, beside cuBLAS and naive.
 
     Progress goes to the standard error, the lines to the standard output. Raises LadderError with what was not done:
-    a rung that does not compile, is wrong or cannot be timed, or no GPU to do it on.
+    a rung that does not compile, is wrong or cannot be timed, or no GPU to time it on.
     """
     names = [rung.name for rung in run.rungs]
     beside = [run.baseline, run.first] if run.measuring else []
@@ -140,11 +144,8 @@ def bench(run: Plan) -> None:
     with tempfile.TemporaryDirectory(prefix="gemm-ladder-") as folder:
         builds = compiled(run, list(needed.values()), Path(folder))
         if not run.measuring:
-            verb = "compiles" if len(names) == 1 else "compile"
-            raise LadderError(
-                f"{', '.join(names)}: {verb} for {run.gpu.architecture}; neither checked nor timed, "
-                f"for that needs the GPU: {run.gpu.title}"
-            )
+            found = [emulated(run, builds[name], Path(folder) / "log") for name in names]
+            raise LadderError(f"{'; '.join(found)}; not timed, for that needs the GPU: {run.gpu.title}")
         with gpu_lock(run.device.uuid):
             for name in needed:
                 check(run, builds[name], Path(folder) / "log", list(needed), full=name in names)
@@ -175,24 +176,47 @@ def compiled(run: Plan, rungs: list[Rung], folder: Path) -> dict[str, Build]:
     return {rung.name: Build(folder / rung.name) for rung in rungs}
 
 
+def emulated(run: Plan, made: Build, log: Path) -> str:
+    """Check a rung in the emulator, with the cases of the emulate stage; what came of it, in a few words.
+
+    Raises LadderError where it is wrong.
+    """
+    name = made.folder.name
+    cases, threads = run.emulated_cases(), len(os.sched_getaffinity(0))
+    progress = Progress("emulate", name, [rung.name for rung in run.rungs])
+    progress(f"{len(cases)} cases on {threads} CPUs")
+    record = emulate_rung(run.by_name(name), made, cases, threads, run.settings["check"]["time_limit_s"], log)
+    progress(record["status"])
+    if record["status"] == "failed":
+        raise LadderError(f"{name}: wrong: in the emulator: {record['message']}")
+    right = record["status"] == EMULATED
+    return f"{name}: passes the check in the emulator" if right else f"{name}: not checked: {record['message']}"
+
+
 def check(run: Plan, made: Build, log: Path, names: list[str], full: bool) -> None:
-    """Check a rung with every configured case (`full`), or at the sizes to be timed alone.
+    """Check a rung with every case of the check stage (`full`), or at the sizes to be timed alone.
 
     Raises LadderError where it is wrong.
     """
     settings, name = run.settings["check"], made.folder.name
-    shapes = [Shape.parse(shape) for shape in settings["shapes"]] if full else []
-    cases = all_cases(shapes, settings["cases"], list(run.shapes))
+    cases = run.cases() if full else all_cases([], [], list(run.shapes))
     progress = Progress("check", name, names)
 
     def started(done: int, case: dict[str, Any]) -> None:
         if done % 50 == 0:
             progress(f"{describe(case)}  ({done}/{len(cases)} cases)")
 
-    def where(record: dict[str, Any]) -> dict[str, Any]:
-        return environment(ROOT, run.device, record, "")
-
-    record = check_rung(made, cases, run.settings["device"], settings["time_limit_s"], where, log, started)
+    record = check_rung(
+        made,
+        cases,
+        run.settings["device"],
+        settings["time_limit_s"],
+        lambda compiled: environment(ROOT, run.device, compiled, ""),
+        log,
+        started,
+        settings["runs"],
+        run.by_name(name).declared,
+    )
     if record["status"] != "pass":
         raise LadderError(f"{name}: not timed, because its check failed: {record['message']}")
 
