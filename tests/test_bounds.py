@@ -133,3 +133,44 @@ def test_subnormals_that_are_flushed_are_told_unless_the_rung_says_so():
     arguments = (shape, 1, 0, inputs.A, inputs.B, None, np.zeros((8, 9), np.float32), "subnormal")
     assert check_worker.judge(*arguments, "gradual")["verdict"] != "pass"
     assert check_worker.judge(*arguments, "flushed")["verdict"] == "pass"
+
+
+# A tensor core's arithmetic in TF32
+
+
+def truncated(values: np.ndarray) -> np.ndarray:
+    """Float64 values as FP32, towards zero."""
+    nearest = values.astype(np.float32)
+    return np.where(np.abs(nearest) > np.abs(values), np.nextafter(nearest, np.float32(0)), nearest)
+
+
+def of_a_tensor_core(A: np.ndarray, B: np.ndarray, step: int = 8) -> np.ndarray:
+    """A . B with operands cut to TF32 and the sum truncated after every `step` terms."""
+    A64, B64 = (rounded(matrix, 13, nearest=False).astype(np.float64) for matrix in (A, B))
+    C = np.zeros((A.shape[0], B.shape[1]), np.float32)
+    for p in range(0, A.shape[1], step):
+        C = truncated(C + A64[:, p : p + step] @ B64[p : p + step])
+    return C
+
+
+@pytest.mark.parametrize("family", [*RANDOM_SIGNS, "cancellation", "subnormal", "signed_zeros", "nonfinite"])
+@pytest.mark.parametrize("k", DEPTHS)
+def test_a_rung_that_declares_tf32_is_held_to_the_bound_of_tf32(k, family):
+    shape = Shape(24, 32, k)
+    inputs = draw(family, shape, True, False, 0)
+    with np.errstate(all="ignore"):
+        C = of_a_tensor_core(inputs.A, inputs.B)
+        arguments = (shape, 1, 0, inputs.A, inputs.B, None, C, family, "gradual")
+        assert check_worker.judge(*arguments, "tf32")["verdict"] == "pass"
+        if family in RANDOM_SIGNS:
+            assert "FP32" in check_worker.judge(*arguments, "fp32")["verdict"]
+
+
+@pytest.mark.parametrize("k", [64, 4096])
+def test_a_rung_that_declares_tf32_may_not_be_coarser(k):
+    shape = Shape(24, 32, k)
+    inputs = draw("normal", shape, True, False, 0)
+    C = product(*(rounded(matrix, 18) for matrix in (inputs.A, inputs.B)))
+    found = check_worker.judge(shape, 1, 0, inputs.A, inputs.B, None, C, "normal", "gradual", "tf32")
+    assert found["verdict"] != "pass"
+    assert found["error_normwise"] > found["bound_normwise"]

@@ -1,6 +1,10 @@
-"""How large the error of an FP32 product may be: bounds that follow from the arithmetic. docs/checking.md derives them.
+"""How large the error of a product may be: bounds that follow from the arithmetic that a rung declares, its precision.
 
-u = 2**-24 is the unit roundoff of IEEE binary32, gamma(n) = n u / (1 - n u).
+u = 2**-24 is the unit roundoff of IEEE binary32, gamma(n) = n u / (1 - n u). docs/checking.md derives the bounds.
+
+`fp32` is arithmetic in binary32. `tf32` is that of tensor cores: A and B lose all but 10 bits of their fraction, their
+products are exact, sums are truncated. M. Fasi, N. J. Higham, M. Mikaitis, S. Pranesh, Numerical behavior of NVIDIA
+tensor cores, PeerJ Computer Science 7:e330, 2021.
 """
 
 from __future__ import annotations
@@ -11,20 +15,43 @@ UNIT_ROUNDOFF = 2.0**-24  # of IEEE binary32, round to nearest
 FALSE_ALARM = 1e-9  # with which probability the statistical test may blame a right product
 # The largest error of one operation whose result underflows: half the smallest subnormal, or all of what is flushed.
 UNDERFLOW = {"gradual": 2.0**-150, "flushed": 2.0**-126}
+# What is lost of an element of A or B on its way into a product: relative, and absolute where it is subnormal.
+OPERAND_ERROR = {"fp32": (0.0, 0.0), "tf32": (2.0**-10, 2.0**-136)}
 
 
-def componentwise_bound(k: int) -> float:
+def componentwise_bound(k: int, precision: str = "fp32") -> float:
     """gamma(k + 3): the largest |error| of an element, divided by its |alpha| |A| |B| + |beta| |C|.
 
     Holds for a sum of k products in any order, with or without fused multiply-adds, for alpha applied to the sum or to
     an operand, and for the addition of beta C: no term passes through more than k + 3 roundings.
     N. J. Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed., SIAM 2002, lemma 3.1 and section 3.5.
+
+    Of `tf32`, (1 + e)^2 (1 + gamma(4k + 6)) - 1 with e = 2^-10, the error of an operand.
     """
-    n = k + 3
-    return n * UNIT_ROUNDOFF / (1 - n * UNIT_ROUNDOFF)
+    lost, _ = OPERAND_ERROR[precision]
+    n = _roundings(k, precision)
+    gamma = n * UNIT_ROUNDOFF / (1 - n * UNIT_ROUNDOFF)
+    return gamma if lost == 0 else (1 + lost) ** 2 * (1 + gamma) - 1
 
 
-def underflow_bound(k: int, alpha: float, beta: float, largest_A: float, largest_B: float, subnormals: str) -> float:
+def _roundings(k: int, precision: str) -> int:
+    """How many errors of one unit roundoff a term of a sum of k products goes through, and those after the sum.
+
+    A tensor core adds some terms at a time to the sum and truncates each of them to the largest one's last place, two
+    units: at most two such errors for each term and each step, of which there are no more than terms.
+    """
+    return k + 3 if precision == "fp32" else 2 * (2 * k + 3)
+
+
+def underflow_bound(
+    k: int,
+    alpha: float,
+    beta: float,
+    largest_A: float,
+    largest_B: float,
+    subnormals: str,
+    precision: str = "fp32",
+) -> float:
     """What underflow may add to an element's error, absolute; `subnormals` is `gradual` (IEEE 754) or `flushed`.
 
     With gradual underflow a product may be off by half the smallest subnormal more, and a sum is exact there: Higham,
@@ -33,12 +60,14 @@ def underflow_bound(k: int, alpha: float, beta: float, largest_A: float, largest
     """
     amplified = max(1.0, abs(alpha), largest_A, largest_B)
     operations = k + 2
+    of_operands = k * max(1.0, abs(alpha)) * (largest_A + largest_B)
     if subnormals == "flushed":
-        operations = 2 * k + 3 + abs(beta) + k * max(1.0, abs(alpha)) * (largest_A + largest_B)
-    return UNDERFLOW[subnormals] * operations * amplified * (1 + componentwise_bound(k))
+        operations = 2 * k + 3 + abs(beta) + of_operands
+    lost = OPERAND_ERROR[precision][1] * of_operands
+    return (UNDERFLOW[subnormals] * operations * amplified + lost) * (1 + componentwise_bound(k, precision))
 
 
-def statistical_bound(k: int, columns: float) -> float:
+def statistical_bound(k: int, columns: float, precision: str = "fp32") -> float:
     """The largest Frobenius norm of the error of an FP32 product, divided by the root of the sum of its squared terms.
 
     u sqrt((k + 3) t(1) t(columns)), t(n) = 1 + 2 sqrt(x / n) + 2 x / n, x = ln(2 / FALSE_ALARM): exceeded with a
@@ -50,8 +79,15 @@ def statistical_bound(k: int, columns: float) -> float:
     Analysis for Basic Linear Algebra Kernels with Random Data, SIAM J. Sci. Comput. 42(5), 2020. The tail of a sum of
     squares: B. Laurent and P. Massart, Adaptive Estimation of a Quadratic Functional, Ann. Statist. 28(5), 2000,
     lemma 1. docs/checking.md puts them together.
+
+    Truncated sums have no mean of zero, but still the signs of the inputs: of `tf32` it is ((1 + e)^2 - 1 +
+    u (4k + 6)) sqrt(t(columns)).
     """
-    return UNIT_ROUNDOFF * math.sqrt((k + 3) * _tail(1) * _tail(columns))
+    n = _roundings(k, precision)
+    if precision == "fp32":
+        return UNIT_ROUNDOFF * math.sqrt(n * _tail(1) * _tail(columns))
+    lost, _ = OPERAND_ERROR[precision]
+    return ((1 + lost) ** 2 - 1 + UNIT_ROUNDOFF * n) * math.sqrt(_tail(columns))
 
 
 def _tail(n: float) -> float:

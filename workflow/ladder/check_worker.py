@@ -25,6 +25,7 @@ from ladder.library import Library, Operands, provide_cublas
 GUARD = 1024  # floats before and behind each matrix; a multiple of the 256 bytes that CUDA aligns allocations to
 SENTINEL = np.uint32(0x7FC0DEAD)  # a quiet NaN that no arithmetic produces
 HUGE = 1e300  # stands for a relative error of something that should be exactly zero
+_PRODUCTS = {"fp32": "an FP32", "tf32": "a TF32"}
 PANEL_BYTES = 1 << 28  # of a float64 panel of C: the reference of a large product is made panel by panel
 
 
@@ -88,6 +89,7 @@ def check_case(
     runs: int = 1,
     deterministic: bool = True,
     subnormals: str = "gradual",
+    precision: str = "fp32",
 ) -> dict[str, Any]:
     """Compute one case so many times; its record: the case, the seed, both errors, and the verdict.
 
@@ -128,7 +130,7 @@ def check_case(
             record["identical"] = False
         record["verdict"] = "pass"
         if shape.m and shape.n:
-            record |= judge(shape, alpha, beta, A.matrix, B.matrix, before, C.matrix, family, subnormals)
+            record |= judge(shape, alpha, beta, A.matrix, B.matrix, before, C.matrix, family, subnormals, precision)
         if record["verdict"] != "pass":
             return record
         first = C.memory.copy() if runs > 1 else None
@@ -147,17 +149,27 @@ def judge(
     C: Any,
     family: str = "uniform",
     subnormals: str = "gradual",
+    precision: str = "fp32",
 ) -> dict[str, Any]:
     """Compare C with the float64 product, panel by panel; the errors and the verdict.
 
     The error's norm is that of the statistical test, null for inputs whose signs are not random.
     """
     with np.errstate(all="ignore"):
-        return _judge(shape, alpha, beta, A, B, before, C, family in RANDOM_SIGNS, subnormals)
+        return _judge(shape, alpha, beta, A, B, before, C, family in RANDOM_SIGNS, subnormals, precision)
 
 
 def _judge(
-    shape: Shape, alpha: float, beta: float, A: Any, B: Any, before: Any, C: Any, random_signs: bool, subnormals: str
+    shape: Shape,
+    alpha: float,
+    beta: float,
+    A: Any,
+    B: Any,
+    before: Any,
+    C: Any,
+    random_signs: bool,
+    subnormals: str,
+    precision: str,
 ) -> dict[str, Any]:
     xp = _arrays(C)
     product = alpha != 0 and shape.k > 0
@@ -165,7 +177,7 @@ def _judge(
     B64 = _float64(B) if product else None
     absolute_B = xp.abs(B64) if product else None
     largest_A, largest_B = (_largest(matrix) if product else 0.0 for matrix in (A, B))
-    underflow = underflow_bound(shape.k, scalar_a, scalar_b, largest_A, largest_B, subnormals)
+    underflow = underflow_bound(shape.k, scalar_a, scalar_b, largest_A, largest_B, subnormals, precision)
     rows = max(1, PANEL_BYTES // (8 * shape.n))
     squared_error, componentwise = 0.0, 0.0
     by_column, by_row, squares_of_A = xp.zeros(shape.n), [], xp.zeros(shape.k)
@@ -205,12 +217,12 @@ def _judge(
             by_column += scalar_a**2 * (squares_of_A @ B64**2)
         terms, largest = float(by_column.sum()), min(float(by_column.max()), max(by_row))
         error = math.sqrt(squared_error / terms) if terms else HUGE if squared_error else 0.0
-        bound = statistical_bound(shape.k, max(1.0, terms / largest) if largest else 1.0)
+        bound = statistical_bound(shape.k, max(1.0, terms / largest) if largest else 1.0, precision)
         errors |= {"error_normwise": _rounded(error), "bound_normwise": _rounded(bound)}
-    if not componentwise <= componentwise_bound(shape.k):
-        return errors | {"verdict": "an element's error exceeds the bound of an FP32 product"}
+    if not componentwise <= componentwise_bound(shape.k, precision):
+        return errors | {"verdict": f"an element's error exceeds the bound of {_PRODUCTS[precision]} product"}
     if random_signs and not error <= bound:
-        return errors | {"verdict": "the error's norm exceeds that of FP32 rounding"}
+        return errors | {"verdict": f"the error's norm exceeds that of {precision.upper()} rounding"}
     return errors | {"verdict": "pass"}
 
 

@@ -83,7 +83,7 @@ def check_rung(
     Keys: status (`pass`, `failed`, or why it could not be checked: the compile record's status), message, where (with
     wall_s, the seconds that it took), runs (how often each case was computed) and whether all gave the same bits
     (identical), cases (those that ran, with errors and verdict). `declared` is what the rung says of itself:
-    `deterministic` and `subnormals` of kernels.yaml. Raises LadderError where the GPU
+    `deterministic`, `subnormals` and `precision` of kernels.yaml. Raises LadderError where the GPU
     has too little free memory, which says nothing about the rung.
     """
     compiled = made.record

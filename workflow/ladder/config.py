@@ -96,7 +96,7 @@ class Rung:
     @property
     def declared(self) -> dict[str, Any]:
         """What the rung says of its results, and is held to by its check."""
-        return {"deterministic": self.deterministic, "subnormals": self.subnormals}
+        return {"deterministic": self.deterministic, "subnormals": self.subnormals, "precision": self.precision}
 
 
 def dotted(path: Iterator[str | int] | tuple[str | int, ...]) -> str:

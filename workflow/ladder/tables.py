@@ -321,7 +321,7 @@ def check_table(evidence: Sequence[Evidence]) -> pd.DataFrame:
     for item in evidence:
         for case in item.check["cases"] if item.check else ():
             k = Shape.parse(case["shape"]).k
-            bounds = {"family": "uniform", "bound_componentwise": componentwise_bound(k)}
+            bounds = {"family": "uniform", "bound_componentwise": componentwise_bound(k, item.rung.precision)}
             rows.append({"rung": item.rung.name, "by": "check", **bounds, **case})
         for tool in item.sanitized["tools"] if item.sanitized else ():
             shapes = " ".join(dict.fromkeys(case["shape"] for case in item.sanitized["cases"]))
