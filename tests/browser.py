@@ -26,6 +26,10 @@ function behind(element) {
   }
   return matchMedia("(prefers-color-scheme: dark)").matches ? [0, 0, 0] : [255, 255, 255];
 }
+function outside(text) {
+  const [box, frame] = [text, text.closest("svg")].map(element => element.getBoundingClientRect());
+  return box.left < frame.left - 1 || box.right > frame.right + 1 || box.bottom > frame.bottom + 1;
+}
 function report() {
   const faint = [];
   let texts = 0;
@@ -42,6 +46,7 @@ function report() {
   }
   parent.postMessage({
     width: innerWidth, scroll: document.documentElement.scrollWidth, texts, faint: [...new Set(faint)].slice(0, 20),
+    clipped: [...document.querySelectorAll(".chart svg text")].filter(outside).map(text => text.textContent),
     charts: document.querySelectorAll(".chart svg").length, tables: document.querySelectorAll("table.dataTable").length,
     dark: matchMedia("(prefers-color-scheme: dark)").matches,
     requests: performance.getEntriesByType("resource").map(one => one.name).filter(name => !/^(data|blob)/.test(name)),

@@ -3,6 +3,7 @@
 from itertools import combinations, pairwise
 
 import matplotlib as mpl
+import numpy as np
 import pandas as pd
 import pytest
 from conftest import ROUND_GPU, a_rung, a_timing, an_evidence
@@ -11,7 +12,8 @@ from hypothesis import strategies as st
 from ladder.config import Shape
 from ladder.figures import LABEL_GAP, all_figures, best_rung, by_size, save, spread, square_rows, styles
 from ladder.tables import all_tables, read_table, write_table
-from matplotlib.colors import to_rgb
+from matplotlib.colors import to_rgb, to_rgba
+from PIL import Image
 
 NAMES = ["gflops_by_size", "share_of_cublas", "speedup_over_naive"]
 CAPTION = "Recorded on a GPU, once"
@@ -306,6 +308,25 @@ def test_a_saved_figure_says_nothing_of_when_and_with_what_it_was_made(figures, 
     save(figures["gflops_by_size"], [tmp_path / "1.svg", tmp_path / "1.png"])
     assert "<dc:date>" not in (tmp_path / "1.svg").read_text()
     assert b"matplotlib" not in (tmp_path / "1.png").read_bytes().lower()
+
+
+def test_few_colours_leave_greys_grey(figures, tmp_path):
+    figure = figures["gflops_by_size"]
+    save(figure, [tmp_path / "few.png"])
+    figure.savefig(tmp_path / "all.png")
+    drawn, saved = (np.asarray(Image.open(tmp_path / name).convert("RGB"), int) for name in ("all.png", "few.png"))
+    grey = np.ptp(drawn, axis=2) <= 2
+    assert grey.mean() > 0.5
+    assert np.ptp(saved[grey], axis=1).max() <= 6
+    assert np.abs(drawn - saved).mean() < 1
+    assert len(Image.open(tmp_path / "few.png").getcolors()) <= 256
+
+
+def test_no_grid_line_crosses_the_name_of_the_peak(figures):
+    (text,) = [text for text in figures["gflops_by_size"].axes[0].texts if text.get_text().startswith("FP32 peak")]
+    assert text.get_bbox_patch().get_facecolor() == to_rgba("white")
+    line = figures["gflops_by_size"].axes[0].transData.transform((0, 25.6))[1]
+    assert text.get_window_extent().y0 > line
 
 
 # What the titles are made of

@@ -2,13 +2,33 @@
 
 from __future__ import annotations
 
+import math
+
+import numpy as np
 import pandas as pd
 import pytest
 from conftest import ROUND_GPU, a_rung, a_timing, an_evidence
-from ladder.analysis import all_figures, compute_ceilings, issue_slots, largest, rates
+from ladder.analysis import (
+    FIGURES,
+    LIMITS,
+    all_figures,
+    compute_ceilings,
+    issue_slots,
+    largest,
+    loop_shares,
+    rates,
+    warp_limits,
+)
+from ladder.config import ROOT
+from ladder.diagnosis import Profile
 from ladder.figures import save
+from ladder.gpu import read_gpu
 from ladder.pages import index, number, page
+from ladder.paper import load_pipe_wavefronts
 from ladder.tables import all_tables, read_table, write_table
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.text import Text
+from pipeline import RECORDED as RECORDED_GPU
 from test_diagnosis import RECORDED
 from test_inspection import an_inspection
 
@@ -71,6 +91,57 @@ def test_every_figure_is_drawn_and_equal_evidence_gives_equal_bytes(made, tmp_pa
     first = {path.name: path.read_bytes() for path in (tmp_path / "1").iterdir()}
     assert first == {path.name: path.read_bytes() for path in (tmp_path / "2").iterdir()}
     assert len(first) == 5
+
+
+@pytest.fixture(scope="module")
+def recorded():
+    """The figures of the recorded GPU, laid out."""
+    gpu, folder = read_gpu(RECORDED_GPU), ROOT / "results" / RECORDED_GPU / "tables"
+    tables = {path.stem: read_table(path) for path in folder.glob("*.csv")}
+    figures = all_figures(tables, gpu, "cublas", "recorded", [])
+    for figure in figures.values():
+        FigureCanvasAgg(figure).draw()
+    return figures, tables
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_every_text_and_mark_of_a_figure_stands_inside_it(recorded, name):
+    figure = recorded[0][name]
+    (axes,) = figure.axes
+    frame = figure.get_window_extent()
+    ticks = {label for axis in (axes.xaxis, axes.yaxis) for label in axis.get_ticklabels(which="both")}
+    texts = [text for text in figure.findobj(Text) if text.get_text() and text not in ticks]
+    texts += axes.get_yticklabels() if name != "roofline" else []
+    boxes = {text.get_text(): text.get_window_extent() for text in texts}
+    assert [text for text, box in boxes.items() if box.x0 < 0 or box.x1 > frame.x1 - 3 or box.y0 < -2] == []
+    low, high = axes.get_xlim()
+    clipped = [line for line in axes.lines if line.get_transform() == axes.transData]
+    places = np.concatenate([np.atleast_1d(line.get_xdata()).astype(float) for line in clipped] or [np.array([low])])
+    assert np.nanmin(places) >= low * (1 - 1e-9)
+    assert np.nanmax(places) <= high * (1 + 1e-9)
+
+
+def test_a_rung_without_shared_memory_has_no_limit_by_it(recorded):
+    found = warp_limits(recorded[1]["resources"], "4096")
+    assert math.isnan(found.loc["naive", "shared memory"])
+    assert found.loc["tiled@TILE=32", "shared memory"] > 0
+    assert (found["held"] <= found[list(LIMITS)].min(axis=1)).all()
+
+
+def test_the_mix_is_of_the_kernel_that_the_shape_launches(recorded):
+    table = recorded[1]["instructions"]
+    for shape in ("512", "4096"):
+        mix = loop_shares(table, shape)
+        assert mix.index.is_unique
+        assert mix.sum(axis=1).to_numpy() == pytest.approx(100)
+    assert loop_shares(table, "512").loc["tiled_2d", "FFMA"] != loop_shares(table, "4096").loc["tiled_2d", "FFMA"]
+
+
+def test_a_profile_says_how_often_the_load_pipe_works_for_an_uncoalesced_load():
+    profile = Profile(RECORDED["naive"]["2048"]["kernels"][0]["metrics"])
+    # A warp's FFMA needs one element of B, the same for all lanes, and 32 of A that lie in 32 lines.
+    assert profile.wavefronts_per_ffma(132) == pytest.approx(33, rel=0.01)
+    assert load_pipe_wavefronts(None, 33.0) == {"wavefronts_per_ffma": 33.0, "wavefronts_from": "profile"}
 
 
 def test_without_profiles_the_figures_say_so(made, tmp_path):

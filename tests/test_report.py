@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 
 import pandas as pd
@@ -10,12 +11,14 @@ from browser import BROWSER, look
 from ladder import charts
 from ladder.config import ROOT
 from ladder.plan import plan
-from ladder.report import Material, answer, gather, render
+from ladder.report import WHY, Material, answer, gather, render
 from matplotlib.colors import to_rgb
 from pipeline import RECORDED
 
 RESULTS = ROOT / "results" / RECORDED
 LIMIT = 5e6  # bytes
+VERDICTS = ["rung", "status", "cases", "determinism", "on a CPU"]
+CHARTS = ["by-size", "at-one-size", "errors", *WHY]
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +42,7 @@ def with_tables(material: Material, **tables: pd.DataFrame) -> Material:
 def test_the_report_is_one_small_file_that_names_its_gpu_and_day(page, material):
     text = page.read_text()
     assert len(text.encode()) < LIMIT
-    assert f"<title>gemm-ladder on {material.gpu}</title>" in text
+    assert f"<title>gemm-ladder on {material.gpu.title}</title>" in text
     assert f"Recorded on {material.recorded}" in text
 
 
@@ -90,7 +93,9 @@ def test_without_measurements_the_report_says_so(material):
     assert "Nothing is timed on this GPU yet" in answer(nothing)[0]
     text = render(Material(**{**vars(nothing), "recorded": None}))
     assert "Nothing is recorded on this GPU." in text
-    assert 'class="chart"' not in text
+    assert 'id="by-size"' not in text
+    assert 'id="ladder"' not in text
+    assert 'id="mix"' in text
 
 
 def test_a_failed_rung_stands_at_the_top_and_is_escaped(material):
@@ -109,6 +114,55 @@ def test_a_chart_has_a_value_with_its_interval_for_every_measurement(material):
     kept = timings[~timings["rung"].isin(rungs.loc[rungs["role"] == "floor", "rung"])]
     assert len(data[data["metric"] == "TFLOP/s"]) == len(kept)
     assert ((data["low"] <= data["value"]) & (data["value"] <= data["high"])).all()
+
+
+def rows_of(page, name: str) -> list[dict]:
+    """The rows of the tables under a chart of a page."""
+    specs = json.loads(re.search(r'id="specs">(.*?)</script>', page.read_text(), re.DOTALL)[1])
+    return [row for rows in specs[name]["datasets"].values() for row in rows]
+
+
+def test_the_ladder_shows_emulation_and_determinism_beside_each_verdict(page, material):
+    rungs = material.tables["rungs"].copy()
+    head = re.search(r'id="ladder-table".*?</thead>', page.read_text(), re.DOTALL)[0]
+    titles = [re.sub("<.*>", "", title) for title in re.findall(r"<th[^>]*>(.*?)</th>", head)]
+    assert titles[: len(VERDICTS)] == VERDICTS
+    rungs.loc[rungs["rung"] == "naive", ["emulation", "determinism"]] = ["wrong here", "never alike"]
+    text = render(with_tables(material, rungs=rungs))
+    (row,) = re.findall(r'\[\\"naive\\", \\"ok\\".*?\]', text)
+    assert "never alike" in row
+    assert "wrong here" in row
+
+
+@pytest.mark.parametrize("name", WHY)
+def test_every_chart_of_why_is_drawn_from_the_records(page, material, name):
+    rungs = set(material.tables["rungs"]["rung"])
+    shown = {row["rung"] for row in rows_of(page, name) if "rung" in row}
+    assert shown
+    assert shown <= rungs
+
+
+def test_the_charts_of_why_show_the_numbers_of_the_tables(page, material):
+    slots, paper = material.tables["slots"], material.tables["paper"]
+    one = slots.iloc[0]
+    ffma = [row for row in rows_of(page, "slots") if (row["rung"], row["part"]) == (one["rung"], "FFMA")]
+    assert ffma[0]["percent"] == pytest.approx(one["percent"], rel=1e-3)
+    by_rung = {}
+    for row in rows_of(page, "mix"):
+        by_rung.setdefault((row["rung"], row["shape"]), []).append(row["percent"])
+    assert all(sum(parts) == pytest.approx(100, abs=0.1) for parts in by_rung.values())
+    at = paper[(paper["rung"] == "tiled_1d") & (paper["shape"] == "4096")].iloc[0]
+    row = next(row for row in rows_of(page, "prediction") if (row["rung"], row["shape"]) == ("tiled_1d", "4096"))
+    assert row["measured"] == pytest.approx(at["measured_gflops"] / 1e3, rel=1e-3)
+    assert row["predicted"] == pytest.approx(at["predicted_gflops"] / 1e3, rel=1e-3)
+
+
+def test_without_profiles_the_report_has_no_chart_of_them(material):
+    names = ("profiles", "slots", "metrics_by_rung", "hotspots", "diagnosis", "advice")
+    text = render(with_tables(material, **{name: material.tables[name].iloc[:0] for name in names}))
+    assert 'id="slots"' not in text
+    assert 'id="roofline"' not in text
+    assert 'id="occupancy"' in text
 
 
 def test_the_errors_of_the_checks_stay_below_their_bounds(material):
@@ -143,7 +197,8 @@ def test_a_browser_shows_the_report_without_a_network(page, width, dark):
     assert seen.page["dark"] is dark
     assert seen.page["width"] == width
     assert seen.page["scroll"] <= width
-    assert seen.page["charts"] == 3
+    assert seen.page["charts"] == len(CHARTS)
     assert seen.page["tables"] >= 1
     assert seen.page["texts"] > 300
     assert seen.page["faint"] == []
+    assert seen.page["clipped"] == []

@@ -12,7 +12,7 @@ import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from ladder.figures import DPI, FIXED, PALETTE, spread, styles
+from ladder.figures import DPI, FIXED, PALETTE, PLAIN, spread, styles
 from ladder.gpu import Gpu
 from ladder.sass import CLASSES
 
@@ -41,9 +41,10 @@ def _canvas(height: float, title: str, caption: str) -> tuple[Figure, Axes]:
     return figure, axes
 
 
-def _margins(figure: Figure, right: float) -> None:
+def _margins(figure: Figure, right: float, bottom: float = 0.75) -> None:
+    """Room at the right as a share of the width, and below in inches."""
     height = figure.get_figheight()
-    figure.subplots_adjust(left=0.24, right=right, top=1 - 0.4 / height, bottom=0.75 / height)
+    figure.subplots_adjust(left=0.24, right=right, top=1 - 0.4 / height, bottom=bottom / height)
 
 
 def largest(shapes: Sequence[str]) -> str:
@@ -52,10 +53,15 @@ def largest(shapes: Sequence[str]) -> str:
     return str(max(square, key=int)) if square else next(iter(shapes), "")
 
 
+def stack_colors(count: int) -> list[str]:
+    """Colours of the parts of stacked bars: green for FFMAs, which come first, then grey, then the palette's others."""
+    return ["#117733", "#bbbbbb", *(color for color in PALETTE if color != "#117733")][:count]
+
+
 def _bars(rows: pd.DataFrame, parts: Sequence[str], title: str, label: str, caption: str, empty: str) -> Figure:
     """Stacked horizontal bars, one a row of `rows` (its index the rung) from its columns `parts`."""
     figure, axes = _canvas(1.5 + 0.28 * max(4, len(rows)), title, caption)
-    colors = ["#117733", "#bbbbbb", *(color for color in PALETTE if color != "#117733")]
+    colors = stack_colors(len(parts))
     left = np.zeros(len(rows))
     for part, color in zip(parts, colors, strict=False):
         values = rows[part].to_numpy(float)
@@ -70,53 +76,100 @@ def _bars(rows: pd.DataFrame, parts: Sequence[str], title: str, label: str, capt
         axes.text(0.5, 0.5, empty, transform=axes.transAxes, ha="center", color="dimgray")
     else:
         axes.legend(ncols=1, fontsize=8, frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.0))
-    _margins(figure, right=0.7)
+    _margins(figure, right=0.66)
     sns.despine(fig=figure, left=True)
     return figure
 
 
-def issue_slots(slots: pd.DataFrame, caption: str) -> Figure:
-    """Stacked bars: what the issue slots of each rung hold, at the largest profiled square shape; `slots` the table."""
-    shape = largest(list(slots["shape"].unique()))
+def slot_shares(slots: pd.DataFrame, shape: str) -> pd.DataFrame:
+    """Percent of the issue slots of each rung at a shape by the uses of _USES and `other waits`; `slots` the table."""
     at = slots[slots["shape"] == shape]
     wide = at.pivot(index="rung", columns="use", values="percent").reindex(list(at["rung"].unique()))
     rows = pd.DataFrame(index=wide.index)
     for name, uses in _USES.items():
         rows[name] = wide[[use for use in uses if use in wide]].sum(axis=1)
-    rows["other waits"] = 100 - rows.sum(axis=1)
+    rows["other waits"] = (100 - rows.sum(axis=1)).clip(lower=0)
+    return rows
+
+
+def loop_shares(instructions: pd.DataFrame, shape: str) -> pd.DataFrame:
+    """Percent of the instructions of the inner loop that each rung runs at a shape by class, FFMA first.
+
+    `instructions` is the table of that name.
+    """
+    loops = instructions[instructions["part"] == "inner loop"]
+    here = [shape in str(shapes).split() for shapes in loops["launched_at"]]
+    loops = loops.loc[np.array(here, dtype=bool)].set_index("rung")
+    parts = ["FFMA", "integer", *(part for part in (*CLASSES, "other") if part not in ("FFMA", "integer"))]
+    return loops[parts].div(loops["instructions"], axis=0) * 100
+
+
+def issue_slots(slots: pd.DataFrame, caption: str) -> Figure:
+    """Stacked bars: what the issue slots of each rung hold, at the largest profiled square shape; `slots` the table."""
+    shape = largest(list(slots["shape"].unique()))
+    rows = slot_shares(slots, shape)
     title = f"Where the issue slots go at {shape}" if shape else "Where the issue slots go"
     label = "% of issue slots; empty ones by what warps waited for"
     return _bars(rows, list(rows.columns), title, label, caption, "No profile is recorded.")
 
 
+def shapes_of(instructions: pd.DataFrame) -> list[str]:
+    """The shapes that the table of instructions names, each once, in its order."""
+    return list(dict.fromkeys(shape for shapes in instructions["launched_at"] for shape in str(shapes).split()))
+
+
 def instruction_mix(instructions: pd.DataFrame, caption: str) -> Figure:
-    """Stacked bars: the instructions of each rung's inner loop as compiled; `instructions` is the table."""
-    loops = instructions[instructions["part"] == "inner loop"].drop_duplicates("rung", keep="first").set_index("rung")
-    parts = [*CLASSES, "other"]
-    rows = loops[parts].div(loops["instructions"], axis=0) * 100
-    order = ["FFMA", "integer", *(part for part in parts if part not in ("FFMA", "integer"))]
+    """Stacked bars: the instructions of each rung's inner loop as compiled, of the kernel of the largest square shape.
+
+    `instructions` is the table of that name.
+    """
+    shape = largest(shapes_of(instructions))
+    rows = loop_shares(instructions, shape)
     best = rows["FFMA"].max() if len(rows) else math.nan
     title = f"FFMAs are at most {best:.0f} % of an inner loop" if len(rows) else "Instructions of the inner loops"
-    return _bars(rows, order, title, "% of the instructions of the inner loop", caption, "No rung has an inner loop.")
+    return _bars(
+        rows,
+        list(rows.columns),
+        title,
+        "% of the instructions of the inner loop" + (f" at {shape}" if shape else ""),
+        caption,
+        "No rung has an inner loop.",
+    )
+
+
+LIMITS = ("warps", "registers", "shared memory", "blocks")
+
+
+def warp_limits(resources: pd.DataFrame, shape: str) -> pd.DataFrame:
+    """Warps that an SM holds of each rung at a shape, by rung: `held` at once, and what each of LIMITS alone allows.
+
+    Of a rung that takes no shared memory this is no limit, and not a number. `resources` is the table of that name.
+    """
+    at = resources[(resources["shape"] == shape) & resources["blocks_per_sm"].notna()].drop_duplicates("rung")
+    at = at.set_index("rung")
+    warps = np.ceil(at["block_threads"].astype(float) / 32)
+    found = pd.DataFrame({"held": at["blocks_per_sm"] * warps})
+    for limit in LIMITS:
+        found[limit] = at[f"block_limit_{limit.replace(' ', '_')}"] * warps
+    takes = at["static_shared_bytes"].fillna(0) + at["dynamic_shared_bytes"].fillna(0)
+    found["shared memory"] = found["shared memory"].where(takes > 0)
+    return found.astype(float)
 
 
 def occupancy_limits(resources: pd.DataFrame, caption: str) -> Figure:
-    """Blocks an SM that each resource alone would let it hold, in warps, by rung; `resources` is the table."""
-    kinds = {"warps": "o", "registers": "s", "shared_memory": "^", "blocks": "D"}
+    """Warps that an SM holds of each rung, and what each resource alone would let it hold; `resources` is the table."""
     shape = largest(list(resources["shape"].unique()))
-    at = resources[(resources["shape"] == shape) & resources["blocks_per_sm"].notna()].drop_duplicates("rung")
-    figure, axes = _canvas(1.5 + 0.28 * max(4, len(at)), "Warps that an SM may hold, by what limits them", caption)
-    warps = np.ceil(at["block_threads"].to_numpy(float) / 32)
+    at = warp_limits(resources, shape)
+    title = "Warps that an SM may hold, by what limits them" + (f", at {shape}" if shape else "")
+    figure, axes = _canvas(1.5 + 0.28 * max(4, len(at)), title, caption)
     height = range(len(at))
-    held = at["blocks_per_sm"].to_numpy(float) * warps
-    axes.barh(height, held, color="#cccccc", label="held at once")
-    for (kind, marker), color in zip(kinds.items(), PALETTE, strict=False):
-        limit = at[f"block_limit_{kind}"].to_numpy(float) * warps
-        axes.plot(limit, height, marker, color=color, label=f"limit by {kind.replace('_', ' ')}", alpha=0.85)
+    axes.barh(height, at["held"], color="#cccccc", label="held at once")
+    for limit, marker, color in zip(LIMITS, "os^D", PALETTE, strict=False):
+        axes.plot(at[limit], height, marker, color=color, label=f"limit by {limit}", alpha=0.85)
     axes.set_xscale("log", base=2)
     axes.xaxis.set_major_formatter(mpl.ticker.FuncFormatter(lambda value, _: f"{value:g}"))
-    axes.set_xlim(left=1)
-    axes.set_yticks(height, list(at["rung"]))
+    axes.set_xlim(1, 1.25 * max([64, *at.max().dropna()]))
+    axes.set_yticks(height, list(at.index))
     axes.invert_yaxis()
     axes.set_xlabel("warps an SM")
     axes.grid(axis="y", visible=False)
@@ -131,24 +184,32 @@ def prediction(paper: pd.DataFrame, caption: str) -> Figure:
     shape = largest(list(paper["shape"].unique()))
     at = paper[paper["shape"] == shape]
     title = f"Measured against the lowest ceiling on paper at {shape}"
-    figure, axes = _canvas(1.5 + 0.28 * max(4, len(at)), title, caption)
+    figure, axes = _canvas(1.7 + 0.28 * max(4, len(at)), title, caption)
     height = range(len(at))
     axes.barh(height, at["predicted_gflops"] / 1e3, color="#e4e4e4", edgecolor="dimgray", label="lowest ceiling")
     axes.barh(height, at["measured_gflops"] / 1e3, height=0.45, color=PALETTE[0], label="measured")
     for place, row in enumerate(at.itertuples()):
         share = "" if math.isnan(row.share_of_prediction) else f", {row.share_of_prediction:.0%}"
         end = np.nanmax([row.predicted_gflops, row.measured_gflops]) / 1e3
-        axes.text(end + 0.5, place, f"{row.bound_by}{share}", va="center", fontsize=8, color="dimgray")
+        text = f"{row.bound_by}{_MARKS[row.wavefronts_from] if row.bound_by == 'load pipe' else ''}{share}"
+        axes.text(end + 0.5, place, text, va="center", fontsize=8, color="dimgray", bbox=PLAIN)
     axes.set_yticks(height, list(at["rung"]))
     axes.invert_yaxis()
-    axes.set_xlabel("TFLOP/s; beside the bars what the ceiling is, and the share of it that is measured")
+    axes.set_xlabel(
+        "TFLOP/s; beside the bars what the ceiling is, and the share of it that is measured\n"
+        "load pipe: passes as profiled; load pipe*: one a load, the least, as no profile is recorded",
+        fontsize=9,
+    )
     axes.grid(axis="y", visible=False)
     if len(at):
         axes.set_xlim(0, 1.3 * at["predicted_gflops"].max() / 1e3)
-        axes.legend(fontsize=8, frameon=False, loc="lower left", bbox_to_anchor=(0.6, 0.75))
-    _margins(figure, right=0.97)
+        axes.legend(fontsize=8, framealpha=1, edgecolor="white", loc="upper right")
+    _margins(figure, right=0.97, bottom=0.95)
     sns.despine(fig=figure, left=True)
     return figure
+
+
+_MARKS = {"profile": "", "code": "*"}
 
 
 def rates(profiles: pd.DataFrame, shape: str) -> pd.DataFrame:
@@ -220,7 +281,7 @@ def roofline(
         axes.axhline(value / 1e12, color="dimgray", linewidth=0.9, linestyle=("-", "--", ":")[place % 3])
         text = f"{label}: {value / 1e12:.1f}"
         axes.text(low * 1.1, top * 1.12 * 1.22**place, text, fontsize=7.5, color="dimgray", va="bottom",
-                  bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.6})  # fmt: skip
+                  bbox=PLAIN)  # fmt: skip
     for label, column, color, side in (("L2", "l2_peak", "#44aa99", "right"), ("DRAM", "dram_peak", "#cc6677", "left")):
         peak = table[column].median()
         if not peak > 0:

@@ -9,6 +9,20 @@ import altair as alt
 import pandas as pd
 from matplotlib.colors import to_hex, to_rgb
 
+from ladder.analysis import (
+    LIMITS,
+    compute_ceilings,
+    largest,
+    loop_shares,
+    rates,
+    shapes_of,
+    slot_shares,
+    stack_colors,
+    warp_limits,
+)
+from ladder.figures import PALETTE
+from ladder.gpu import Gpu
+
 # label -> (column of the table of timings, factor)
 METRICS = {
     "TFLOP/s": ("gflops", 1e-3),
@@ -52,7 +66,8 @@ def by_size(data: pd.DataFrame, look: Mapping[str, Mapping[str, Any]], order: Se
             opacity=alt.condition(picked, alt.value(1), alt.value(0.08)),
         )
     )
-    band = base.mark_errorband().encode(y=alt.Y("low:Q", title=""), y2="high:Q")
+    faint = alt.condition(picked, alt.value(0.3), alt.value(0.02))
+    band = base.mark_errorband().encode(y=alt.Y("low:Q", title=""), y2="high:Q", opacity=faint)
     line = base.mark_line(strokeWidth=2).encode(
         y=alt.Y("value:Q", title=""),
         strokeDash=alt.StrokeDash("rung:N", scale=dashes, sort=list(order), legend=_legend()),
@@ -79,7 +94,7 @@ def at_one_size(data: pd.DataFrame, look: Mapping[str, Mapping[str, Any]], order
     ends = base.mark_rule(strokeWidth=2, color="currentColor").encode(x="low:Q", x2="high:Q")
     text = base.mark_text(align="left", dx=6, color="currentColor")
     text = text.encode(x="high:Q", text=alt.Text("value:Q", format=FORMAT))
-    return _finished(alt.layer(bars, ends, text).add_params(metric, shape), 22 * len(order))
+    return _finished(alt.layer(bars, ends, text, _room(base, "high", 1.16)).add_params(metric, shape), 22 * len(order))
 
 
 def check_errors(checks: pd.DataFrame, order: Sequence[str]) -> dict[str, Any] | None:
@@ -107,6 +122,200 @@ def check_errors(checks: pd.DataFrame, order: Sequence[str]) -> dict[str, Any] |
     own = base.transform_filter(alt.datum.rung == rung).mark_point(filled=True, size=70, opacity=1)
     own = own.encode(x=x, y=y, color=alt.value("#cc6677"), tooltip=tip)
     return _finished(alt.layer(others, own).add_params(rung), 280)
+
+
+def issue_slots(slots: pd.DataFrame, order: Sequence[str]) -> dict[str, Any] | None:
+    """Stacked bars: where the issue slots of each profiled rung go; a choice of the shape. `slots` is the table."""
+    by_shape = {shape: slot_shares(slots, shape) for shape in slots["shape"].unique()}
+    return _stacked(by_shape, order, "slots", "% of issue slots", 240)
+
+
+def instruction_mix(instructions: pd.DataFrame, order: Sequence[str]) -> dict[str, Any] | None:
+    """Stacked bars: the instructions of each inner loop; a choice of the shape. `instructions` is the table."""
+    by_shape = {shape: loop_shares(instructions, shape) for shape in shapes_of(instructions)}
+    return _stacked(by_shape, order, "mix", "% of the instructions of the inner loop", 110)
+
+
+def _stacked(
+    by_shape: Mapping[str, pd.DataFrame], order: Sequence[str], name: str, label: str, width: int
+) -> dict[str, Any] | None:
+    """Stacked bars of percents: one frame a shape, a row a rung, a column a part; `width` of a name in the legend."""
+    tables = {shape: frame[frame.index.isin(order)] for shape, frame in by_shape.items()}
+    tables = {shape: frame for shape, frame in tables.items() if len(frame)}
+    if not tables:
+        return None
+    parts = list(next(iter(tables.values())).columns)
+    data = pd.concat(
+        [
+            frame.rename_axis("rung")
+            .reset_index()
+            .melt("rung", var_name="part", value_name="percent")
+            .assign(shape=shape)
+            for shape, frame in tables.items()
+        ]
+    )
+    data["percent"] = data["percent"].map(lambda value: float(f"{value:.4g}"))
+    data["place"] = data["part"].map({part: place for place, part in enumerate(parts)})
+    chosen = _shape_choice(name, list(tables))
+    picked = alt.selection_point(name=f"{name}_part", fields=["part"], bind="legend", toggle="true")
+    colors = alt.Scale(domain=parts, range=[legible(color) for color in stack_colors(len(parts))])
+    chart = (
+        alt.Chart(data)
+        .transform_filter((alt.datum.shape == chosen) & (alt.datum.percent > 0))
+        .mark_bar()
+        .encode(
+            x=alt.X("percent:Q", title=label, scale=alt.Scale(domainMax=100, clamp=True)),
+            y=_rungs(order, {rung for frame in tables.values() for rung in frame.index}),
+            color=alt.Color("part:N", scale=colors, sort=parts, legend=_legend("square", width)),
+            order="place:Q",
+            opacity=alt.condition(picked, alt.value(1), alt.value(0.15)),
+            tooltip=["rung", "shape", "part", alt.Tooltip("percent:Q", format=".1f")],
+        )
+    )
+    rungs = data["rung"].nunique()
+    return _finished(alt.layer(chart).add_params(chosen, picked), 24 * rungs)
+
+
+def occupancy(resources: pd.DataFrame, order: Sequence[str]) -> dict[str, Any] | None:
+    """A bar of the warps that an SM holds of each rung, a mark for each resource's limit; a choice of the shape."""
+    tables = {shape: warp_limits(resources, shape) for shape in resources["shape"].unique()}
+    tables = {shape: frame[frame.index.isin(order)] for shape, frame in tables.items()}
+    if not any(len(frame) for frame in tables.values()):
+        return None
+    held = pd.concat([frame[["held"]].assign(shape=shape, floor=1) for shape, frame in tables.items()])
+    held = held.rename_axis("rung").reset_index()
+    limits = pd.concat(
+        [
+            frame[list(LIMITS)].rename_axis("rung").reset_index().melt("rung", var_name="limit", value_name="allowed")
+            .assign(shape=shape)
+            for shape, frame in tables.items()
+        ]
+    ).dropna()  # fmt: skip
+    chosen = _shape_choice("occupancy", list(tables))
+    y = _rungs(order, set(held["rung"]))
+    x = {"title": "warps an SM", "scale": alt.Scale(type="log", base=2, domainMin=1)}
+    bars = alt.Chart(held).transform_filter(alt.datum.shape == chosen).mark_bar(color="gray", opacity=0.45)
+    bars = bars.encode(
+        x=alt.X("held:Q", **x), x2="floor:Q", y=y, tooltip=["rung", "shape", alt.Tooltip("held:Q", title="warps held")]
+    )
+    colors = alt.Scale(domain=list(LIMITS), range=[legible(color) for color in PALETTE[: len(LIMITS)]])
+    marks = alt.Chart(limits).transform_filter(alt.datum.shape == chosen).mark_point(filled=True, size=70)
+    marks = marks.encode(
+        x=alt.X("allowed:Q", **x), y=y,
+        color=alt.Color("limit:N", scale=colors, sort=list(LIMITS), legend=_legend(width=130)),
+        shape=alt.Shape("limit:N", sort=list(LIMITS), scale=alt.Scale(domain=list(LIMITS)), legend=_legend(width=130)),
+        tooltip=["rung", "shape", alt.Tooltip("limit:N", title="limit by"), alt.Tooltip("allowed:Q", title="warps")],
+    )  # fmt: skip
+    return _finished(alt.layer(bars, marks).add_params(chosen), 24 * held["rung"].nunique())
+
+
+def prediction(paper: pd.DataFrame, order: Sequence[str]) -> dict[str, Any] | None:
+    """The lowest ceiling on paper of each rung and the measured rate inside it; a choice of the shape."""
+    table = paper[paper["rung"].isin(order) & paper["predicted_gflops"].notna()]
+    if table.empty:
+        return None
+    ceilings = ["fp32_units", "issue_slots", "load_pipe", "dram"]
+    data = table[["rung", "shape", "bound_by", "wavefronts_from", "share_of_prediction"]].assign(
+        predicted=table["predicted_gflops"] / 1e3,
+        measured=table["measured_gflops"] / 1e3,
+        **{name: table[f"ceiling_{name}_gflops"] / 1e3 for name in ceilings},
+    )
+    numbers = data.select_dtypes("number").columns
+    data[numbers] = data[numbers].map(lambda value: None if pd.isna(value) else float(f"{value:.4g}"))
+    chosen = _shape_choice("prediction", list(table["shape"].unique()))
+    tip = [
+        "rung", "shape", alt.Tooltip("measured:Q", title="measured, TFLOP/s", format=FORMAT),
+        alt.Tooltip("predicted:Q", title="lowest ceiling", format=FORMAT), alt.Tooltip("bound_by:N", title="which"),
+        alt.Tooltip("share_of_prediction:Q", title="share of it", format=".1%"),
+        *(alt.Tooltip(f"{name}:Q", title=name.replace("_", " "), format=FORMAT) for name in ceilings),
+        alt.Tooltip("wavefronts_from:N", title="load pipe passes from"),
+    ]  # fmt: skip
+    base = alt.Chart(data).transform_filter(alt.datum.shape == chosen).encode(y=_rungs(order, set(data["rung"])))
+    outer = base.mark_bar(color="gray", opacity=0.35, size=19).encode(
+        x=alt.X("predicted:Q", title="TFLOP/s"), tooltip=tip
+    )
+    inner = base.mark_bar(color=legible(PALETTE[0]), size=10).encode(x="measured:Q", tooltip=tip)
+    text = base.mark_text(align="left", dx=6, color="currentColor").encode(x="predicted:Q", text="bound_by:N")
+    return _finished(
+        alt.layer(outer, inner, text, _room(base, "predicted", 1.3)).add_params(chosen), 24 * data["rung"].nunique()
+    )
+
+
+def roofline(
+    profiles: pd.DataFrame,
+    timings: pd.DataFrame,
+    gpu: Gpu,
+    look: Mapping[str, Mapping[str, Any]],
+    order: Sequence[str],
+) -> dict[str, Any] | None:
+    """Rate against measured intensity towards L2 and DRAM, under the ceilings; a choice of the shape.
+
+    S. Williams, A. Waterman, D. Patterson, Roofline, Communications of the ACM 52(4), 2009.
+    """
+    points, lines, names = [], [], []
+    for shape in profiles["shape"].unique():
+        table = rates(profiles, shape)
+        table = table[table.index.isin(order)]
+        if table.empty:
+            continue
+        flat = {label: value / 1e12 for label, value in compute_ceilings(timings, gpu, shape).items()}
+        top = max(flat.values())
+        for name, row in table.iterrows():
+            points += [
+                {"rung": name, "shape": shape, "level": label, "intensity": row["flops"] / row[level],
+                 "tflops": row["flops"] / 1e12}
+                for label, level in (("L2", "l2"), ("DRAM", "dram"))
+            ]  # fmt: skip
+        for label, value in flat.items():
+            lines += [{"shape": shape, "ceiling": label, "intensity": x, "tflops": value} for x in (0.3, 3000.0)]
+        for label, level in (("L2", "l2_peak"), ("DRAM", "dram_peak")):
+            slope = table[level].median() / 1e12
+            name = f"{label} {slope:.1f} TB/s"
+            lines += [
+                {"shape": shape, "ceiling": name, "intensity": x, "tflops": x * slope} for x in (0.3, top / slope)
+            ]
+            place = 0.3**0.7 * (top / slope) ** 0.3
+            names.append({"shape": shape, "ceiling": name, "intensity": place, "tflops": place * slope})
+    if not points:
+        return None
+    dots, roofs, texts = (
+        pd.DataFrame(rows).map(lambda value: float(f"{value:.4g}") if isinstance(value, float) else value)
+        for rows in (points, lines, names)
+    )
+    chosen = _shape_choice("roofline", list(dots["shape"].unique()))
+    picked = alt.selection_point(name="roofline_rung", fields=["rung"], bind="legend", toggle="true")
+    shown = [rung for rung in order if rung in set(dots["rung"])]
+    colors, _ = _scales(look, shown)
+    decades = {"values": [0.01, 0.1, 1, 10, 100, 1000], "format": "~g"}
+    scale = alt.Scale(type="log", domain=[0.3, 3000])
+    x = alt.X("intensity:Q", scale=scale, title="FLOP a byte", axis=alt.Axis(**decades))
+    y = alt.Y("tflops:Q", scale=alt.Scale(type="log"), title="TFLOP/s", axis=alt.Axis(**decades))
+    roof = alt.Chart(roofs).transform_filter(alt.datum.shape == chosen)
+    roof = roof.mark_line(color="gray", clip=True).encode(
+        x=x, y=y, detail="ceiling:N", tooltip=["ceiling", alt.Tooltip("tflops:Q", title="TFLOP/s", format=FORMAT)]
+    )
+    marks = alt.Chart(dots).transform_filter(alt.datum.shape == chosen).mark_point(size=70, strokeWidth=2)
+    marks = marks.encode(
+        x=x, y=y, color=alt.Color("rung:N", scale=colors, sort=shown, legend=_legend()),
+        shape=alt.Shape("level:N", scale=alt.Scale(domain=["L2", "DRAM"], range=["circle", "triangle-up"]),
+                        legend=alt.Legend(title=None, orient="top")),
+        opacity=alt.condition(picked, alt.value(1), alt.value(0.1)),
+        tooltip=["rung", "shape", "level", alt.Tooltip("intensity:Q", title="FLOP a byte", format=FORMAT),
+                 alt.Tooltip("tflops:Q", title="TFLOP/s", format=FORMAT)],
+    )  # fmt: skip
+    words = alt.Chart(texts).transform_filter(alt.datum.shape == chosen)
+    words = words.mark_text(align="left", dx=6, dy=6, color="currentColor").encode(x=x, y=y, text="ceiling:N")
+    return _finished(alt.layer(roof, words, marks).add_params(chosen, picked), HEIGHT)
+
+
+def _shape_choice(name: str, shapes: Sequence[str]) -> alt.Parameter:
+    """A choice of one of these shapes, which begins at the largest square."""
+    return alt.param(name=f"{name}_shape", value=largest(shapes), bind=_select(shapes, "Shape: "))
+
+
+def _rungs(order: Sequence[str], present: set[str]) -> alt.Y:
+    shown = [rung for rung in order if rung in present]
+    return alt.Y("rung:N", sort=shown, scale=alt.Scale(domain=shown), title="", axis=alt.Axis(labelLimit=200))
 
 
 def _select(options: Any, name: str) -> alt.BindRadioSelect:
@@ -140,8 +349,15 @@ def legible(color: str) -> str:
     raise AssertionError(color)
 
 
-def _legend() -> alt.Legend:
-    return alt.Legend(title=None, orient="bottom", columns=4, symbolType="stroke", labelLimit=180)
+def _legend(symbol: str = "stroke", width: int = 150) -> alt.Legend:
+    """A legend below the chart, of as many columns of so many pixels as the chart is wide."""
+    columns = alt.ExprRef(f"max(1, floor(width / {width}))")
+    return alt.Legend(title=None, orient="bottom", columns=columns, symbolType=symbol, symbolOpacity=1, labelLimit=240)
+
+
+def _room(base: alt.Chart, field: str, factor: float) -> alt.Chart:
+    """Nothing that is seen, so far right that the text at the end of a bar has room."""
+    return base.transform_calculate(room=f"datum.{field} * {factor}").mark_point(opacity=0).encode(x="room:Q")
 
 
 def _tooltip() -> list[Any]:

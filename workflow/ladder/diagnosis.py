@@ -59,6 +59,12 @@ class Profile:
         counted = sum(self.get(f"smsp__sass_inst_executed_op_shared_{kind}.sum") for kind in kinds)
         return 100 * counted / self.get("smsp__inst_executed.sum")
 
+    def wavefronts_per_ffma(self, sms: int) -> float:
+        """Passes of the load/store data pipes of so many SMs for each FFMA of a warp; not a number where unrecorded."""
+        busy = self.get("l1tex__data_pipe_lsu_wavefronts.avg.pct_of_peak_sustained_elapsed") / 100  # one a cycle and SM
+        ffmas = self.get("smsp__sass_thread_inst_executed_op_ffma_pred_on.sum.per_cycle_elapsed") / 32
+        return busy * sms / ffmas if ffmas else math.nan
+
     def lost_to(self, *reasons: str) -> float:
         """Percent of issue slots that stay empty for these reasons."""
         waits = {name: cycles for name, cycles in self.stalls.items() if name not in _NO_STALLS}

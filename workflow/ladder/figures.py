@@ -25,6 +25,7 @@ PALETTE = ("#332288", "#cc6677", "#117733", "#88ccee", "#882255", "#44aa99", "#9
 _LINES = ("-", (0, (4, 1)), (0, (1, 1)))  # one for each time that the colours are used up
 _FACES = (None, "white", "white")  # of the markers, in step with the lines; None is the line's own colour
 _MARKERS = "osD^vPX*<>"  # ten for nine colours: entries of one colour have different ones
+PLAIN = {"facecolor": "white", "edgecolor": "none", "pad": 0.6}  # behind a text, so that no grid line crosses it
 FIXED = {"svg.hashsalt": "gemm-ladder", "svg.fonttype": "path", "font.family": "DejaVu Sans"}
 
 
@@ -107,7 +108,10 @@ def by_size(
             axes.set_ylim(bottom=0)
         for text, value in references.items():
             axes.axhline(value, color="dimgray", linewidth=1, linestyle=":")
-            axes.text(0.01, value, text, transform=axes.get_yaxis_transform(), va="bottom", fontsize=8, color="dimgray")
+            axes.annotate(
+                text, (0.01, value), xycoords=axes.get_yaxis_transform(), xytext=(0, 3), textcoords="offset points",
+                va="bottom", fontsize=8, color="dimgray", bbox=PLAIN,
+            )  # fmt: skip
         if references and not log:
             axes.set_ylim(top=max(axes.get_ylim()[1], 1.07 * max(references.values())))
         axes.set_title(title, loc="left", fontweight="bold")
@@ -179,7 +183,8 @@ def save(figure: Figure, paths: Sequence[Path]) -> None:
             drawn = BytesIO()
             figure.savefig(drawn, format="png", metadata={"Software": None})
             picture = Image.open(drawn).convert("RGB")
-            few = picture.quantize(256, method=Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
+            # Median cut, refined once: of Pillow's methods the one that keeps the grid's greys without a tint.
+            few = picture.quantize(256, method=Image.Quantize.MEDIANCUT, kmeans=1, dither=Image.Dither.NONE)
             few.save(path, format="png", optimize=True)
 
 

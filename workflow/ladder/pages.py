@@ -56,7 +56,9 @@ def page(rung: Rung, inspection: Mapping[str, Any], tables: Mapping[str, pd.Data
     """The page of a rung; sections whose evidence is missing say so in one line. Equal evidence gives equal bytes."""
     own = {name: table[table["rung"] == rung.name] if "rung" in table else table for name, table in tables.items()}
     row = own["rungs"].iloc[0]
-    parts = [f"# {rung.name}: {rung.title}", "", f"Source: `kernels/{rung.source}`; status: {row['status']}.", ""]
+    verdict = [f"status: {row['status']}"] + ([f"{row['checked_cases']} cases"] if row["checked_cases"] else [])
+    verdict += [text for text in (row["determinism"], row["emulation"] and f"on a CPU: {row['emulation']}") if text]
+    parts = [f"# {rung.name}: {rung.title}", "", f"Source: `kernels/{rung.source}`; {'; '.join(verdict)}.", ""]
     if isinstance(row["message"], str) and row["message"]:
         parts += [row["message"], ""]
     parts += [own_words(rung), ""]

@@ -93,20 +93,36 @@ def waves(blocks: int, blocks_per_sm: int, sms: int) -> dict[str, float]:
     }
 
 
-def ceilings(gpu: Gpu, shape: Shape, loop: Mapping[str, Any] | None, balance: float) -> dict[str, float]:
+def load_pipe_wavefronts(loop: Mapping[str, Any] | None, profiled: float) -> dict[str, Any]:
+    """Passes of an SM's load/store data pipe for each FFMA of a warp.
+
+    Keys: wavefronts_per_ffma and wavefronts_from: `profile` where that says how many there were (`profiled`, else not a
+    number), else `code`, the least that the inner loop's loads can take. Only a profile knows which addresses the
+    lanes of a warp ask for, so how many passes an uncoalesced load or a bank conflict costs.
+    """
+    if not math.isnan(profiled):
+        return {"wavefronts_per_ffma": profiled, "wavefronts_from": "profile"}
+    if loop is None:
+        return {"wavefronts_per_ffma": math.nan, "wavefronts_from": ""}
+    return {"wavefronts_per_ffma": sass.ratios(loop)["wavefronts_per_ffma"], "wavefronts_from": "code"}
+
+
+def ceilings(
+    gpu: Gpu, shape: Shape, loop: Mapping[str, Any] | None, balance: float, wavefronts: float = math.nan
+) -> dict[str, float]:
     """GFLOP/s that a rung cannot exceed, by what would stop it.
 
     Keys: `FP32 units` (the GPU file's peak, of SMs that are busy for the share `balance` of the time), `issue slots`
     (every instruction of the inner loop takes one of ISSUE_SLOTS, an FFMA also its units), `load pipe` (an SM's
-    load/store pipe does one wavefront a cycle), `DRAM` (the least bytes at the GPU file's bandwidth).
+    load/store pipe does one wavefront a cycle; `wavefronts` for each FFMA as profiled, not a number where none is
+    recorded), `DRAM` (the least bytes at the GPU file's bandwidth).
     """
     peak = gpu.peak_gflops * balance
     found = {"FP32 units": peak}
     if loop:
-        ratio = sass.ratios(loop)
         ffma_cycles = 32 / gpu.fp32_lanes_per_sm  # of an SM, for each warp's FFMA
-        issue_cycles = 1 / ratio["ffma_share"] / ISSUE_SLOTS
-        load_cycles = ratio["wavefronts_per_ffma"]
+        issue_cycles = 1 / sass.ratios(loop)["ffma_share"] / ISSUE_SLOTS
+        load_cycles = load_pipe_wavefronts(loop, wavefronts)["wavefronts_per_ffma"]
         found["issue slots"] = peak * min(1.0, ffma_cycles / issue_cycles)
         found["load pipe"] = peak * min(1.0, ffma_cycles / load_cycles) if load_cycles else peak
     found["DRAM"] = floors(shape, gpu)["intensity_minimum"] * gpu.memory_bandwidth_gb_s

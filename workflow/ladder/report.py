@@ -24,19 +24,20 @@ from pygments.lexers import CppLexer
 from ladder import charts
 from ladder.config import ROOT, Rung
 from ladder.figures import best_rung, square_rows, styles
+from ladder.gpu import Gpu
 from ladder.plan import Plan, recorded_on
 from ladder.published import findings
 from ladder.tables import headline_shape, read_table
 
 TEMPLATES = ROOT / "workflow" / "report"
+WHY = ("roofline", "slots", "mix", "occupancy", "prediction")  # the charts that say why, by their id in the page
 
 
 @dataclass(frozen=True)
 class Material:
-    """What the report is made of: the GPU's title and peak in GFLOP/s, the rungs, the tables by name, the results."""
+    """What the report is made of: the GPU, the rungs, the tables by name, the folder of results."""
 
-    gpu: str
-    peak_gflops: float
+    gpu: Gpu
     recorded: str | None
     baseline: str
     rungs: Sequence[Rung]
@@ -48,8 +49,7 @@ class Material:
 def gather(run: Plan, results: Path) -> Material:
     """The material of a run's report, from the folder of its GPU's results."""
     return Material(
-        gpu=run.gpu.title,
-        peak_gflops=run.gpu.peak_gflops,
+        gpu=run.gpu,
         recorded=recorded_on(results / "raw"),
         baseline=run.baseline.name,
         rungs=run.rungs,
@@ -69,16 +69,19 @@ def render(material: Material) -> str:
         undefined=jinja2.StrictUndefined,
     )  # fmt: skip
     return environment.get_template("report.html.j2").render(
-        gpu=material.gpu,
+        gpu=material.gpu.title,
         recorded=material.recorded,
         answer=answer(material),
         charts=specs,
+        why=[name for name in WHY if name in specs],
+        compared=_comparison(material.tables["metrics_by_rung"]),
         specs=_script(specs),
         vega=Markup(
             vl_convert.javascript_bundle(vl_version=".".join(altair.SCHEMA_VERSION.lstrip("v").split(".")[:2]))
         ),
         tables_script=Markup(generate_init_offline_itables_html(itables.options.dt_bundle)),
         ladder=_ladder_table(rungs, timings) if timed else "",
+        shape=headline_shape(timings[timings["rung"].isin(timed)]) if timed else "",
         timings=_timing_table(timings) if timed else "",
         published=_published(material),
         figure=_figure(material.results / "figures" / "published.svg"),
@@ -102,7 +105,7 @@ def answer(material: Material) -> list[str]:
     lines = [
         f"{best['rung']} is the fastest rung at {best['n']}: {best['gflops'] / 1e3:.1f} TFLOP/s, "
         f"{best['speedup_over_cublas']:.1%} of cuBLAS, {best['speedup_over_naive']:.0f} times naive, and "
-        f"{best['share_of_peak']:.0%} of the {material.peak_gflops / 1e3:.1f} TFLOP/s that the FP32 units could do."
+        f"{best['share_of_peak']:.0%} of the {material.gpu.peak_gflops / 1e3:.1f} TFLOP/s that the FP32 units could do."
     ]
     square = square_rows(fp32[fp32["rung"] != baseline]).dropna(subset=["speedup_over_cublas"])
     winners = square.loc[square.groupby("n")["gflops"].idxmax()]
@@ -124,16 +127,21 @@ def answer(material: Material) -> list[str]:
 
 
 def _charts(material: Material, timed: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """The charts' specifications by their id in the page."""
-    if not timed:
-        return {}
-    rungs = material.tables["rungs"]
-    look = styles(rungs[rungs["role"] != "floor"], material.baseline, material.ladder)
-    data = charts.measurements(material.tables["timings"], rungs)
+    """The charts' specifications by their id in the page; those that nothing is recorded for are left out."""
+    tables = material.tables
+    rungs = tables["rungs"][tables["rungs"]["role"] != "floor"]
+    names = list(rungs["rung"])
+    look = styles(rungs, material.baseline, material.ladder)
+    data = charts.measurements(tables["timings"], tables["rungs"])
     found = {
-        "by-size": charts.by_size(data, look, timed),
-        "at-one-size": charts.at_one_size(data, look, timed),
-        "errors": charts.check_errors(material.tables["checks"], timed),
+        "by-size": charts.by_size(data, look, timed) if timed else None,
+        "at-one-size": charts.at_one_size(data, look, timed) if timed else None,
+        "errors": charts.check_errors(tables["checks"], names),
+        "roofline": charts.roofline(tables["profiles"], tables["timings"], material.gpu, look, names),
+        "slots": charts.issue_slots(tables["slots"], names),
+        "mix": charts.instruction_mix(tables["instructions"], names),
+        "occupancy": charts.occupancy(tables["resources"], names),
+        "prediction": charts.prediction(tables["paper"], names),
     }
     return {name: spec for name, spec in found.items() if spec}
 
@@ -160,11 +168,12 @@ def _ladder_table(rungs: pd.DataFrame, timings: pd.DataFrame) -> Markup:
             "rung": kept.index,
             "status": kept["status"].to_numpy(),
             "cases": kept["checked_cases"].to_numpy(),
+            "determinism": kept["determinism"].to_numpy(),
+            "on a CPU": kept["emulation"].to_numpy(),
         },
         index=kept.index,
     )
     numbers = {
-        "n": top["n"],
         "ms": top["time_ms_median"].round(4),
         "± %": (50 * (top["time_ms_ci_high"] - top["time_ms_ci_low"]) / top["time_ms_median"]).round(2),
         "TFLOP/s": (top["gflops"] / 1e3).round(2),
@@ -174,6 +183,16 @@ def _ladder_table(rungs: pd.DataFrame, timings: pd.DataFrame) -> Markup:
         "times before": top["speedup_over_before"].round(2),
     }
     return _table(frame.join(pd.DataFrame(numbers)), "ladder-table", order=[], layout={"topStart": None})
+
+
+def _comparison(compared: pd.DataFrame) -> Markup | str:
+    """Nsight Compute's metrics with the rungs as columns; empty where nothing is profiled."""
+    if compared.empty:
+        return ""
+    frame = compared.copy()
+    rungs = frame.columns.difference(["shape", "metric", "unit"], sort=False)
+    frame[rungs] = frame[rungs].map(lambda value: value if pd.isna(value) else float(f"{value:.4g}"))
+    return _table(frame, "comparison-table", order=[], maxBytes=0)
 
 
 def _timing_table(timings: pd.DataFrame) -> Markup:

@@ -19,7 +19,7 @@ from ladder.evidence import Evidence
 from ladder.gpu import Gpu
 from ladder.inspection import main_kernel
 from ladder.occupancy import LIMITS
-from ladder.paper import accesses, ceilings, floors, tile_of, waves
+from ladder.paper import accesses, ceilings, floors, load_pipe_wavefronts, tile_of, waves
 
 RESAMPLES = 1000
 CONFIDENCE = 95  # percent
@@ -99,6 +99,7 @@ def write_table(table: pd.DataFrame, path: Path) -> None:
 TEXT = (
     "rung",
     "shape",
+    "launched_at",
     "before",
     "message",
     "emulation",
@@ -378,10 +379,10 @@ def _occupancy(launch: Mapping[str, Any]) -> dict[str, Any]:
 def instruction_table(evidence: Sequence[Evidence]) -> pd.DataFrame:
     """One row a rung, kernel that it launches at a shape of this run, and part of it (whole, inner loop).
 
-    Columns: rung, kernel, part, instructions, one column a class of instructions (`ladder.sass.CLASSES` and other, as
-    compiled: a guarded branch counts as if taken), {lds,ldg,...}_{32,64,128}bit, ffma_share (of issue slots),
-    shared_loads_per_ffma, global_loads_per_ffma, load_bytes_per_ffma (a thread), wavefronts_per_ffma (at least),
-    bank_conflicts and reused_operands (of FFMAs). The ratios are the inner loop's.
+    Columns: rung, kernel, launched_at (the shapes of this run), part, instructions, one column a class of instructions
+    (`ladder.sass.CLASSES` and other, as compiled: a guarded branch counts as if taken), {lds,ldg,...}_{32,64,128}bit,
+    ffma_share (of issue slots), shared_loads_per_ffma, global_loads_per_ffma, load_bytes_per_ffma (a thread),
+    wavefronts_per_ffma (at least), bank_conflicts and reused_operands (of FFMAs). The ratios are the inner loop's.
     """
     rows: dict[tuple[str, str, str], dict[str, Any]] = {}
     for item in evidence:
@@ -390,9 +391,11 @@ def instruction_table(evidence: Sequence[Evidence]) -> pd.DataFrame:
             for part in ("whole", "loop") if found else ():
                 kernel = found[1]
                 counts = kernel["code"][part]
-                rows[item.rung.name, kernel["symbol"], part] = {
+                key = (item.rung.name, kernel["symbol"], part)
+                rows[key] = {
                     "rung": item.rung.name,
                     "kernel": kernel["kernel"],
+                    "launched_at": f"{rows[key]['launched_at']} {shape}" if key in rows else shape,
                     "part": {"loop": "inner loop"}.get(part, part),
                     "instructions": counts["instructions"],
                     **counts["mix"],
@@ -409,7 +412,7 @@ def instruction_table(evidence: Sequence[Evidence]) -> pd.DataFrame:
 
 
 INSTRUCTION_COLUMNS = [
-    *("rung", "kernel", "part", "instructions", *sass.CLASSES, "other"),
+    *("rung", "kernel", "launched_at", "part", "instructions", *sass.CLASSES, "other"),
     *(f"{kind}_{bits}bit" for kind in ("lds", "sts", "ldg", "stg", "ldgsts") for bits in (32, 64, 128)),
     *("ffma_share", "shared_loads_per_ffma", "global_loads_per_ffma", "load_bytes_per_ffma", "wavefronts_per_ffma"),
     *("bank_conflicts", "reused_operands"),
@@ -421,7 +424,8 @@ def paper_table(evidence: Sequence[Evidence], gpu: Gpu) -> pd.DataFrame:
 
     Columns: rung, shape, flop, minimum_bytes, compute_floor_ms, memory_floor_ms, intensity_minimum, BM, BN, TM, TN,
     global_reads_per_result, shared_reads_per_result (elements), intensity_global, intensity_shared (FLOP a byte),
-    blocks, blocks_per_sm, waves, tail_percent, ceiling_{fp32_units,issue_slots,load_pipe,dram}_gflops,
+    blocks, blocks_per_sm, waves, tail_percent, wavefronts_per_ffma and wavefronts_from (`profile` where one of this
+    build and shape is recorded, else `code`, the least), ceiling_{fp32_units,issue_slots,load_pipe,dram}_gflops,
     predicted_gflops (the lowest ceiling), predicted_ms, bound_by, measured_gflops (the median), share_of_prediction.
     """
     rows = []
@@ -438,7 +442,10 @@ def paper_table(evidence: Sequence[Evidence], gpu: Gpu) -> pd.DataFrame:
             blocks = math.prod(launch["grid"])
             held = (launch.get("occupancy") or {}).get("blocks")
             filled = waves(blocks, held, gpu.sms) if held else {"balance": 1.0}
-            limits = ceilings(gpu, shape, loop, filled["balance"])
+            profile = item.profiles.get(text)
+            metrics = main_profile(profile["kernels"])["metrics"] if profile else {}
+            seen = Profile(metrics).wavefronts_per_ffma(gpu.sms)
+            limits = ceilings(gpu, shape, loop, filled["balance"], seen)
             bound = min(limits, key=lambda name: limits[name])
             timing = item.timings.get(shape) if item.sound else None
             measured = shape.flop / np.median(timing.own.times_s) / 1e9 if timing else math.nan
@@ -453,6 +460,7 @@ def paper_table(evidence: Sequence[Evidence], gpu: Gpu) -> pd.DataFrame:
                     "blocks": blocks,
                     "blocks_per_sm": held,
                     **filled,
+                    **load_pipe_wavefronts(loop, seen),
                     **{f"ceiling_{name.lower().replace(' ', '_')}_gflops": limit for name, limit in limits.items()},
                     "predicted_gflops": limits[bound],
                     "predicted_ms": shape.flop / limits[bound] / 1e6,
@@ -468,6 +476,7 @@ PAPER_COLUMNS = [
     *("rung", "shape", "flop", "minimum_bytes", "compute_floor_ms", "memory_floor_ms", "intensity_minimum"),
     *("BM", "BN", "TM", "TN", "global_reads_per_result", "shared_reads_per_result"),
     *("intensity_global", "intensity_shared", "blocks", "blocks_per_sm", "waves", "tail_percent"),
+    *("wavefronts_per_ffma", "wavefronts_from"),
     *(f"ceiling_{name}_gflops" for name in ("fp32_units", "issue_slots", "load_pipe", "dram")),
     *("predicted_gflops", "predicted_ms", "bound_by", "measured_gflops", "share_of_prediction"),
 ]
