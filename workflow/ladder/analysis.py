@@ -195,11 +195,10 @@ def prediction(paper: pd.DataFrame, caption: str) -> Figure:
         axes.text(end + 0.5, place, text, va="center", fontsize=8, color="dimgray", bbox=PLAIN)
     axes.set_yticks(height, list(at["rung"]))
     axes.invert_yaxis()
-    axes.set_xlabel(
-        "TFLOP/s; beside the bars what the ceiling is, and the share of it that is measured\n"
-        "load pipe: passes as profiled; load pipe*: one a load, the least, as no profile is recorded",
-        fontsize=9,
-    )
+    label = "TFLOP/s; beside the bars what the ceiling is, and the share of it that is measured"
+    least = "\n* passes of the load pipe as the code needs at least: there is no profile"
+    starred = (at["bound_by"] == "load pipe") & (at["wavefronts_from"] == "code")
+    axes.set_xlabel(label + (least if starred.any() else ""), fontsize=9)
     axes.grid(axis="y", visible=False)
     if len(at):
         axes.set_xlim(0, 1.3 * at["predicted_gflops"].max() / 1e3)
