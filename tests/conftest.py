@@ -6,13 +6,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 from hypothesis import settings
-from ladder import config, plan, records, toolchain, tuned, tuning
+from ladder import config, gpu, plan, records, toolchain, tuned, tuning
 from ladder.build import Build
 from ladder.config import Rung, Shape
 from ladder.emulation import compile_for_emulator
 from ladder.evidence import Evidence
 from ladder.gpu import Gpu, Present
 from ladder.timing import Measurement, ShapeTiming
+from ladder.worker import gpu_lock
 from pipeline import once
 
 REPOSITORY = Path(__file__).resolve().parents[1]
@@ -88,6 +89,13 @@ def project(tmp_path, monkeypatch):
 def nvcc():
     """The nvcc that the pipeline would use."""
     return toolchain.find_nvcc()
+
+
+@pytest.fixture
+def gpu_alone():
+    """The GPU's lock, which the pipeline's jobs wait for: no other test is on the GPU, nor needs its memory."""
+    with gpu_lock(gpu.present().uuid):
+        yield
 
 
 def write(path: Path, text: str) -> Path:

@@ -188,7 +188,7 @@ def right(case: Case, A, B, old, C) -> bool:
 
 def compile_rung(source: Path, target: Path, *extra: str) -> subprocess.CompletedProcess:
     command = ["g++", "@kernels/emulator/flags.txt", *extra, "-I", "kernels/emulator", "-I", "kernels/include"]
-    command += ["-o", str(target), str(source), "-lstdc++", "-lm", "-lc"]
+    command += ["-o", str(target), str(source), "-lstdc++", "-lm", "-lc", "-lgcc"]
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
 
 

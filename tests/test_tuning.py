@@ -597,11 +597,11 @@ def copy(tmp_path):
     kernels = yaml.safe_load((folder / "config/kernels.yaml").read_text())
     kept = {name: kernels[name] for name in ("cublas", "naive")}
     write(folder / "config/kernels.yaml", yaml.safe_dump({**kept, "coalesced": entry}, sort_keys=False))
+    shutil.rmtree(folder / "config/tuned", ignore_errors=True)  # of other spaces
     return folder
 
 
 def test_without_a_gpu_recorded_trials_become_a_table_and_a_figure(copy, monkeypatch, search):
-    shutil.rmtree(copy / "config/tuned", ignore_errors=True)
     shutil.rmtree(copy / f"results/{RECORDED}/raw/trials", ignore_errors=True)
     run = snakemake(copy, [], "tune")
     assert run.status != 0
@@ -642,8 +642,9 @@ def test_a_killed_search_on_a_gpu_goes_on_and_later_runs_build_what_it_chose(cop
         "tune={batch: 1}",
         "profile={enabled: false}",
     ]
-    with started(copy, config, "tune", gpu=True):
-        wait_for(lambda: list(copy.glob("results/*/raw/trials/*.gz")))
+    with started(copy, config, "tune", gpu=True) as process:
+        wait_for(lambda: list(copy.glob("results/*/raw/trials/*.gz")) or process.poll() is not None)
+        assert process.poll() is None, (copy / "run.log").read_text()
     (path,) = copy.glob("results/*/raw/trials/*.gz")
     kept = Record.read(path, "coalesced").trials
     assert kept

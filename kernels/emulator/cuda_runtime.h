@@ -60,10 +60,15 @@ constexpr uint3 make_uint3(unsigned x, unsigned y, unsigned z) { return {x, y, z
 #define EMULATOR_INLINE inline __attribute__((always_inline))
 
 // Barriers and fences.
-EMULATOR_INLINE void __syncthreads() { emulator::barrier(0); }
-EMULATOR_INLINE int __syncthreads_count(int predicate) { return emulator::barrier(predicate); }
-EMULATOR_INLINE int __syncthreads_or(int predicate) { return emulator::barrier(predicate) != 0; }
-EMULATOR_INLINE int __syncthreads_and(int predicate) { return emulator::barrier(!predicate) == 0; }
+EMULATOR_INLINE int emulator_barrier(int predicate, unsigned line) {
+  __asm__ volatile("" : : "i"(line));  // or g++ would make one call of two barriers, and hide that they are two
+  return emulator::barrier(predicate);
+}
+#define EMULATOR_LINE unsigned line = __builtin_LINE()
+EMULATOR_INLINE void __syncthreads(EMULATOR_LINE) { emulator_barrier(0, line); }
+EMULATOR_INLINE int __syncthreads_count(int predicate, EMULATOR_LINE) { return emulator_barrier(predicate, line); }
+EMULATOR_INLINE int __syncthreads_or(int predicate, EMULATOR_LINE) { return emulator_barrier(predicate, line) != 0; }
+EMULATOR_INLINE int __syncthreads_and(int predicate, EMULATOR_LINE) { return emulator_barrier(!predicate, line) == 0; }
 EMULATOR_INLINE void __threadfence() { emulator::fence(); }
 EMULATOR_INLINE void __threadfence_block() {}
 

@@ -38,7 +38,9 @@ def compile_for_emulator(source: Path, macros: dict[str, str], library: Path, in
         str(library),
         str(source),
     ]
-    result = subprocess.run([*command, "-lstdc++", "-lm", "-lc"], cwd=ROOT, capture_output=True, text=True, check=False)
+    result = subprocess.run(
+        [*command, "-lstdc++", "-lm", "-lc", "-lgcc"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
     if result.returncode == 0:
         return ""
     lines = [line for line in result.stderr.splitlines() if "error" in line] or result.stderr.splitlines()

@@ -1,0 +1,175 @@
+// What a rung may use, a feature a kernel: one block of 64 threads, of which each leaves a number in its c[i].
+//
+// i is the thread, c is the row of C, zero at first, b that of B, 0 to 63. `run` starts the kernel that k counts.
+
+#include <cuda_pipeline.h>
+
+#include "gemm.cuh"
+
+#define KERNEL(name)                                                                           \
+  __device__ void name(unsigned i, float* c, const float* b);                                  \
+  __global__ void __launch_bounds__(64) name##_kernel(Gemm g) { name(threadIdx.x, g.C, g.B); } \
+  __device__ void name([[maybe_unused]] unsigned i, [[maybe_unused]] float* c, [[maybe_unused]] const float* b)
+
+KERNEL(ballot) { c[i] = __ballot_sync(~0u, i % 3 == 0) & 0xFFFF; }
+
+KERNEL(ballot_of_half_a_warp) {
+  unsigned half = i % 32 < 16 ? 0xFFFF : 0xFFFF0000;
+  c[i] = __popc(__ballot_sync(half, i % 32 > 3));
+}
+
+KERNEL(any_and_all) { c[i] = __any_sync(~0u, i == 40) + 2 * __all_sync(~0u, i >= 32); }
+
+KERNEL(shuffle) { c[i] = __shfl_sync(~0u, b[i], i % 32 / 8, 8); }
+
+KERNEL(shuffle_xor) {
+  float s = b[i];
+  for (int d = 16; d > 0; d /= 2) s += __shfl_xor_sync(~0u, s, d);
+  c[i] = s;
+}
+
+KERNEL(shuffle_up_and_down) { c[i] = __shfl_up_sync(~0u, b[i], 2) + 100 * __shfl_down_sync(~0u, b[i], 1, 16); }
+
+KERNEL(shuffle_of_eight_bytes) { c[i] = __shfl_sync(~0u, static_cast<double>(b[i]), 5); }
+
+KERNEL(pairs) {
+  if (i < 32) {
+    float2 v = reinterpret_cast<const float2*>(b)[i];
+    c[2 * i] = v.y;
+    c[2 * i + 1] = v.x;
+  }
+}
+
+KERNEL(quadruples) {
+  if (i < 16) {
+    float4 v = reinterpret_cast<const float4*>(b)[i];
+    reinterpret_cast<float4*>(c)[i] = make_float4(v.w, v.z, v.y, v.x);
+  }
+}
+
+KERNEL(ldg) { c[i] = __ldg(b + i) + __ldg(reinterpret_cast<const float4*>(b)).y + __ldcs(b + 2) + __ldcg(b + 3); }
+
+KERNEL(cache_hints_of_stores) {
+  if (i % 2)
+    __stcs(c + i, b[i]);
+  else
+    __stcg(c + i, b[i]);
+}
+
+KERNEL(atomics_in_shared_memory) {
+  __shared__ int s[5];
+  if (i == 0) {
+    s[0] = s[1] = 0;
+    s[2] = 99;
+    s[3] = -1;
+    s[4] = 0;
+  }
+  __syncthreads();
+  atomicAdd(&s[0], i);
+  atomicMax(&s[1], i);
+  atomicMin(&s[2], i + 7);
+  if (i == 9) atomicExch(&s[3], 5);
+  atomicOr(&s[4], 1 << i % 8);
+  __syncthreads();
+  c[i] = i < 5 ? s[i] : 0;
+}
+
+KERNEL(atomics_in_global_memory) {
+  atomicAdd(c + i % 2, b[i]);
+  if (i == 7) atomicSub(reinterpret_cast<int*>(c + 2), -1069547520);
+}
+
+KERNEL(compare_and_swap) {
+  __shared__ unsigned turn, last;
+  if (i == 0) turn = 0;
+  __syncthreads();
+  unsigned was = atomicCAS(&turn, 0u, i + 1u);
+  if (was == 0) last = i + 1;
+  __syncthreads();
+  c[i] = last == turn;
+  __syncthreads();
+  if (i == 0) c[0] = atomicInc(&turn, 0u) > 0;
+}
+
+KERNEL(launch_bounds) { c[i] = blockDim.x * gridDim.x + warpSize; }
+
+KERNEL(static_shared) {
+  __shared__ float s[64];
+  s[i] = b[i];
+  __syncthreads();
+  c[i] = s[63 - i];
+}
+
+KERNEL(dynamic_shared_memory) {
+  float* s = dynamic_shared<float>();
+  s[i] = b[i];
+  __syncthreads();
+  c[i] = s[(i + 1) % 64];
+}
+
+KERNEL(syncwarp) {
+  __shared__ float s[64];
+  s[i] = b[i];
+  __syncwarp();
+  float v = s[i ^ 1];
+  __syncwarp();
+  s[i] = v;
+  c[i] = s[i];
+}
+
+KERNEL(syncthreads_with_a_predicate) {
+  c[i] = __syncthreads_count(i % 4 == 0) + 100 * __syncthreads_or(i == 3) + 1000 * __syncthreads_and(i < 63);
+}
+
+KERNEL(pipeline) {
+  __shared__ __align__(16) float s[192];
+  __pipeline_memcpy_async(s + i, b + i, 4);
+  if (i < 32) __pipeline_memcpy_async(s + 64 + 2 * i, b + 2 * i, 8);
+  __pipeline_commit();
+  if (i < 16) __pipeline_memcpy_async(s + 128 + 4 * i, b + 4 * i, 16, i < 8 ? 0 : 12);
+  __pipeline_commit();
+  __pipeline_wait_prior(1);
+  __syncthreads();
+  float v = s[i ^ 1] + s[64 + (i ^ 1)];
+  __pipeline_wait_prior(0);
+  __syncthreads();
+  c[i] = v + 1000 * s[128 + (i ^ 1)];
+}
+
+__constant__ const float scale[2] = {2, 3};
+__device__ __forceinline__ float twice(float x) { return x * scale[0]; }
+KERNEL(constant_and_device_function) { c[i] = twice(b[i]) + scale[i % 2]; }
+
+KERNEL(arithmetic) {
+  c[i] = fmaf(b[i], 2.0f, 1.0f) + __fmul_rn(b[i], 0.5f) + min(i, 3u) + max(1.0f, 0.5f) + __umulhi(1u << 31, 6);
+}
+
+using Kernel = void (*)(Gemm);
+const Kernel kernels[] = {ballot_kernel,
+                          ballot_of_half_a_warp_kernel,
+                          any_and_all_kernel,
+                          shuffle_kernel,
+                          shuffle_xor_kernel,
+                          shuffle_up_and_down_kernel,
+                          shuffle_of_eight_bytes_kernel,
+                          pairs_kernel,
+                          quadruples_kernel,
+                          ldg_kernel,
+                          cache_hints_of_stores_kernel,
+                          atomics_in_shared_memory_kernel,
+                          atomics_in_global_memory_kernel,
+                          compare_and_swap_kernel,
+                          launch_bounds_kernel,
+                          static_shared_kernel,
+                          dynamic_shared_memory_kernel,
+                          syncwarp_kernel,
+                          syncthreads_with_a_predicate_kernel,
+                          pipeline_kernel,
+                          constant_and_device_function_kernel,
+                          arithmetic_kernel};
+
+cudaError_t run(const Gemm& g, void*, cudaStream_t stream) {
+  return launch(kernels[g.k - 1], dim3(1), dim3(64), 256, stream, g);
+}
+
+EXPORT_SGEMM(run)

@@ -1,0 +1,121 @@
+"""CUDA C++ in the emulator, a feature and a kind of finding at a time: what tests/emulated/*.cu do in a block."""
+
+import re
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from corpus import ROOT, Library, matrix
+from ladder import gpu, library
+from ladder.build import Build, build
+from ladder.config import Shape, read_kernels
+
+SOURCES = ROOT / "tests" / "emulated"
+I = np.arange(64)  # noqa: E741  (the thread, and the column of B and C)
+LANE, WARP = I % 32, I // 32
+
+# What each kernel of features.cu leaves in C.
+FEATURES = {
+    "ballot": np.where(WARP, 0x2492, 0x9249),
+    "ballot_of_half_a_warp": np.where(LANE < 16, 12, 16),
+    "any_and_all": 3 * WARP,
+    "shuffle": I // 8 * 8 + LANE // 8,
+    "shuffle_xor": np.where(WARP, 1520, 496),
+    "shuffle_up_and_down": np.where(LANE < 2, I, I - 2) + 100 * np.where(LANE % 16 == 15, I, I + 1),
+    "shuffle_of_eight_bytes": np.where(WARP, 37, 5),
+    "pairs": I ^ 1,
+    "quadruples": I ^ 3,
+    "ldg": I + 6,
+    "cache_hints_of_stores": I,
+    "atomics_in_shared_memory": np.array([2016, 63, 7, 5, 255] + [0] * 59),
+    "atomics_in_global_memory": np.array([992, 1024, 1.5] + [0] * 61),
+    "compare_and_swap": np.ones(64),
+    "launch_bounds": np.full(64, 96),
+    "static_shared": 63 - I,
+    "dynamic_shared_memory": (I + 1) % 64,
+    "syncwarp": I ^ 1,
+    "syncthreads_with_a_predicate": np.full(64, 116),
+    "pipeline": 2 * (I ^ 1) + 1000 * np.where((I < 32) | ((I ^ 1) % 4 == 0), I ^ 1, 0),
+    "constant_and_device_function": 2 * I + 2 + I % 2,
+    "arithmetic": 2 * I + 1 + I / 2 + np.minimum(I, 3) + 1 + 3,
+}
+
+
+def kernels(source):
+    """The names of a source's kernels, in the order in which k counts them."""
+    return re.findall(r"^KERNEL\((\w+)\) ", source.read_text(), re.MULTILINE)
+
+
+def marked(source):
+    """For each kernel the line that is marked, and the words of the mark: the kind of finding and its text."""
+    found = {}
+    for number, line in enumerate(source.read_text().splitlines(), 1):
+        if kernel := re.match(r"KERNEL\((\w+)\) ", line):
+            name = kernel[1]
+        if mark := re.search(r"// found: (\(.*\)|[^:]*): (.*)$", line):
+            found[name] = (number, *mark.groups())
+    return found
+
+
+FINDINGS = marked(SOURCES / "findings.cu")
+
+
+def test_every_kernel_is_asked_for():
+    assert kernels(SOURCES / "features.cu") == list(FEATURES)
+    assert kernels(SOURCES / "findings.cu") == list(FINDINGS)
+
+
+@pytest.fixture(scope="session")
+def compiled(for_the_emulator):
+    return {name: Library(for_the_emulator(SOURCES / f"{name}.cu")) for name in ("features", "findings")}
+
+
+def run(compiled, number, seed):
+    """Run the kernel of that number; C, and the report."""
+    B, C, A = (matrix(rows, 64, 0, 0, values) for rows, values in ((number, I), (1, 0), (1, 0)))
+    lib = compiled.lib
+    lib.emulator_reset(seed)
+    for name, each, access in ((b"A", A, b"r"), (b"B", B, b"r"), (b"C", C, b"rw")):
+        lib.emulator_register_buffer(name, each.view.ctypes.data, 1, 64, 64, access)
+    a, b, c = (each.view.ctypes.data for each in (A, B, C))
+    lib.sgemm(1, 64, number, 1.0, a, 64, b, 64, 1.0, c, 64, None, None, None)
+    return C.elements[0].copy(), compiled.report()
+
+
+@pytest.mark.parametrize("name", FEATURES)
+def test_a_feature_gives_what_cuda_gives_and_no_finding(compiled, name):
+    for seed in range(1, 6):
+        result, report = run(compiled["features"], 1 + list(FEATURES).index(name), seed)
+        assert not report
+        np.testing.assert_array_equal(result, FEATURES[name])
+
+
+@pytest.mark.parametrize("name", FINDINGS)
+def test_a_fault_is_found_with_kernel_block_thread_and_line(compiled, name):
+    line, kind, text = FINDINGS[name]
+    place = rf"findings\.cu:{line}(; the other: findings\.cu:\d+)?"
+    pattern = rf"{kind}: {name}_kernel block \(0,0,0\) thread \(\d+,0,0\) {text}; {place}"
+    for seed in range(1, 6):
+        _, report = run(compiled["findings"], 1 + list(FINDINGS).index(name), seed)
+        assert any(re.fullmatch(pattern, found) for found in report), (pattern, report)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(gpu.present() is None, reason="there is no GPU here")
+def test_on_a_gpu_a_feature_gives_the_same(tmp_path, nvcc, gpu_alone):
+    import cupy as cp
+
+    here = gpu.present()
+    known = gpu.recognise(here)
+    naive = read_kernels(ROOT / "config/kernels.yaml")["naive"]
+    rung = replace(naive, source=str(SOURCES / "features.cu"), macros={})
+    made = build(rung, gpu.read_gpu(known) if known else gpu.from_device(here), nvcc, ["-std=c++17"], tmp_path)
+    assert made["status"] == "ok", made["log"]
+    features = library.Library(Build(tmp_path).library)
+    A, B = cp.zeros((1, 64), np.float32), cp.asarray(np.tile(I, (len(FEATURES), 1)).astype(np.float32))
+    for number, (name, expected) in enumerate(FEATURES.items(), 1):
+        C = cp.zeros((1, 64), np.float32)
+        operands = library.Operands(A.data.ptr, 64, B.data.ptr, 64, C.data.ptr, 64)
+        assert features.queue(Shape(1, 64, number), 1.0, 1.0, operands) == 0
+        cp.cuda.runtime.deviceSynchronize()
+        np.testing.assert_array_equal(C.get()[0], expected, err_msg=name)
