@@ -1,14 +1,18 @@
-"""What a run needs to know of the Snakemake that runs it: where settings came from, and whether it is alone."""
+"""What a run needs of the Snakemake that runs it: where settings came from, whether it is alone, what it shows."""
 
 from __future__ import annotations
 
 import fcntl
+import logging
 import os
 import shutil
 from pathlib import Path
 from typing import Any
 
 import yaml
+
+from ladder.progress import Above, Board, is_chatter
+from ladder.script import QUIET
 
 REMEASURE = "GEMM_LADDER_REMEASURE"
 _held: list[int] = []
@@ -64,3 +68,33 @@ def remeasure_if_forced(workflow: Any) -> None:
     settings = workflow.dag_settings
     if settings.forceall or {"time", "check", "compile"} & {str(rule) for rule in settings.forcerun}:
         os.environ[REMEASURE] = "1"
+
+
+def show_progress(workflow: Any, memory: Path) -> None:
+    """Show how far the run is, as loudly as the user asked.
+
+    By default (`--quiet rules`) the lines of the stages and a live line, in a log a plain line now and then, take the
+    place of what Snakemake says of its own work. `--quiet` or `--quiet all` leaves the first line, errors and the
+    summary; `--quiet host` or `--verbose` shows what Snakemake says. `--nocolor` is passed on to the stages.
+    """
+    from snakemake.logging import logger
+    from snakemake.settings.enums import Quietness
+
+    output = workflow.output_settings
+    if output.nocolor:
+        os.environ["NO_COLOR"] = "1"
+    quiet = set(output.quiet or ())
+    if output.verbose or not quiet & {Quietness.ALL, Quietness.PROGRESS, Quietness.RULES}:
+        return
+    handlers = [handler for handler in logger.handlers if handler.name == "DefaultStreamHandler"]
+    for handler in handlers:
+        handler.addFilter(lambda record: workflow.dryrun or not is_chatter(record))
+    if quiet & {Quietness.ALL, Quietness.PROGRESS}:
+        os.environ[QUIET] = "1"
+        return
+    for handler in handlers:
+        if isinstance(handler, logging.StreamHandler):
+            alone = [rule.name for rule in workflow.rules if "gpu" in rule.resources]
+            board = Board(handler.stream, memory, alone, lambda: workflow.dryrun)
+            handler.setStream(Above(board))
+            logger.addHandler(board)

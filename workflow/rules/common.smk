@@ -15,6 +15,7 @@ from ladder.session import (
     measuring_stages,
     offer_package,
     remeasure_if_forced,
+    show_progress,
     uses_conda,
 )
 from ladder.toolchain import find_nvcc, require_architecture, sources
@@ -30,6 +31,7 @@ except LadderError as error:
 if workflow.is_main_process:
     hold_directory(Path(".snakemake"))
     print(f"gemm-ladder: {PLAN.headline}", file=sys.stderr, flush=True)
+    show_progress(workflow, Path("build") / PLAN.gpu.name / "durations.json")
 
 
 onstart:

@@ -36,4 +36,4 @@ with one_line_errors(snakemake.log[0]):
             run.by_name(name).declared,
         )
     records.write_json(output, {"rung": name, **merge_check(output, record)})
-    progress(f"{record['status']}  {record['message']}".rstrip())
+    progress.ended(record["status"], record["message"])

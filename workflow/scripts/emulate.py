@@ -12,6 +12,7 @@ with one_line_errors(snakemake.log[0]):
     run = plan(snakemake.config)
     name, log = snakemake.wildcards.kernel, Path(snakemake.log[0])
     cases = snakemake.params.cases
+    progress = Progress("emulate", name, run.checked)
     record = emulate_rung(
         run.by_name(name),
         Build(Path(snakemake.input.build)),
@@ -22,4 +23,4 @@ with one_line_errors(snakemake.log[0]):
     )
     records.write_json(Path(snakemake.output[0]), {"rung": name, **record})
     told = f"{len(record['cases'])} cases" if record["status"] == EMULATED else record["message"]
-    Progress("emulate", name, run.checked)(f"{record['status']}  {told}".rstrip())
+    progress.ended(record["status"], told)

@@ -38,4 +38,6 @@ with one_line_errors(snakemake.log[0]):
             profiles[shape] = {"where": where, "kernels": extract(report)}
     keep_profiles(output, name, profiles, message, compiled["build_digest"])
     if message:
-        progress(f"not profiled: {message}")
+        progress.ended("not profiled", message)
+    else:
+        progress.ended("ok", f"{len(shapes)} sizes profiled")

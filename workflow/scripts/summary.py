@@ -3,14 +3,14 @@
 import sys
 from pathlib import Path
 
-from ladder.script import one_line_errors
+from ladder.script import one_line_errors, say
 from ladder.summary import FAILURES, summary
 from ladder.tables import read_table
 
 with one_line_errors(snakemake.log[0]):
     rungs, timings = read_table(snakemake.input.rungs), read_table(snakemake.input.timings)
     text = summary(rungs, timings, snakemake.params.headline, f"results/{snakemake.wildcards.gpu}")
-    print("\n" + text, file=sys.stderr, flush=True)
+    say("\n" + text)
     Path(snakemake.output[0]).write_text(text)
     if rungs["status"].isin(FAILURES).any():
         sys.exit(1)

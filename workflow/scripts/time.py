@@ -38,4 +38,6 @@ with one_line_errors(snakemake.log[0]):
             message = time_rung(name, sound, shapes, settings, device, where, output, log, started)
     records.conclude_timing(output, message, compiled["build_digest"])
     if message:
-        progress(f"not timed: {message}")
+        progress.ended("not timed", message)
+    elif shapes:
+        progress.ended("ok", f"{len(shapes)} sizes timed")

@@ -32,4 +32,4 @@ with one_line_errors(snakemake.log[0]):
             progress,
         )
     records.write_json(output, {"rung": name, **record})
-    progress(f"{record['status']}  {record['message']}".rstrip())
+    progress.ended(record["status"], record["message"])

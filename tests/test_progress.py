@@ -1,0 +1,273 @@
+"""What a run shows: a live line and colours on a terminal, plain lines in a log, less or more where asked."""
+
+from __future__ import annotations
+
+import fcntl
+import io
+import json
+import logging
+import os
+import pty
+import re
+import struct
+import subprocess
+import termios
+from collections import Counter
+
+import pytest
+from ladder import script
+from ladder.progress import Above, Board, State, clock, is_chatter, remember, remembered, seconds_left
+from pipeline import command, copy_project, environment
+
+LIBRARY = "build/h100-sxm/empty"  # the cheapest thing that has a line of its own
+
+
+class Terminal(io.StringIO):
+    """A stream that says it is a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+class Ticks:
+    """A clock that the test sets."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def record(event: str | None, message: str = "", level: int = logging.INFO, **values) -> logging.LogRecord:
+    made = logging.LogRecord("snakemake", level, "", 0, message, (), None)
+    vars(made).update(event=event, **values)
+    return made
+
+
+def started(jobid: int, rule: str, **wildcards: str) -> logging.LogRecord:
+    return record("job_info", jobid=jobid, rule_name=rule, wildcards=wildcards)
+
+
+def a_board(stream, memory, **options) -> tuple[Board, Ticks]:
+    ticks = Ticks()
+    board = Board(stream, memory, now=ticks, **options)
+    board.emit(record("run_info", stats={"compile": 4, "check": 2, "total": 6}))
+    board.emit(record("resources_info", cores=2))
+    return board, ticks
+
+
+# How long, and how long still
+
+
+@pytest.mark.parametrize(("seconds", "text"), [(0, "0:00"), (59.6, "1:00"), (725, "12:05"), (3723, "1:02:03")])
+def test_durations_read_like_a_clock(seconds, text):
+    assert clock(seconds) == text
+
+
+def test_nothing_is_said_of_what_is_left_before_anything_is_known():
+    assert seconds_left({"compile": 4}, [], {}, 2) is None
+
+
+def test_what_is_left_is_the_work_over_what_runs_at_once():
+    assert seconds_left({"compile": 4}, [], {"compile": 10.0}, 2) == 20
+    assert seconds_left({"compile": 4}, [("compile", 4.0)], {"compile": 10.0}, 2) == 23
+    assert seconds_left({}, [("compile", 14.0)], {"compile": 10.0}, 2) == 0
+
+
+def test_jobs_that_need_the_gpu_are_counted_one_after_another():
+    typical = {"compile": 10.0, "time": 30.0}
+    assert seconds_left({"compile": 2, "time": 3}, [], typical, 4, ["time"]) == 90
+    assert seconds_left({"compile": 40, "time": 3}, [], typical, 4, ["time"]) == (400 + 90) / 4
+
+
+def test_a_rule_of_which_nothing_is_known_counts_as_the_mean_of_the_others():
+    assert seconds_left({"tables": 1}, [], {"compile": 10.0, "check": 20.0}, 1) == 15
+
+
+def test_this_run_knows_better_than_an_earlier_one():
+    state = State(0.0, took={"compile": [1.0, 2.0, 9.0]}, earlier={"compile": 50.0, "check": 4.0})
+    assert state.typical == {"compile": 2.0, "check": 4.0}
+
+
+def test_a_line_is_never_wider_than_the_terminal():
+    state = State(0.0, Counter(compile=9), Counter(compile=3), {1: ("compile", "conflict_free@LAYOUT=1", 0.0)})
+    for width in (1, 10, 40, 200):
+        assert len(state.live(5.0, width)) < width
+    assert state.live(5.0, 200).startswith("[########----------------] 3/9 steps, 0:05 gone")
+    assert state.live(5.0, 200).endswith("compile conflict_free@LAYOUT=1")
+
+
+# The board
+
+
+def test_a_log_gets_a_plain_line_now_and_then(tmp_path):
+    log = io.StringIO()
+    board, ticks = a_board(log, tmp_path / "durations.json")
+    for job in range(4):
+        board.emit(started(job, "compile", kernel="naive"))
+        ticks.now += 12
+        board.emit(record("job_finished", job_id=job))
+    board.close()
+    assert log.getvalue() == "[3/6 steps, 0:36 gone, about 0:18 left]\n4 of 6 steps in 0:48\n"
+
+
+def test_a_terminal_gets_a_live_line_that_makes_room_for_others(tmp_path):
+    terminal = Terminal()
+    board, ticks = a_board(terminal, tmp_path / "durations.json")
+    board.emit(started(1, "compile", kernel="naive"))
+    assert terminal.getvalue().endswith("\r\x1b[K[------------------------] 0/6 steps, 0:00 gone  compile naive")
+    Above(board).write("something else\n")
+    assert terminal.getvalue().endswith("compile naive\r\x1b[Ksomething else\n")
+    ticks.now += 10
+    board.emit(record("job_finished", job_id=1))
+    assert terminal.getvalue().endswith("\r\x1b[K[####--------------------] 1/6 steps, 0:10 gone, about 0:25 left")
+    board.close()
+    assert terminal.getvalue().endswith("left\r\x1b[K1 of 6 steps in 0:10\n")
+
+
+def test_nothing_is_drawn_behind_half_a_line_of_another(tmp_path):
+    terminal = Terminal()
+    board, _ = a_board(terminal, tmp_path / "durations.json")
+    Above(board).write("half a ")
+    board.emit(started(1, "compile"))
+    assert terminal.getvalue() == "half a "
+    Above(board).write("line\n")
+    board.tell()
+    assert terminal.getvalue().startswith("half a line\n\r\x1b[K[---")
+    board.close()
+
+
+def test_a_run_that_did_nothing_says_nothing(tmp_path):
+    log = io.StringIO()
+    board, _ = a_board(log, tmp_path / "durations.json")
+    board.close()
+    assert log.getvalue() == ""
+    assert not (tmp_path / "durations.json").exists()
+
+
+def test_a_dry_run_says_nothing(tmp_path):
+    log = io.StringIO()
+    board, _ = a_board(log, tmp_path / "durations.json", idle=lambda: True)
+    board.emit(started(1, "compile"))
+    board.close()
+    assert log.getvalue() == ""
+
+
+def test_what_jobs_took_is_known_to_the_next_run(tmp_path):
+    memory = tmp_path / "build/durations.json"
+    remember(memory, {"check": 5.0})
+    board, ticks = a_board(io.StringIO(), memory)
+    board.emit(started(1, "compile"))
+    ticks.now += 7
+    board.emit(record("job_finished", job_id=1))
+    board.close()
+    assert remembered(memory) == {"check": 5.0, "compile": 7.0}
+
+
+@pytest.mark.parametrize("text", ["", "{", "[1]", '{"compile": "soon"}'])
+def test_a_damaged_memory_counts_for_nothing(tmp_path, text):
+    (tmp_path / "durations.json").write_text(text)
+    assert remembered(tmp_path / "durations.json") == {}
+
+
+def test_only_snakemakes_chatter_is_left_out():
+    assert is_chatter(record(None, "Select jobs to execute..."))
+    assert is_chatter(record("job_finished", "Finished jobid: 3 (Rule: compile)"))
+    assert not is_chatter(record(None, "Nothing to be done (all requested files are present and up to date)."))
+    assert not is_chatter(record(None, "Select jobs to execute...", logging.WARNING))
+    assert not is_chatter(record("job_error", "", logging.ERROR))
+    assert not is_chatter(record(None, "Complete log(s): x"))
+
+
+# The stages' own lines
+
+
+def test_a_status_has_a_colour_on_a_terminal_alone(monkeypatch):
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr("sys.stderr", Terminal())
+    assert script.colored("ok") == "\x1b[32mok\x1b[0m"
+    assert script.colored("failed") == "\x1b[31mfailed\x1b[0m"
+    assert script.colored("needs a GPU") == "needs a GPU"
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert script.colored("ok") == "ok"
+    monkeypatch.delenv("NO_COLOR")
+    monkeypatch.setattr("sys.stderr", io.StringIO())
+    assert script.colored("ok") == "ok"
+
+
+# Runs
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory):
+    """A copy of the project."""
+    return copy_project(tmp_path_factory.mktemp("progress") / "project")
+
+
+def on_terminal(folder, *arguments: str) -> bytes:
+    """What a run prints on a terminal of 100 columns."""
+    master, terminal = pty.openpty()
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 100, 0, 0))
+    variables = environment(folder, False, TERM="xterm")
+    variables.pop("NO_COLOR", None)
+    process = subprocess.Popen(
+        command([], arguments), cwd=folder, env=variables, stdin=terminal, stdout=terminal, stderr=terminal
+    )
+    os.close(terminal)
+    said = b""
+    try:
+        while part := os.read(master, 4096):
+            said += part
+    except OSError:  # how Linux says that the other end is closed
+        pass
+    finally:
+        os.close(master)
+    assert process.wait() == 0, said.decode()
+    return said
+
+
+def in_a_log(folder, *arguments: str) -> str:
+    """What a run writes into a plain file."""
+    log = folder / "run.log"
+    with log.open("wb") as file:
+        variables = environment(folder, False)
+        subprocess.run(
+            command([], arguments), cwd=folder, env=variables, stdout=file, stderr=subprocess.STDOUT, check=True
+        )
+    return log.read_text()
+
+
+def test_a_terminal_shows_a_live_line_and_colours(project):
+    said = on_terminal(project, LIBRARY, "--force")
+    assert re.search(rb"\r\x1b\[K\[-+\] 0/1 steps, 0:0\d gone  compile empty", said)
+    assert re.search(rb"\r\x1b\[K\[compile \d+/\d+\] empty  \x1b\[32mok\x1b\[0m  sm_90a  \d+\.\d s\r\n", said)
+    assert re.search(rb"1 of 1 steps in \d:\d\d\r\n$", said)
+    assert b"Select jobs" not in said
+    drawn = [line for line in re.split(rb"\r\n|\r\x1b\[K", said) if b" steps, " in line]
+    assert max(map(len, drawn)) < 100
+    assert json.loads((project / "build/h100-sxm/durations.json").read_text())["compile"] > 0
+
+
+def test_a_log_has_plain_lines_and_nothing_else(project):
+    said = in_a_log(project, LIBRARY, "--force")
+    assert "\x1b" not in said
+    assert "\r" not in said
+    assert re.search(r"^\[compile \d+/\d+\] empty  ok  sm_90a  \d+\.\d s$", said, re.MULTILINE)
+    assert re.search(r"^1 of 1 steps in \d:\d\d$", said, re.MULTILINE)
+    assert "Select jobs" not in said
+
+
+def test_a_quiet_run_says_what_it_shows_and_no_more(project):
+    said = in_a_log(project, LIBRARY, "--force", "--quiet")
+    assert "gemm-ladder: no GPU is measured" in said
+    assert "compile" not in said
+    assert "steps" not in said
+
+
+def test_a_verbose_run_says_what_snakemake_says(project):
+    said = in_a_log(project, LIBRARY, "--force", "--quiet", "host")
+    assert "rule compile:" in said
+    assert "reason: Forced execution" in said
+    assert "1 of 1 steps (100%) done" in said
