@@ -42,6 +42,7 @@ endef
 help: ## this list
 	@while IFS= read -r line; do case "$$line" in \
 	  [a-z]*:*'## '*) printf 'make %-8s%s\n' "$${line%%:*}" "$${line#*## }";; esac; done < Makefile
+	@echo 'What the pipeline makes, and the names of GPUs and rungs: make run ARGS=help'
 
 env: $(VENV)/.$(ENV) ## make .venv from the pins, once (ENV=cuda12, PYTHON=python3.12, WHEELS=folder)
 

@@ -25,6 +25,7 @@ include: "workflow/rules/report.smk"
 
 
 rule all:
+    """What a plain run makes: tables, figures, pages, report and summary, and all that they need."""
     default_target: True
     input:
         refuse_to_measure,
@@ -42,7 +43,20 @@ rule all:
         f"build/{GPU}/summary.txt",
 
 
+rule help:
+    """This list."""
+    log:
+        "logs/help.log",
+    conda:
+        "envs/gemm-ladder.yaml"
+    params:
+        listing=lambda wildcards: listing(workflow, PLAN.ladder),
+    script:
+        "workflow/scripts/help.py"
+
+
 rule gpu_file:
+    """Keep the properties of the GPU that is here as a file in config/gpus."""
     log:
         "logs/gpu_file.log",
     conda:

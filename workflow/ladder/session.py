@@ -6,15 +6,20 @@ import fcntl
 import logging
 import os
 import shutil
+import textwrap
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from ladder.config import Rung
+from ladder.gpu import GPU_FILES
 from ladder.progress import Above, Board, is_chatter
 from ladder.script import QUIET
 
 REMEASURE = "GEMM_LADDER_REMEASURE"
+MEASURING = ("check", "time", "profile")  # the stages that need a GPU
 _held: list[int] = []
 
 
@@ -38,7 +43,7 @@ def measuring_stages(workflow: Any) -> list[str]:
     """Those of check, time and profile that the user asked for by name, as a target or with --until."""
     settings = workflow.dag_settings
     asked = {str(name) for name in (*settings.targets, *settings.until)}
-    return [stage for stage in ("check", "time", "profile") if stage in asked]
+    return [stage for stage in MEASURING if stage in asked]
 
 
 def uses_conda(workflow: Any) -> bool:
@@ -98,3 +103,22 @@ def show_progress(workflow: Any, memory: Path) -> None:
             board = Board(handler.stream, memory, alone, lambda: workflow.dryrun)
             handler.setStream(Above(board))
             logger.addHandler(board)
+
+
+def listing(workflow: Any, ladder: Mapping[str, Rung]) -> str:
+    """What can be asked of Snakemake here: targets and stages with their docstrings, GPUs and rungs by name."""
+    found: dict[str, dict[str, str]] = {"targets": {}, "stages": {}}
+    for rule in workflow.rules:
+        kind = "stages" if rule.has_wildcards() or rule.name in MEASURING else "targets"
+        found[kind][rule.name] = " ".join((rule.docstring or "").split())
+    wide = max(len(name) for names in found.values() for name in names)
+    lines = []
+    for kind, usage in (("targets", "snakemake TARGET"), ("stages", "snakemake --until STAGE")):
+        lines += [f"{kind.capitalize()} ({usage}):"]
+        lines += [f"  {name:<{wide}}  {text}" for name, text in sorted(found[kind].items())] + [""]
+    for title, names in (
+        ("GPUs (--config gpu=NAME)", sorted(path.stem for path in GPU_FILES.glob("*.yaml"))),
+        ("Rungs (--config kernels='[NAME,...]'; an entry's name stands for all its variants)", list(ladder)),
+    ):
+        lines += [f"{title}:", *textwrap.wrap(", ".join(names), 110, initial_indent="  ", subsequent_indent="  "), ""]
+    return "\n".join([*lines, "`make help` lists what make does, docs/quick-start.md shows both in use."])

@@ -1,5 +1,6 @@
-# across: every GPU that has records beside the others, from raw alone; no part of `all`.
+# across: no part of `all`.
 rule across:
+    """Every GPU that has records beside the others, from raw alone: results/across."""
     input:
         recorded_anywhere(),
     output:

@@ -1,7 +1,8 @@
-# check: is it right? A verdict for each rung, with the errors of every case; a wrong rung fails no job.
+# check: is it right? On the GPU, and on the CPU for all that an emulator can run.
 if PLAN.measuring:
 
     rule check:
+        """Is it right? A verdict for each rung on the GPU, with the errors of every case; a wrong rung fails no job."""
         input:
             "build/{gpu}/{kernel}",
         output:
@@ -21,8 +22,8 @@ if PLAN.measuring:
             "../scripts/check.py"
 
 
-# The same check on the CPU, of the same source, for all that an emulator can run: it needs no GPU and finds races.
 rule emulate:
+    """The same check on the CPU, of the same source: it needs no GPU and finds races."""
     input:
         build="build/{gpu}/{kernel}",
         emulator=sorted(map(str, Path("kernels/emulator").glob("*.[hct]*"))),

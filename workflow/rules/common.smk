@@ -12,6 +12,7 @@ from ladder.records import digest_files
 from ladder.session import (
     config_sources,
     hold_directory,
+    listing,
     measuring_stages,
     offer_package,
     remeasure_if_forced,

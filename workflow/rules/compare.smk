@@ -1,5 +1,6 @@
-# compare: this run against another one, named by --config baseline=FOLDER_OR_GIT_REVISION; no part of `all`.
+# compare: no part of `all`.
 rule comparison:
+    """This run against the baseline, as a table and a figure."""
     input:
         records("time", "zip", RUNGS),
     output:
@@ -19,6 +20,7 @@ rule comparison:
 
 
 rule compare:
+    """This run against another: --config baseline=FOLDER_OR_GIT_REVISION, fail_on=slower for CI."""
     input:
         f"results/{GPU}/comparison/comparison.csv",
     log:

@@ -1,5 +1,5 @@
-# compile: one shared library for each rung, with the compiler's resource report.
 rule compile:
+    """One shared library for each rung, with the compiler's resource report."""
     input:
         lambda wildcards: [
             os.path.relpath(path) for path in sources(PLAN.by_name(wildcards.kernel))

@@ -5,6 +5,7 @@ EXPERIMENTS = sorted(glob(f"{RAW}/experiments/*.zip"))
 
 
 rule experiments:
+    """The trials behind docs/performance.md as a table."""
     input:
         EXPERIMENTS,
     output:

@@ -1,7 +1,8 @@
-# figures: what the tables say, as SVG and PNG.
+# figures: one message each.
 if FIGURES:
 
     rule figures:
+        """What the tables say, as SVG and PNG."""
         input:
             timings="results/{gpu}/tables/timings.csv",
             rungs="results/{gpu}/tables/rungs.csv",

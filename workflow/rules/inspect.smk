@@ -1,5 +1,6 @@
-# inspect: what the compiled library says of itself, without a GPU.
+# inspect: from the compiled library, without a GPU.
 rule inspect:
+    """What the compiled library says of itself: registers, occupancy, instructions, paper calculation."""
     input:
         "build/{gpu}/{kernel}",
     output:

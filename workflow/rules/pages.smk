@@ -1,7 +1,8 @@
-# pages: why is it not faster? The figures that say why, and one page a rung with all that is known of it.
+# pages: why is it not faster?
 if FIGURES:
 
     rule analysis:
+        """The figures that say why: roofline, issue slots, instructions, occupancy, prediction."""
         input:
             tables=expand(
                 "results/{{gpu}}/tables/{table}.csv",
@@ -37,6 +38,7 @@ if FIGURES:
 
 
 rule pages:
+    """One page a rung with all that is known of it, and their index."""
     input:
         tables=expand("results/{{gpu}}/tables/{table}.csv", table=TABLES),
         inspections=[f"build/{GPU}/inspect/{name}.json" for name in PAGES],

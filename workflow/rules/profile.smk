@@ -1,7 +1,8 @@
-# profile: why is it not faster? Nsight Compute's metrics and advice for each rung at the configured sizes.
+# profile: why is it not faster?
 if PLAN.measuring:
 
     rule profile:
+        """Nsight Compute's metrics and advice for each rung at the configured sizes."""
         input:
             build="build/{gpu}/{kernel}",
             check="results/{gpu}/raw/check/{kernel}.json",

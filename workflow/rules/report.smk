@@ -1,7 +1,8 @@
-# report: one HTML page a GPU, self-contained, and what others published beside what was measured.
+# report: all of it on one page.
 if FIGURES:
 
     rule published:
+        """What others published beside what was measured."""
         input:
             timings="results/{gpu}/tables/timings.csv",
             geomeans="results/{gpu}/tables/geomeans.csv",
@@ -31,6 +32,7 @@ if FIGURES:
 
 
 rule html_report:
+    """One HTML page a GPU, self-contained."""
     input:
         expand("results/{{gpu}}/tables/{table}.csv", table=TABLES + PUBLISHED),
         expand("results/{{gpu}}/figures/{figure}.svg", figure=PUBLISHED),

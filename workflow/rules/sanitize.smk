@@ -1,10 +1,11 @@
-# sanitize: compute-sanitizer's tools on small products, by `snakemake sanitize`; no part of `all`, for it is slow.
+# sanitize: no part of `all`, for it is slow.
 SANITIZED = records("sanitize", "json", PLAN.checked)
 
 
 if PLAN.measuring:
 
     rule watch:
+        """compute-sanitizer's tools on one rung."""
         input:
             "build/{gpu}/{kernel}",
         output:
@@ -24,6 +25,7 @@ if PLAN.measuring:
 
 
 rule sanitize:
+    """compute-sanitizer's tools on small products of every rung; slow, and on a GPU alone."""
     input:
         SANITIZED,
     log:

@@ -1,5 +1,5 @@
-# summary: the last words of a run; it fails where a rung failed, so that the run's exit status says so.
 rule summary:
+    """The last words of a run; it fails where a rung failed, so that the run's exit status says so."""
     input:
         rungs="results/{gpu}/tables/rungs.csv",
         timings="results/{gpu}/tables/timings.csv",

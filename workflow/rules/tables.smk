@@ -18,6 +18,7 @@ TABLES = [
 
 
 rule tables:
+    """Everything recorded, as tidy CSV."""
     input:
         inspections=[f"build/{GPU}/inspect/{name}.json" for name in RUNGS],
         emulated=[

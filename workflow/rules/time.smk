@@ -1,7 +1,8 @@
-# time: how fast is it? Every sample of a rung and of what it is compared with, side by side in one process.
+# time: one rung at a time, each with what it is compared with.
 if PLAN.measuring:
 
     rule time:
+        """How fast is it? Every sample of a rung and of what it is compared with, side by side in one process."""
         input:
             builds=lambda wildcards: [
                 f"build/{wildcards.gpu}/{name}"

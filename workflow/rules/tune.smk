@@ -1,4 +1,4 @@
-# tune: which parameters are best? `snakemake tune` tries what config/kernels.yaml declares and writes config/tuned/GPU.yaml.
+# tune: which parameters are best? It tries what config/kernels.yaml declares; no part of `all` where it measures.
 TRIED = [
     entry
     for entry in PLAN.tuned_entries
@@ -16,6 +16,7 @@ TUNING = (
 if PLAN.measuring:
 
     rule trial_builds:
+        """The libraries of an entry's trials."""
         input:
             lambda wildcards: [
                 os.path.relpath(path)
@@ -36,6 +37,7 @@ if PLAN.measuring:
             "../scripts/trial_builds.py"
 
     rule trials:
+        """The trials of an entry: checked, timed, recorded."""
         input:
             builds="build/{gpu}/trials/{entry}.json",
             baseline=f"build/{{gpu}}/{PLAN.baseline.name}",
@@ -59,6 +61,7 @@ if PLAN.measuring:
 if TRIED:
 
     rule tune:
+        """Each rung's best parameters on this GPU: config/tuned/GPU.yaml; without a GPU what is recorded of it."""
         input:
             trials=[f"{RAW}/trials/{entry}.json.gz" for entry in TRIED],
         output:
@@ -91,6 +94,7 @@ if TRIED:
 else:
 
     rule tune:
+        """Each rung's best parameters on this GPU: config/tuned/GPU.yaml; without a GPU what is recorded of it."""
         log:
             f"logs/{GPU}/tune.log",
         conda:

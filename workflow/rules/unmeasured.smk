@@ -2,13 +2,16 @@
 if not PLAN.measuring:
 
     rule check:
+        """Is it right? A verdict for each rung; needs a GPU."""
         input:
             refuse_to_measure,
 
     rule time:
+        """How fast is it? Needs a GPU."""
         input:
             refuse_to_measure,
 
     rule profile:
+        """Nsight Compute's metrics and advice for each rung; needs a GPU."""
         input:
             refuse_to_measure,

@@ -1,12 +1,11 @@
 """Say how this run compares with the baseline, and fail where the configuration asks for that."""
 
-import sys
 from pathlib import Path
 
 from ladder.comparison import report
 from ladder.errors import LadderError
 from ladder.plan import plan
-from ladder.script import one_line_errors
+from ladder.script import one_line_errors, say
 from ladder.tables import read_table
 
 with one_line_errors(snakemake.log[0]):
@@ -14,7 +13,7 @@ with one_line_errors(snakemake.log[0]):
     table = read_table(snakemake.input[0])
     missing = [rung.name for rung in run.rungs if rung.name not in set(table["rung"])]
     text = report(table, missing, run.settings["baseline"])
-    print(f"\n{text}\nTable and figure: {Path(snakemake.input[0]).parent}", file=sys.stderr, flush=True)
+    say(f"\n{text}\nTable and figure: {Path(snakemake.input[0]).parent}")
     Path(snakemake.log[0]).write_text(text)
     slower = int((table["verdict"] == "slower").sum())
     if run.settings["fail_on"] == "slower" and slower:

@@ -3,7 +3,7 @@
 from ladder import gpu
 from ladder.config import shown
 from ladder.errors import LadderError
-from ladder.script import one_line_errors
+from ladder.script import one_line_errors, say
 
 with one_line_errors(snakemake.log[0]):
     device = gpu.present(snakemake.config.get("device", 0))
@@ -14,4 +14,4 @@ with one_line_errors(snakemake.log[0]):
         raise LadderError(f"gpu_file: {device.name} has a file already: config/gpus/{known}.yaml")
     path = gpu.GPU_FILES / f"{gpu.slug(device.name)}.yaml"
     gpu.keep(path, device)
-    print(f"gemm-ladder: wrote {shown(path)}")
+    say(f"gemm-ladder: wrote {shown(path)}")

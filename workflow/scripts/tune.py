@@ -1,6 +1,5 @@
 """Make the table and the figure of the recorded trials, and the GPU's tuned file; print what was chosen."""
 
-import sys
 from pathlib import Path
 
 from ladder import records
@@ -8,7 +7,7 @@ from ladder.config import Shape
 from ladder.errors import LadderError
 from ladder.figures import save
 from ladder.plan import plan
-from ladder.script import one_line_errors
+from ladder.script import one_line_errors, say
 from ladder.tables import write_table
 from ladder.toolchain import source_digest
 from ladder.trials import choose, recorded_on, trial_figure, trial_table
@@ -41,4 +40,5 @@ with one_line_errors(snakemake.log[0]):
         for shape, macros in classes.items()
     )
     Path(snakemake.log[0]).write_text(text)
-    print(f"\n{text}{len(table['trial'].unique())} trials: {snakemake.output.table}; tuned: {path}", file=sys.stderr)
+    if run.measuring:  # else these are read again with every other record, and were said when they were made
+        say(f"\n{text}{len(table['trial'].unique())} trials: {snakemake.output.table}; tuned: {path}")
