@@ -113,7 +113,7 @@ def test_figures_say_which_gpus_when_and_which_sources_differ(results):
 def test_the_title_names_the_best_rung_of_each_gpu(results):
     title = at_one_size(table_of(results), "cublas")._suptitle.get_text()
     assert title == (
-        "The best rung at 512: tiled 0.3 TFLOP/s on h200-sxm, tiled 0.1 TFLOP/s on h100-sxm, "
+        "The best FP32 rung at 512: tiled 0.3 TFLOP/s on h200-sxm, tiled 0.1 TFLOP/s on h100-sxm, "
         "tiled 0.0 TFLOP/s on own-card"
     )
 

@@ -17,10 +17,11 @@ from ladder.errors import LadderError
 from ladder.evidence import Evidence, read_evidence
 from ladder.figures import DPI, FIXED, PALETTE, square_rows
 from ladder.gpu import Gpu, Present
+from ladder.precision import label
 from ladder.tables import timing_table
 
 COLUMNS = [
-    *("rung", "shape", "m", "n", "k", "gpu", "device"),
+    *("rung", "precision", "shape", "m", "n", "k", "gpu", "device"),
     *("time_ms_median", "gflops", "gflops_ci_low", "gflops_ci_high", "share_of_peak"),
     *(f"share_of_cublas{end}" for end in ("", "_ci_low", "_ci_high")),
     *(f"speedup_over_naive{end}" for end in ("", "_ci_low", "_ci_high")),
@@ -132,7 +133,7 @@ def at_one_size(table: pd.DataFrame, baseline: str) -> Figure:
             axes.set_xlabel(label)
             axes.set_xlim(left=0)
             axes.tick_params(axis="x", labelsize=8)
-        panels[0].set_yticks(range(len(rungs)), rungs, fontsize=8)
+        panels[0].set_yticks(range(len(rungs)), _labels(table, rungs), fontsize=8)
         panels[0].set_ylim(len(rungs) - 0.4, -0.6)
         figure.suptitle(_title(rows, baseline, size), x=0.02, ha="left", fontweight="bold", fontsize=12)
         figure.legend(
@@ -145,18 +146,24 @@ def at_one_size(table: pd.DataFrame, baseline: str) -> Figure:
         return figure
 
 
+def _labels(table: pd.DataFrame, rungs: Sequence[str]) -> list[str]:
+    classes = dict(zip(table["rung"], table["precision"], strict=True))
+    return [label(name, classes[name]) for name in rungs]
+
+
 def _title(rows: pd.DataFrame, baseline: str, size: int | None) -> str:
-    best = rows[rows["rung"] != baseline].dropna(subset=["gflops"])
+    best = rows[(rows["rung"] != baseline) & (rows["precision"] == "fp32")].dropna(subset=["gflops"])
     if best.empty:
         return "No rung is recorded at a square size"
     best = best.loc[best.groupby("gpu")["gflops"].idxmax()].sort_values("gflops", ascending=False)
     parts = [f"{row.rung} {row.gflops / 1000:.1f} TFLOP/s on {row.gpu}" for row in best.head(3).itertuples()]
     more = "" if len(best) <= 3 else f" (of {len(best)} GPUs)"
-    return f"The best rung at {size}: {', '.join(parts)}{more}"
+    return f"The best FP32 rung at {size}: {', '.join(parts)}{more}"
 
 
 def by_size(table: pd.DataFrame) -> Figure:
-    """Share of the FP32 peak over the size of square products: a panel a rung, a line a GPU."""
+    """Share of the FP32 peak over the size of square products: a panel a rung of the class fp32, a line a GPU."""
+    table = table[table["precision"] == "fp32"]
     rows = square_rows(table)
     rungs = [name for name in table["rung"].unique() if name in set(rows["rung"])]
     look, sizes = looks(table), sorted(rows["n"].unique())

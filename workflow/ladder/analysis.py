@@ -14,6 +14,7 @@ from matplotlib.figure import Figure
 
 from ladder.figures import DPI, FIXED, PALETTE, PLAIN, spread, styles
 from ladder.gpu import Gpu
+from ladder.precision import labelled
 from ladder.sass import CLASSES
 
 WIDTH = 8.0  # inches
@@ -315,7 +316,8 @@ def roofline(
 
 
 def _of(rungs: pd.DataFrame, table: pd.DataFrame) -> pd.DataFrame:
-    return table[table["rung"].isin(rungs["rung"])]
+    """The rows of these rungs, each rung by its label."""
+    return labelled(table[table["rung"].isin(rungs["rung"])], rungs)
 
 
 def all_figures(
@@ -324,9 +326,12 @@ def all_figures(
     """Every figure of FIGURES by its name, from the tables by theirs."""
     with mpl.rc_context({**mpl.rcParamsDefault, **FIXED}):
         rungs = tables["rungs"][tables["rungs"]["role"] != "floor"]
+        fp32 = rungs[rungs["precision"] == "fp32"]
         return {
-            "roofline": roofline(tables["profiles"], tables["timings"], rungs, gpu, baseline, caption, ladder),
-            "issue_slots": issue_slots(tables["slots"], caption),
+            "roofline": roofline(
+                _of(fp32, tables["profiles"]), tables["timings"], fp32, gpu, baseline, caption, ladder
+            ),
+            "issue_slots": issue_slots(_of(rungs, tables["slots"]), caption),
             "instruction_mix": instruction_mix(_of(rungs, tables["instructions"]), caption),
             "occupancy_limits": occupancy_limits(_of(rungs, tables["resources"]), caption),
             "prediction": prediction(tables["paper"], caption),

@@ -11,7 +11,7 @@ import difflib
 import math
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from jsonschema import Draft202012Validator
 from jsonschema.exceptions import ValidationError, best_match
 
 from ladder.errors import LadderError
+from ladder.precision import BOUNDS, baseline_of
 
 ROOT = Path(__file__).resolve().parents[2]
 SCHEMAS = ROOT / "workflow" / "schemas"
@@ -78,6 +79,7 @@ class Rung:
     tuned: tuple[TunedClass, ...] = ()  # from the GPU's tuned file, by rising size
     deterministic: bool = True
     subnormals: str = "gradual"
+    baseline: str = ""  # that it is compared with: `ladder.precision.baseline_of`; empty: the ladder's first
 
     def macros_at(self, shape: Shape) -> dict[str, str]:
         """The macros that products of a shape are computed with: the rung's own and those of its class of size."""
@@ -96,7 +98,7 @@ class Rung:
     @property
     def declared(self) -> dict[str, Any]:
         """What the rung says of its results, and is held to by its check."""
-        return {"deterministic": self.deterministic, "subnormals": self.subnormals, "precision": self.precision}
+        return {"deterministic": self.deterministic, "subnormals": self.subnormals, "precision": BOUNDS[self.precision]}
 
 
 def dotted(path: Iterator[str | int] | tuple[str | int, ...]) -> str:
@@ -284,6 +286,8 @@ def read_kernels(path: Path) -> dict[str, Rung]:
     for role in ("baseline", "rung"):
         if role not in {rung.role for rung in rungs.values()}:
             raise LadderError(f"{file}: no entry has the role {role}; the ladder needs one")
+    baselines = [{"name": rung.name, "precision": rung.precision} for rung in rungs.values() if rung.role == "baseline"]
+    rungs = {name: replace(rung, baseline=baseline_of(rung.precision, baselines)) for name, rung in rungs.items()}
     for rung in rungs.values():
         if rung.before is not None and rung.before not in rungs:
             raise LadderError(f"{file}: {rung.entry}.before: {rung.before!r} is no rung; {_known(rung.before, rungs)}")

@@ -16,6 +16,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 from PIL import Image
 
+from ladder.precision import labelled, name_of
 from ladder.tables import headline_shape
 
 WIDTH, HEIGHT, DPI = 6.5, 5.2, 150  # inches, without the labels at the right, and dots an inch
@@ -33,16 +34,16 @@ def styles(rungs: pd.DataFrame, baseline: str, ladder: Sequence[str] = ()) -> di
     """Colour, line and marker of each rung by its entry's place in the ladder; the baseline is black and dashed.
 
     Variants of one entry share its colour and differ in their markers. `rungs` is the table of rungs, `ladder` the
-    entries in climbing order, which are the table's own where it is empty.
+    entries in climbing order, which are the table's own where it is empty. A rung may be named by its label.
     """
-    named = [*ladder, *(name.split("@")[0] for name in rungs["rung"])]
+    named = [*ladder, *(name_of(name).split("@")[0] for name in rungs["rung"])]
     entries = [entry for entry in dict.fromkeys(named) if entry != baseline]
     found: dict[str, dict[str, object]] = {baseline: {"color": "black", "marker": "None", "linestyle": "--"}}
     variants: dict[str, int] = {}
     for name in rungs["rung"]:
         if name == baseline:
             continue
-        entry = name.split("@")[0]
+        entry = name_of(name).split("@")[0]
         index = entries.index(entry)
         variants[entry] = variants.get(entry, -1) + 1
         color, lap = PALETTE[index % len(PALETTE)], index // len(PALETTE) % len(_LINES)
@@ -198,11 +199,12 @@ def all_figures(
 ) -> dict[str, Figure]:
     """Every figure of the pipeline by its name."""
     rungs = rungs[rungs["role"] != "floor"]
+    best = best_rung(timings[timings["rung"].isin(rungs.loc[rungs["precision"] == "fp32", "rung"])], baseline)
+    timings, rungs = labelled(timings, rungs), labelled(rungs, rungs)
     rates, shares = timings.copy(), timings.copy()
     for end in ("", "_ci_low", "_ci_high"):
         rates[f"tflops{end}"] = timings[f"gflops{end}"] / 1000
         shares[f"share{end}"] = 100 * timings[f"speedup_over_cublas{end}"]
-    best = best_rung(timings, baseline)
     where = f"at {best['n']}" if best else ""
     titles = (
         {

@@ -55,7 +55,7 @@ class Plan:
         rung = self.by_name(name)
         if rung.role == "floor":
             return [name]
-        others = {"cublas": self.baseline.name, "naive": self.first.name, "before": rung.before}
+        others = {"cublas": rung.baseline or self.baseline.name, "naive": self.first.name, "before": rung.before}
         beside = [others[reference] for reference in self.settings["timing"]["references"]]
         return list(dict.fromkeys([name, *(other for other in beside if other is not None)]))
 

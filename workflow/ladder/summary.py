@@ -6,6 +6,7 @@ from typing import Any
 
 import pandas as pd
 
+from ladder.precision import label
 from ladder.tables import headline_shape
 
 FAILURES = ("does not compile", "unusable", "wrong", "timing failed")  # of ladder.evidence.Evidence.status
@@ -52,7 +53,8 @@ def _table(rungs: pd.DataFrame, at: pd.DataFrame, shape: str) -> list[str]:
         if rung.role == "floor":
             continue
         row = timed.get(rung.rung)
-        text = f"{rung.rung:<24}{rung.status:>12}" if row is None else line(rung.rung, row)
+        name = label(rung.rung, rung.precision)
+        text = f"{name:<24}{rung.status:>12}" if row is None else line(name, row)
         lines.append(f"{text:<78}{rung.emulation:>14}" if rung.emulation else text)
     return lines
 

@@ -20,6 +20,7 @@ from ladder.gpu import Gpu
 from ladder.inspection import main_kernel
 from ladder.occupancy import LIMITS
 from ladder.paper import accesses, ceilings, floors, load_pipe_wavefronts, tile_of, waves
+from ladder.precision import BOUNDS
 
 RESAMPLES = 1000
 CONFIDENCE = 95  # percent
@@ -154,24 +155,26 @@ def interval(values: np.ndarray) -> tuple[float, float]:
 def timing_table(evidence: Sequence[Evidence], gpu: Gpu, baseline: str, first: str) -> pd.DataFrame:
     """One row a rung and shape: the summary of its samples, rates, and speedups measured side by side.
 
-    Columns: rung, shape, m, n, k, samples, target_samples, time_ms_{mean,median,min,q1,q3,ci_low,ci_high},
-    noise_percent (standard deviation over mean), gflops, gflops_ci_low, gflops_ci_high, share_of_peak,
-    speedup_over_{naive,cublas,before} each with _ci_low and _ci_high (NaN where the other was not measured beside it),
-    before, sm_clock_mhz (median), throttle_reasons, temperature_c, power_w, measured_at.
+    Columns: rung, precision (the class that it claims), shape, m, n, k, samples, target_samples,
+    time_ms_{mean,median,min,q1,q3,ci_low,ci_high}, noise_percent (standard deviation over mean), gflops,
+    gflops_ci_low, gflops_ci_high, share_of_peak (of the FP32 units, for the class fp32 alone),
+    speedup_over_{naive,cublas,before} each with _ci_low and _ci_high (cublas is the baseline of the rung's class; NaN
+    where the other was not measured beside it), before, sm_clock_mhz (median), throttle_reasons, temperature_c,
+    power_w, measured_at.
     """
     rows = []
     for item in evidence:
         if not item.sound:
             continue
         for shape in item.timings:
-            references = {"naive": first, "cublas": baseline, "before": item.rung.before}
+            references = {"naive": first, "cublas": item.rung.baseline or baseline, "before": item.rung.before}
             rows.append(_timing_row(item, shape, gpu, references))
     return pd.DataFrame(rows, columns=TIMING_COLUMNS)
 
 
 _RATIOS = ("naive", "cublas", "before")
 TIMING_COLUMNS = [
-    *("rung", "shape", "m", "n", "k", "samples", "target_samples"),
+    *("rung", "precision", "shape", "m", "n", "k", "samples", "target_samples"),
     *(f"time_ms_{statistic}" for statistic in ("mean", "median", "min", "q1", "q3", "ci_low", "ci_high")),
     *("noise_percent", "gflops", "gflops_ci_low", "gflops_ci_high", "share_of_peak"),
     *(f"speedup_over_{other}{end}" for other in _RATIOS for end in ("", "_ci_low", "_ci_high")),
@@ -189,6 +192,7 @@ def _timing_row(item: Evidence, shape: Shape, gpu: Gpu, references: Mapping[str,
     state = own.state["after"]
     row: dict[str, Any] = {
         "rung": item.rung.name,
+        "precision": item.rung.precision,
         "shape": str(shape),
         **{"m": shape.m, "n": shape.n, "k": shape.k},
         "samples": len(times),
@@ -213,7 +217,7 @@ def _timing_row(item: Evidence, shape: Shape, gpu: Gpu, references: Mapping[str,
             "gflops": rate / np.median(times),
             "gflops_ci_low": rate / high,
             "gflops_ci_high": rate / low,
-            "share_of_peak": rate / np.median(times) / gpu.peak_gflops,
+            "share_of_peak": rate / np.median(times) / gpu.peak_gflops if item.rung.precision == "fp32" else np.nan,
         }
     for label, other in references.items() if computes else ():
         ratio = speedup(item, shape, other)
@@ -243,21 +247,22 @@ def speedup(item: Evidence, shape: Shape, other: str | None) -> tuple[float, np.
 def geomean_table(evidence: Sequence[Evidence], baseline: str, first: str) -> pd.DataFrame:
     """One row a rung and reference: the geometric mean of its speedups over the square sizes from 512 up.
 
-    Columns: rung, over (naive, cublas or before), shapes (how many), speedup, ci_low, ci_high.
+    Columns: rung, precision, over (naive, cublas or before), shapes (how many), speedup, ci_low, ci_high.
     """
     rows = []
     for item in evidence:
         if not item.sound or item.rung.role == "floor":
             continue
         square = [s for s in item.timings if s.m == s.n == s.k and s.n >= WORKLOG_MINIMUM]
-        for label, other in {"naive": first, "cublas": baseline, "before": item.rung.before}.items():
+        references = {"naive": first, "cublas": item.rung.baseline or baseline, "before": item.rung.before}
+        for label, other in references.items():
             ratios = [ratio for shape in square if (ratio := speedup(item, shape, other)) is not None]
             if not ratios:
                 continue
             low, high = interval(np.exp(np.mean([np.log(values) for _, values in ratios], axis=0)))
             mean = float(np.exp(np.mean([np.log(value) for value, _ in ratios])))
-            rows.append((item.rung.name, label, len(ratios), mean, low, high))
-    return pd.DataFrame(rows, columns=["rung", "over", "shapes", "speedup", "ci_low", "ci_high"])
+            rows.append((item.rung.name, item.rung.precision, label, len(ratios), mean, low, high))
+    return pd.DataFrame(rows, columns=["rung", "precision", "over", "shapes", "speedup", "ci_low", "ci_high"])
 
 
 def rung_table(evidence: Sequence[Evidence]) -> pd.DataFrame:
@@ -322,7 +327,7 @@ def check_table(evidence: Sequence[Evidence]) -> pd.DataFrame:
     for item in evidence:
         for case in item.check["cases"] if item.check else ():
             k = Shape.parse(case["shape"]).k
-            bounds = {"family": "uniform", "bound_componentwise": componentwise_bound(k, item.rung.precision)}
+            bounds = {"family": "uniform", "bound_componentwise": componentwise_bound(k, BOUNDS[item.rung.precision])}
             rows.append({"rung": item.rung.name, "by": "check", **bounds, **case})
         for tool in item.sanitized["tools"] if item.sanitized else ():
             shapes = " ".join(dict.fromkeys(case["shape"] for case in item.sanitized["cases"]))
@@ -420,7 +425,7 @@ INSTRUCTION_COLUMNS = [
 
 
 def paper_table(evidence: Sequence[Evidence], gpu: Gpu) -> pd.DataFrame:
-    """One row a rung and shape: the calculation on paper (`ladder.paper`) beside what was measured.
+    """One row a rung of the class fp32 and shape: the calculation on paper (`ladder.paper`) beside what was measured.
 
     Columns: rung, shape, flop, minimum_bytes, compute_floor_ms, memory_floor_ms, intensity_minimum, BM, BN, TM, TN,
     global_reads_per_result, shared_reads_per_result (elements), intensity_global, intensity_shared (FLOP a byte),
@@ -430,7 +435,7 @@ def paper_table(evidence: Sequence[Evidence], gpu: Gpu) -> pd.DataFrame:
     """
     rows = []
     for item in evidence:
-        if item.rung.role != "rung" or not item.inspection["launches"]:
+        if item.rung.role != "rung" or item.rung.precision != "fp32" or not item.inspection["launches"]:
             continue
         for text in item.inspection["launches"]:
             found, shape = main_kernel(item.inspection, text), Shape.parse(text)

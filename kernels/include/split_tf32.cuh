@@ -1,0 +1,269 @@
+// An FP32 product on tensor cores: each number is split into two TF32 numbers, and three products of them are added.
+//
+// x = big + small: big is x rounded to TF32 (11 significant bits), small is what is left, of which the tensor core reads
+// the first 11 bits. In a b = big big + big small + small big + small small the last term is left out. A number keeps 23
+// or 24 bits so, and with the term left out |error| <= 8 u |a b|, u = 2^-24.
+// - The tensor core's sums truncate. So each is short: three products over 8 or 16 steps of k, the two small ones first,
+//   begin from zero; what comes out is added to an FP32 sum on the CUDA cores, rounded to nearest.
+// - Underflow: the small part of a number below 2^-113 would be none of TF32's. All numbers are scaled by 2^24 on their
+//   way into the split, and each sum by 2^-48 on its way out.
+// - Overflow, infinities, NaN: where the sum of an element is not finite, whatever the cause, the element is computed
+//   again as the definition says, by FP32 multiply-adds.
+// - Short sums: a step of the tensor core adds nine numbers, each truncated to the last place of the largest, and then
+//   their sum: at most 20 u. With two such steps, the 8 u, and k / 16 + 2 roundings outside the bound of an FP32 product,
+//   (k + 3) u |A| |B|, holds from k = 53 on. Below 64 FP32 multiply-adds compute all.
+//
+// S. Markidis et al., NVIDIA Tensor Core Programmability, Performance & Precision, IPDPSW 2018; H. Ootomo, R. Yokota,
+// Recovering single precision accuracy from Tensor Cores while surpassing the FP32 theoretical peak performance, Int. J.
+// High Perform. Comput. Appl. 36(4), 2022 (sums outside the tensor core, scaling); M. Fasi, N. J. Higham, F. Lopez, T. Mary,
+// M. Mikaitis, Matrix Multiplication in Multiword Arithmetic, SIAM J. Sci. Comput. 45(1), 2023 (the error's analysis).
+#pragma once
+
+#include <cuda_pipeline.h>
+
+#include "gemm.cuh"
+#include "mma.cuh"
+#include "vector.cuh"
+
+// How a block computes a tile of ROWS x COLS results, STEPS steps of k at a time; WARP_ROWS x WARP_COLS of them a warp.
+template <int ROWS_, int COLS_, int STEPS_, int WARP_ROWS_, int WARP_COLS_, int DEPTH_, int BLOCKS_, int SUM_STEPS_>
+struct SplitTiling {
+  static constexpr int ROWS = ROWS_, COLS = COLS_, STEPS = STEPS_, WARP_ROWS = WARP_ROWS_, WARP_COLS = WARP_COLS_,
+                       DEPTH = DEPTH_, BLOCKS = BLOCKS_, SUM_STEPS = SUM_STEPS_;
+  static constexpr int THREADS = (ROWS / WARP_ROWS) * (COLS / WARP_COLS) * 32;
+  static constexpr int PITCH_B = COLS + 8;     // the four rows of B that a warp reads together lie in different banks
+  static constexpr int TILE_A = ROWS * STEPS;  // floats of a stage that hold A's tile; B's follows
+  static constexpr int STAGE = TILE_A + STEPS * PITCH_B;
+  static constexpr size_t SHARED_BYTES = sizeof(float) * DEPTH * STAGE;
+  static_assert(ROWS % WARP_ROWS == 0 && COLS % WARP_COLS == 0, "the warp tiles must cover the block tile");
+  static_assert(WARP_ROWS % 16 == 0 && WARP_COLS % 32 == 0, "a warp multiplies 16 rows by 32 columns at a time");
+  static_assert(STEPS == 16 || STEPS == 32,
+                "a row of A's tile has four or eight vectors, and their order is made for that");
+  static_assert(ROWS * STEPS % (THREADS * 4) == 0 && STEPS * COLS % (THREADS * 4) == 0,
+                "each thread copies as many vectors");
+  static_assert(STEPS % SUM_STEPS == 0 && (SUM_STEPS == 8 || SUM_STEPS == 16), "the error is derived for that");
+  static_assert(THREADS <= 1024 && DEPTH >= 2, "one stage to multiply, one on its way");
+
+  // Where the four floats from column `col` of a row of A's tile lie: in an order in which eight rows, as ldmatrix reads
+  // them, touch all banks.
+  static __device__ int place_A(int row, int col) {
+    constexpr int VECTORS = STEPS / 4;
+    return row * STEPS + ((col / 4) ^ (VECTORS == 8 ? row : row / 2) % VECTORS) * 4;
+  }
+};
+
+constexpr float SPLIT_SCALE = 16777216.0f;                         // 2^24
+constexpr float SPLIT_UNSCALE = 1.0f / SPLIT_SCALE / SPLIT_SCALE;  // 2^-48
+constexpr int SPLIT_MIN_K = 64;
+
+// The sum of an element by FP32 multiply-adds in the order of k, from its row of A and its column of B. Not inlined: it is
+// rarely needed, and its loop should not take registers from what is.
+__attribute__((noinline)) static __device__ float exact_sum(const float* A, const float* B, int64_t ldb, int k) {
+  float sum = 0.0f;
+  for (int p = 0; p < k; ++p) {
+    sum = fmaf(A[p], B[p * ldb], sum);
+  }
+  return sum;
+}
+
+// Stores four neighbouring results; those that are not finite are computed again.
+__device__ inline void store_split(const Gemm& g, int row, int col, float (&sum)[4], int width_C) {
+  constexpr float LARGEST = 3.402823466e38f;
+  if (row >= g.m) {
+    return;
+  }
+#pragma unroll
+  for (int v = 0; v < 4; ++v) {
+    if (!(fabsf(sum[v]) <= LARGEST) && col + v < g.n) {
+      sum[v] = exact_sum(g.A + row * g.lda, g.B + col + v, g.ldb, g.k);
+    }
+  }
+  store_vector(g, row, col, sum, 0, g.n - col, width_C);
+}
+
+// The copies of one thread from global to shared memory in the background, WIDTH floats each: tiles of A and of B.
+template <class T, int WIDTH>
+struct SplitCopies {
+  static constexpr int VECTORS_A = T::STEPS / WIDTH, VECTORS_B = T::COLS / WIDTH;  // of a row
+  static constexpr int ROWS_A = T::THREADS / VECTORS_A;                            // that are copied at a time
+  static constexpr int ROWS_B = T::THREADS < VECTORS_B ? 1 : T::THREADS / VECTORS_B;
+  static constexpr int COLS_B = T::THREADS < VECTORS_B ? T::THREADS * WIDTH : T::COLS;
+
+  const float* A;  // the first elements that the thread copies next
+  const float* B;
+  int64_t lda, ldb;
+  int rows_left, cols_left, steps_left_A, steps_left_B;  // from there to the ends of the matrices
+  int row_A, col_A, to_B;
+
+  __device__ SplitCopies(const Gemm& g, Tile tile) : lda(g.lda), ldb(g.ldb) {
+    row_A = threadIdx.x / VECTORS_A;
+    col_A = threadIdx.x % VECTORS_A * WIDTH;
+    int row_B = threadIdx.x / VECTORS_B % ROWS_B;
+    int col_B = threadIdx.x % VECTORS_B * WIDTH;
+    A = g.A + (tile.row + row_A) * lda + col_A;
+    B = g.B + row_B * ldb + tile.col + col_B;
+    rows_left = g.m - tile.row - row_A;
+    cols_left = g.n - tile.col - col_B;
+    steps_left_A = g.k - col_A;
+    steps_left_B = g.k - row_B;
+    to_B = T::TILE_A + row_B * T::PITCH_B + col_B;
+  }
+
+  // Both tiles into a stage. Zeros stand for what lies outside the matrices.
+  __device__ void next(float* stage) {
+#pragma unroll
+    for (int i = 0; i < T::ROWS; i += ROWS_A) {
+      bool there = i < rows_left && steps_left_A > 0;
+      float* to = stage + T::place_A(row_A + i, col_A) + col_A % 4;
+      __pipeline_memcpy_async(to, A + i * lda, 4 * WIDTH, there ? 0 : 4 * WIDTH);
+    }
+#pragma unroll
+    for (int p = 0; p < T::STEPS; p += ROWS_B) {
+#pragma unroll
+      for (int c = 0; c < T::COLS; c += COLS_B) {
+        bool there = c < cols_left && p < steps_left_B;
+        __pipeline_memcpy_async(stage + to_B + p * T::PITCH_B + c, B + p * ldb + c, 4 * WIDTH, there ? 0 : 4 * WIDTH);
+      }
+    }
+    A += T::STEPS;
+    B += T::STEPS * ldb;
+    steps_left_A -= T::STEPS;
+    steps_left_B -= T::STEPS;
+  }
+};
+
+// x, scaled, as two TF32 numbers: the first rounded to nearest. The tensor core reads no more bits than these of the second.
+__device__ inline void split_tf32(float x, uint32_t* big, uint32_t* small) {
+  *big = (__float_as_uint(x * SPLIT_SCALE) + 0x1000) & 0xFFFFE000;
+  *small = __float_as_uint(fmaf(x, SPLIT_SCALE, -__uint_as_float(*big)));
+}
+
+template <class T, int WIDTH>
+__global__ void __launch_bounds__(T::THREADS, T::BLOCKS) sgemm_3xtf32(Gemm g) {
+  constexpr int MS = T::WARP_ROWS / 16, NS = T::WARP_COLS / 32, KS = T::SUM_STEPS / 8;
+  float* shared = dynamic_shared<float>();
+  Tile tile = tile_of_block(g, T::ROWS, T::COLS);
+  int warp = threadIdx.x / 32;
+  int lane = threadIdx.x % 32;
+  int warp_row = warp / (T::COLS / T::WARP_COLS) * T::WARP_ROWS;
+  int warp_col = warp % (T::COLS / T::WARP_COLS) * T::WARP_COLS;
+  int tiles = ceil_div(g.k, T::STEPS);
+  SplitCopies<T, WIDTH> copies(g, tile);
+
+#pragma unroll
+  for (int stage = 0; stage < T::DEPTH - 1; ++stage) {
+    if (stage < tiles) {
+      copies.next(shared + stage * T::STAGE);
+    }
+    __pipeline_commit();
+  }
+
+  // Of 32 neighbouring columns a lane has 4 (lane / 4) .. 4 (lane / 4) + 3 as B, one for each of four mma_tf32, and of
+  // their results 8 (lane % 4) .. 8 (lane % 4) + 7: two whole vectors in a row of C.
+  float sum[MS][NS][2][8] = {};
+  int row_A = warp_row + lane % 16;
+  int col_A = lane / 16 * 4;
+  int at_B = lane % 4 * T::PITCH_B + warp_col + lane / 4 * 4;
+  for (int t = 0; t < tiles; ++t) {
+    __pipeline_wait_prior(T::DEPTH - 2);
+    __syncthreads();
+    if (t + T::DEPTH - 1 < tiles) {
+      copies.next(shared + (t + T::DEPTH - 1) % T::DEPTH * T::STAGE);
+    }
+    __pipeline_commit();
+    const float* stage = shared + t % T::DEPTH * T::STAGE;
+#pragma unroll
+    for (int first = 0; first < T::STEPS; first += T::SUM_STEPS) {
+      uint32_t big_A[KS][MS][4], small_A[KS][MS][4];
+#pragma unroll
+      for (int p = 0; p < KS; ++p) {
+#pragma unroll
+        for (int i = 0; i < MS; ++i) {
+          float a[4];
+          load_mma_A(a, stage + T::place_A(row_A + 16 * i, first + 8 * p + col_A));
+#pragma unroll
+          for (int r = 0; r < 4; ++r) {
+            split_tf32(a[r], &big_A[p][i][r], &small_A[p][i][r]);
+          }
+        }
+      }
+#pragma unroll
+      for (int j = 0; j < NS; ++j) {
+        alignas(16) float b[KS][2][4];
+#pragma unroll
+        for (int p = 0; p < KS; ++p) {
+          const float* row = stage + T::TILE_A + (first + 8 * p) * T::PITCH_B + at_B + 32 * j;
+          copy_vector<4>(b[p][0], row);
+          copy_vector<4>(b[p][1], row + 4 * T::PITCH_B);
+        }
+#pragma unroll
+        for (int v = 0; v < 4; ++v) {
+          uint32_t big_B[KS][2], small_B[KS][2];
+          float part[MS][4] = {};
+#pragma unroll
+          for (int p = 0; p < KS; ++p) {
+            split_tf32(b[p][0][v], &big_B[p][0], &small_B[p][0]);
+            split_tf32(b[p][1][v], &big_B[p][1], &small_B[p][1]);
+          }
+#pragma unroll
+          for (int product = 0; product < 3; ++product) {
+#pragma unroll
+            for (int p = 0; p < KS; ++p) {
+#pragma unroll
+              for (int i = 0; i < MS; ++i) {
+                mma_tf32(part[i], product == 0 ? small_A[p][i] : big_A[p][i], product == 1 ? small_B[p] : big_B[p]);
+              }
+            }
+          }
+#pragma unroll
+          for (int i = 0; i < MS; ++i) {
+#pragma unroll
+            for (int r = 0; r < 4; ++r) {
+              float* s = &sum[i][j][r / 2][r % 2 * 4 + v];
+              *s = fmaf(part[i][r], SPLIT_UNSCALE, *s);
+            }
+          }
+        }
+      }
+    }
+  }
+
+  int width_C = vector_width(g.C, g.ldc);
+#pragma unroll
+  for (int i = 0; i < MS; ++i) {
+#pragma unroll
+    for (int j = 0; j < NS; ++j) {
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        int row = tile.row + warp_row + 16 * i + 8 * half + lane / 4;
+        int col = tile.col + warp_col + 32 * j + lane % 4 * 8;
+#pragma unroll
+        for (int v = 0; v < 8; v += 4) {
+          alignas(16) float four[4] = {sum[i][j][half][v], sum[i][j][half][v + 1], sum[i][j][half][v + 2],
+                                       sum[i][j][half][v + 3]};
+          store_split(g, row, col + v, four, width_C);
+        }
+      }
+    }
+  }
+}
+
+// A result a thread, by FP32 multiply-adds: for short sums.
+static __global__ void sgemm_short(Gemm g) {
+  Tile tile = tile_of_block(g, 8, 32);
+  int row = tile.row + threadIdx.x / 32;
+  int col = tile.col + threadIdx.x % 32;
+  if (row < g.m && col < g.n) {
+    store_result(g, row, col, exact_sum(g.A + row * g.lda, g.B + col, g.ldb, g.k));
+  }
+}
+
+template <class T>
+cudaError_t run_3xtf32(const Gemm& g, cudaStream_t stream) {
+  if (g.k < SPLIT_MIN_K) {
+    return launch(sgemm_short, tile_grid(g, 8, 32), dim3(256), 0, stream, g);
+  }
+  bool vectors = vector_width(g.A, g.lda) == 4 && vector_width(g.B, g.ldb) == 4 && g.k % 4 == 0 && g.n % 4 == 0;
+  auto kernel = vectors ? sgemm_3xtf32<T, 4> : sgemm_3xtf32<T, 1>;
+  return launch(kernel, tile_grid(g, T::ROWS, T::COLS), dim3(T::THREADS), T::SHARED_BYTES, stream, g);
+}

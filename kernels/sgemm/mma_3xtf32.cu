@@ -1,0 +1,52 @@
+// mma_3xtf32: an FP32 product on tensor cores, each number split into two of TF32 in registers.
+//
+// Against `async_copy`, whose FMAs fill the issue slots of the CUDA cores:
+// - mma.sync (compute capability 8.0 and up) multiplies 16 x 8 by 8 x 8 TF32 numbers in one instruction of a warp. Three of
+//   them, of high and low parts, stand for 1024 FP32 multiply-adds, which are 32 FFMA instructions. split_tf32.cuh says
+//   how numbers are split, why the sums leave the tensor core every INTERVAL steps of k, and what the error is.
+// - Tiles come by cp.async, several at a time, as they lie in memory. A is read by ldmatrix, B by 128-bit loads: of each 32
+//   columns a lane takes four neighbours for four instructions, so that its results are whole vectors of a row of C.
+//
+// Limit: the tensor cores, which do three products for one. Beside them the issue slots: splitting takes four instructions
+// for each number that a lane holds, and in a warp tile of 32 x 64 one such number stands beside two instructions of the
+// tensor core. A block waits at a barrier after every tile; two blocks on an SM fill each other's gaps.
+//
+// Occupancy: up to 255 registers a thread, two blocks of 128 threads, 8 of an SM's 64 warps; 50 KiB of shared memory a
+// block for 4 stages.
+#include "split_tf32.cuh"
+
+#ifndef BM
+#define BM 64
+#endif
+#ifndef BN
+#define BN 128
+#endif
+#ifndef BK
+#define BK 16
+#endif
+#ifndef WM
+#define WM 32
+#endif
+#ifndef WN
+#define WN 64
+#endif
+#ifndef STAGES
+#define STAGES 4
+#endif
+#ifndef MIN_BLOCKS
+#define MIN_BLOCKS 2
+#endif
+
+#ifndef INTERVAL
+#define INTERVAL 16
+#endif
+
+constexpr int THREADS = (BM / WM) * (BN / WN) * 32;
+constexpr size_t SHARED_BYTES = sizeof(float) * STAGES * (BM * BK + BK * (BN + 8));
+using Tiling = SplitTiling<BM, BN, BK, WM, WN, STAGES, MIN_BLOCKS, INTERVAL>;
+
+static_assert(Tiling::THREADS == THREADS && Tiling::SHARED_BYTES == SHARED_BYTES, "what the tuner reads here");
+
+cudaError_t run(const Gemm& g, void*, cudaStream_t stream) { return run_3xtf32<Tiling>(g, stream); }
+
+EXPORT_SGEMM(run)
