@@ -36,12 +36,12 @@ define CHECK_PYTHON
 	  echo 'make: $(PYTHON) has no venv module; on Debian and Ubuntu the package python3-venv brings it' >&2; exit 1; }
 endef
 
-.PHONY: help env run doctor dev test lint format faults seeds lock wheels clean
+.PHONY: help env run doctor dev test lint format faults seeds architectures lock wheels clean
 .DEFAULT_GOAL := help
 
 help: ## this list
 	@while IFS= read -r line; do case "$$line" in \
-	  [a-z]*:*'## '*) printf 'make %-8s%s\n' "$${line%%:*}" "$${line#*## }";; esac; done < Makefile
+	  [a-z]*:*'## '*) printf 'make %-14s%s\n' "$${line%%:*}" "$${line#*## }";; esac; done < Makefile
 	@echo 'What the pipeline makes, and the names of GPUs and rungs: make run ARGS=help'
 
 env: $(VENV)/.$(ENV) ## make .venv from the pins, once (ENV=cuda12, PYTHON=python3.12, WHEELS=folder)
@@ -95,6 +95,9 @@ faults: dev ## run the corpus of faults in the emulator and write docs/faults.md
 
 seeds: dev ## run every sound kernel with 200 seeds in the emulator; no finding is the pass
 	$(TOOLS) python tests/record_faults.py seeds 200
+
+architectures: dev ## compile what has changed for every GPU's architecture and write docs/architectures.md
+	$(TOOLS) python tests/record_architectures.py
 
 wheels: ## fill ./wheels for a machine without a network (ENV=cuda12, TARGET_PYTHON=3.12)
 	$(CHECK_PYTHON)
