@@ -5,10 +5,17 @@ from pathlib import Path
 
 import pytest
 from ladder.experiments import experiment_table
+from ladder.tables import read_table
 
 ROOT = Path(__file__).resolve().parents[1]
 LOG = (ROOT / "docs/performance.md").read_text()
 RECORDS = sorted((ROOT / "results/h100-sxm/raw/experiments").glob("*.zip"))
+
+FIGURE = re.compile(r"`(\S+)` (\d+\.\d+)(?: at (\d+(?:x\d+x\d+)?))?")  # of a rung or a variant, in TFLOP/s
+
+
+def decimals(figure: str) -> int:
+    return len(figure.split(".")[1])
 
 
 @pytest.fixture(scope="module")
@@ -25,12 +32,21 @@ def test_every_figure_of_the_log_of_trials_is_in_its_record(table):
     rows = re.findall(r"^\| `(\w+)` \| (.*) \|$", LOG, re.M)
     assert rows
     for experiment, text in rows:
-        figures = re.findall(r"`(\S+)` (\d+\.\d+)(?: at (\d+(?:x\d+x\d+)?))?", text)
+        figures = FIGURE.findall(text)
         assert figures, f"{experiment}: no figure to compare"
         for kernel, figure, shape in figures:
             measured = table.loc[(experiment, kernel, shape or "4096"), "gflops"] / 1e3
-            digits = len(figure.split(".")[1])
-            assert round(measured, digits) == float(figure), f"{experiment}: {kernel} at {shape or 4096}"
+            assert round(measured, decimals(figure)) == float(figure), f"{experiment}: {kernel} at {shape or 4096}"
+
+
+def test_the_figures_of_the_ladder_are_those_of_the_table_of_timings_to_two_percent():
+    table = read_table(ROOT / "results/h100-sxm/tables/timings.csv").set_index(["rung", "shape"])
+    ladder = LOG.split("## The ladder", 1)[1].split("\n## ", 1)[0]
+    figures = FIGURE.findall(ladder)
+    assert len(figures) > 3
+    for rung, figure, shape in figures:
+        measured = table.loc[(rung, shape or "4096"), "gflops"] / 1e3
+        assert float(figure) == pytest.approx(measured, rel=0.02), f"{rung} at {shape or 4096}"
 
 
 def test_shares_are_of_the_baseline_measured_beside(table):

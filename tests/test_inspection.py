@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+import os
 from pathlib import Path
 
 import pytest
-from conftest import ROUND_GPU, an_evidence, write
+from conftest import ROUND_GPU, a_rung, an_evidence, write
 from ladder import sass
 from ladder.build import Build, build
-from ladder.config import Shape, read_kernels
+from ladder.config import ROOT, Shape, read_kernels
 from ladder.errors import LadderError
 from ladder.gpu import names, read_gpu
 from ladder.inspection import inspect, main_kernel
@@ -206,6 +207,30 @@ def test_a_rung_of_the_ladder_has_its_inner_loop_in_sass_and_ptx(tmp_path):
     assert launch["occupancy"]["percent"] == 100
     assert sum("FFMA" in line for line in kernel["code"]["loop_sass"]) == 16
     assert sum("fma.rn.f32" in line for line in kernel["code"]["loop_ptx"]) == 16
+
+
+ENGINE = """
+#include "bulk_copy.cuh"
+#include "gemm.cuh"
+__global__ void with_engine(Gemm) {}
+__global__ void without_engine(Gemm) {}
+cudaError_t run(const Gemm& g, void*, cudaStream_t stream) {
+  CUtensorMap map;
+  bool engine = make_tensor_map(&map, g.B, g.k, g.n, g.ldb, 16, 64, CU_TENSOR_MAP_SWIZZLE_NONE);
+  return launch(engine ? with_engine : without_engine, dim3(1), dim3(32), 0, stream, g);
+}
+EXPORT_SGEMM(run)
+"""
+
+
+def test_the_launches_that_are_observed_are_those_with_the_copy_engine_where_it_can_read_the_matrix(tmp_path):
+    source = os.path.relpath(write(tmp_path / "engine.cu", ENGINE), ROOT / "kernels")
+    gpu, nvcc = read_gpu("h100-sxm"), find_nvcc()
+    build(a_rung(source=source), gpu, nvcc, ["-std=c++17"], tmp_path / "engine")
+    record = inspect(Build(tmp_path / "engine"), ["64", "63"], gpu.sms, tmp_path / "log")
+    launched = {shape: each["symbol"] for shape, (each,) in record["launches"].items()}
+    assert "with_engine" in launched["64"]
+    assert "without_engine" in launched["63"]
 
 
 def test_what_cannot_be_disassembled_is_one_line_that_names_it(tmp_path):

@@ -47,19 +47,21 @@ inline dim3 tile_grid(const Gemm& g, int tile_m, int tile_n) {
   return dim3(static_cast<unsigned>(ceil_div(g.m, tile_m)) * static_cast<unsigned>(ceil_div(g.n, tile_n)));
 }
 
-// The first row and the first column of this block's tile. Neighbouring blocks walk down the columns of a group of eight
-// rows of tiles, so that the blocks that run at the same time share rows of A and columns of B in the L2 cache.
+// The first row and the first column of a tile. Tiles are numbered down the columns of a group of `group` rows of tiles,
+// so that blocks that run at the same time share rows of A and columns of B in the L2 cache.
 struct Tile {
   int row, col;
 };
-__device__ inline Tile tile_of_block(const Gemm& g, int tile_m, int tile_n) {
-  constexpr unsigned GROUP_ROWS = 8;
+__device__ inline Tile tile_number(const Gemm& g, unsigned number, int tile_m, int tile_n, unsigned group) {
   unsigned tiles_m = ceil_div(g.m, tile_m);
   unsigned tiles_n = ceil_div(g.n, tile_n);
-  unsigned first = blockIdx.x / (GROUP_ROWS * tiles_n) * GROUP_ROWS;
-  unsigned rows = tiles_m - first < GROUP_ROWS ? tiles_m - first : GROUP_ROWS;
-  unsigned index = blockIdx.x % (GROUP_ROWS * tiles_n);
+  unsigned first = number / (group * tiles_n) * group;
+  unsigned rows = tiles_m - first < group ? tiles_m - first : group;
+  unsigned index = number % (group * tiles_n);
   return {static_cast<int>(first + index % rows) * tile_m, static_cast<int>(index / rows) * tile_n};
+}
+__device__ inline Tile tile_of_block(const Gemm& g, int tile_m, int tile_n, unsigned group = 8) {
+  return tile_number(g, blockIdx.x, tile_m, tile_n, group);
 }
 
 // C[row][col] = alpha * sum + beta * C[row][col], without reading C at beta = 0.

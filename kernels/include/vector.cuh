@@ -35,6 +35,49 @@ __device__ inline void copy_vector(float* to, const float* from, int left) {
   }
 }
 
+// Global memory to registers, what a thread copies of a tile: of every ROWS-th row 4 floats, neighbours where WIDTH is 4,
+// else STEP apart. A `whole` tile lies inside the matrix; of another, zeros stand for rows from `rows_left` and columns
+// from `cols_left` on, both counted from the thread's first element.
+template <int ROWS, int WIDTH, int STEP, int PASSES>
+__device__ inline void load_tile(float (&to)[PASSES][4], const float* from, int64_t ld, bool whole, int rows_left,
+                                 int cols_left) {
+  if (whole) {
+#pragma unroll
+    for (int i = 0; i < PASSES; ++i) {
+#pragma unroll
+      for (int v = 0; v < 4; v += WIDTH) {
+        copy_vector<WIDTH>(&to[i][v], from + i * ROWS * ld + v * STEP);
+      }
+    }
+  } else {
+#pragma unroll
+    for (int i = 0; i < PASSES; ++i) {
+      int left = i * ROWS < rows_left ? cols_left : 0;
+#pragma unroll
+      for (int v = 0; v < 4; v += WIDTH) {
+        copy_vector<WIDTH>(&to[i][v], from + i * ROWS * ld + v * STEP, left - v * STEP);
+      }
+    }
+  }
+}
+
+// Shared memory to registers: a thread's vectors of a row of a tile, `step` floats apart.
+template <int LENGTH>
+__device__ inline void load_fragment(float (&to)[LENGTH], const float* from, int step) {
+#pragma unroll
+  for (int i = 0; i < LENGTH / 4; ++i) {
+    copy_vector<4>(&to[4 * i], from + i * step);
+  }
+}
+
+// What a block computes: its own tile or, where that would end outside C, one that begins earlier, so that edges cost
+// no checks. Its columns stay where B's vectors allow no earlier begin, and so does all of a matrix smaller than a tile.
+__device__ inline Tile whole_tile(const Gemm& g, Tile own, int tile_m, int tile_n, int width_B) {
+  own.row = max(0, min(own.row, g.m - tile_m));
+  own.col = g.n % width_B == 0 ? max(0, min(own.col, g.n - tile_n)) : own.col;
+  return own;
+}
+
 // C[row][col + v] = alpha * sum[v] + beta * C[row][col + v] for v from `begin` to `end` - 1 of four, without reading C at
 // beta = 0. width_C is what vector_width says of the pointer to a row's first such vector.
 __device__ inline void store_vector(const Gemm& g, int row, int col, const float* sum, int begin, int end,

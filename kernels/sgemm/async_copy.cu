@@ -3,30 +3,30 @@
 // Against `double_buffered`: cp.async (compute capability 8.0 and up) copies 4 or 16 bytes from global to shared memory
 // in the background. One instruction stands where there were a load and a store; a tile on its way needs no registers,
 // and is waited for only STAGES - 1 tiles later. A's elements are copied one by one, which transposes them at no cost.
-// - STAGES buffers in dynamic shared memory. BK = 16 halves the number of barriers; 16 steps of 128 FMAs are 32 KiB of
-//   instructions, which the instruction cache still holds (32 steps would be too many).
-// - 12 copies a thread and tile (24 where B allows only 4 bytes) stand beside 2048 FMAs.
-// - Every tile is a whole one, and its copies need no checks. Where the last tile of a row or column of tiles would end
-//   outside C, it begins earlier; what it computes a second time it does not store. Of k the first tile is the short
-//   one, and only it asks which steps are there. (INSIDE = false, for matrices smaller than a tile, checks the edges.)
-// - Blocks are numbered in groups of GROUP rows of tiles. The 132 blocks that run together on an H100 then cover 16 x 8
-//   tiles: 2048 rows of A and 2112 columns of B, instead of 1024 and 4224 in groups of 8.
+// - STAGES buffers in dynamic shared memory.
+// - 12 copies a thread and tile (24 where B allows only 4 bytes) stand beside 1024 FMAs, instead of 6 loads and 12
+//   stores.
+// - Of k the first tile is the short one, and only it asks which steps are there: no copy in the loop needs a check.
+//   (INSIDE = false, for matrices smaller than a tile, checks the edges.)
+// - Blocks are numbered in groups of GROUP rows of tiles. The 396 blocks that run together on an H100 then cover 16 x
+//   25 tiles: 1024 rows of A and 3200 columns of B, instead of 512 and 6400 in groups of 8.
 //
-// Limit: issue slots. The 6 shared loads of a step take 4.5 % of them, the copies with their addresses about 2 %. Loads
-// for each result and intensity stay: k / 128 + k / 256 floats from global memory, 43 FLOP for each of their bytes.
+// Limit: issue slots. The 4 shared loads of a step take 6 % of them, the copies with their addresses 5 %: 89 % are
+// FMAs. Loads for each result and intensity stay: k / 64 + k / 128 floats from global memory, 21 FLOP for each of their
+// bytes.
 //
-// Occupancy: up to 255 registers a thread (128 sums, 48 of fragments), one block of 256 threads, 8 of an SM's 64 warps;
-// 97 KiB of shared memory for 4 stages.
+// Occupancy: some 140 registers a thread (64 sums, 32 of fragments), three blocks of 128 threads, 12 of an SM's 64
+// warps; 36.8 KiB of shared memory for 3 stages.
 #include <cuda_pipeline.h>
 
 #include "gemm.cuh"
 #include "vector.cuh"
 
 #ifndef BM
-#define BM 128
+#define BM 64
 #endif
 #ifndef BN
-#define BN 256
+#define BN 128
 #endif
 #ifndef BK
 #define BK 16
@@ -35,22 +35,22 @@
 #define TM 8
 #endif
 #ifndef TN
-#define TN 16
+#define TN 8
 #endif
 #ifndef WM
 #define WM 32
 #endif
 #ifndef WN
-#define WN 128
+#define WN 64
 #endif
 #ifndef STAGES
-#define STAGES 4
+#define STAGES 3
 #endif
 #ifndef GROUP
 #define GROUP 16
 #endif
 #ifndef MIN_BLOCKS
-#define MIN_BLOCKS 1
+#define MIN_BLOCKS 2
 #endif
 
 constexpr int THREADS = (BM / WM) * (BN / WN) * 32;
@@ -68,16 +68,6 @@ static_assert(BK % 8 == 0 && BM % (THREADS / 8) == 0, "whole rows of A's tile in
 static_assert(THREADS * 4 % BN == 0 && BK % (THREADS * 4 / BN) == 0, "whole rows of B's tile in a pass of vectors");
 static_assert(BN % THREADS == 0 || THREADS % BN == 0, "whole rows of B's tile in a pass of single floats");
 static_assert(STAGES >= 2, "one stage to multiply, one on its way");
-
-// The tile of this block: GROUP rows of tiles at a time, down their columns.
-__device__ inline Tile grouped_tile(const Gemm& g) {
-  unsigned tiles_m = ceil_div(g.m, BM);
-  unsigned tiles_n = ceil_div(g.n, BN);
-  unsigned first = blockIdx.x / (GROUP * tiles_n) * GROUP;
-  unsigned rows = tiles_m - first < GROUP ? tiles_m - first : GROUP;
-  unsigned i = blockIdx.x % (GROUP * tiles_n);
-  return {static_cast<int>(first + i % rows) * BM, static_cast<int>(i / rows) * BN};
-}
 
 // Global to shared memory in the background: every ROWS-th row of A's tile, every 8th step of p. Zeros stand for rows from
 // `rows_left` on (not looked at where INSIDE) and for steps before `p_first`; both count from this thread's first element.
@@ -109,20 +99,11 @@ __device__ inline void copy_tile_B(float* to, const float* from, int64_t ld, int
   }
 }
 
-// Shared memory to registers: the vectors of a thread in a row of a tile, `step` floats apart.
-template <int LENGTH>
-__device__ inline void lds_fragment(float (&to)[LENGTH], const float* from, int step) {
-#pragma unroll
-  for (int i = 0; i < LENGTH / 4; ++i) {
-    copy_vector<4>(&to[4 * i], from + i * step);
-  }
-}
-
 template <bool INSIDE, int WIDTH_B>
 __global__ void __launch_bounds__(THREADS, MIN_BLOCKS) sgemm_async_copy(Gemm g) {
   float* shared = dynamic_shared<float>();
-  Tile own = grouped_tile(g);  // what this block stores
-  Tile tile = own;             // what it computes
+  Tile own = tile_of_block(g, BM, BN, GROUP);  // what this block stores
+  Tile tile = own;                             // what it computes
   if (INSIDE) {
     tile.row = min(tile.row, g.m - BM);
     tile.col = min(tile.col, g.n - BN);
@@ -165,8 +146,8 @@ __global__ void __launch_bounds__(THREADS, MIN_BLOCKS) sgemm_async_copy(Gemm g) 
   float sum[TM][TN] = {};
   __pipeline_wait_prior(STAGES - 1);
   __syncthreads();
-  lds_fragment(frag_A[0], shared + row, STEP_M);
-  lds_fragment(frag_B[0], shared + TILE_A + col, STEP_N);
+  load_fragment(frag_A[0], shared + row, STEP_M);
+  load_fragment(frag_B[0], shared + TILE_A + col, STEP_N);
 
   int stage = 0;
   for (; tiles > 0; --tiles) {
@@ -176,14 +157,14 @@ __global__ void __launch_bounds__(THREADS, MIN_BLOCKS) sgemm_async_copy(Gemm g) 
 #pragma unroll
     for (int p = 0; p < BK; ++p) {
       if (p + 1 < BK) {
-        lds_fragment(frag_A[(p + 1) % 2], now + (p + 1) * PITCH_A + row, STEP_M);
-        lds_fragment(frag_B[(p + 1) % 2], now + TILE_A + (p + 1) * BN + col, STEP_N);
+        load_fragment(frag_A[(p + 1) % 2], now + (p + 1) * PITCH_A + row, STEP_M);
+        load_fragment(frag_B[(p + 1) % 2], now + TILE_A + (p + 1) * BN + col, STEP_N);
       } else if (tiles > 1) {
         // The next tile has arrived, and no thread reads this one any more: its buffer takes the tile STAGES further.
         __pipeline_wait_prior(STAGES - 2);
         __syncthreads();
-        lds_fragment(frag_A[0], shared + stage * STAGE + row, STEP_M);
-        lds_fragment(frag_B[0], shared + stage * STAGE + TILE_A + col, STEP_N);
+        load_fragment(frag_A[0], shared + stage * STAGE + row, STEP_M);
+        load_fragment(frag_B[0], shared + stage * STAGE + TILE_A + col, STEP_N);
         if (tiles > STAGES) {
           copy_tile_A<INSIDE>(to_A + at, A, g.lda, rows_left, -BK);
           copy_tile_B<INSIDE, WIDTH_B>(to_B + at, B, g.ldb, cols_left, -BK);

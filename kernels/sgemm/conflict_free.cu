@@ -4,17 +4,19 @@
 // `vectorized` pay double:
 // - The load of B. Neighbouring threads are TN = 8 floats apart, so 8 of them touch every second vector of 256 bytes:
 //   half of the banks, twice each.
-// - The transposed store of A. A warp stores 16 rows at p and 16 at p + 4. 4 * BM is a multiple of 32, so both halves
-//   meet in the same 16 banks. (The 4-byte variant stores 4 rows at 8 steps of p: the same 4 banks 8 times.)
-// LAYOUT = 1 reorders the rows of the tiles and needs no memory. Of B, the first vectors of all threads come before the
-// second ones; of A, the halves of 32 rows trade places every 4 steps of p (the 4-byte variant's stores stay 4-way).
+// - The transposed store of A. A warp stores 16 rows at p and 16 at p + 4 (at p + 1 in the 4-byte variant). 4 * BM is a
+//   multiple of 32, so both halves meet in the same 16 banks.
+//
+// LAYOUT = 1 reorders the rows of the tiles, at the cost of 64 bytes for each row of B. Of B, the first vectors of all
+// threads come before the second ones; of A, half of the rows that a warp stores trade places with the 16 beside them.
 // LAYOUT = 2 keeps the order and spends padding: a vector after each row of A, a vector after every 32 columns of B.
 // Nothing changes but at_A and at_B.
 //
-// Limit: shared memory's cycles. The loads of B in a step take half of them; global loads, instructions and intensity
-// stay what they were.
+// Limit: shared memory's cycles. The loads of a step take 8 instead of 12, beside 64 FMAs, which take an SM 16; global
+// loads, instructions and intensity stay what they were.
 //
-// Occupancy: as before, two blocks of 256 threads an SM; 8 KiB of shared memory, 8.6 with padding.
+// Occupancy: as before, two blocks of 256 threads an SM; 8 KiB of shared memory, 8.5 and 8.6 with the gaps of the
+// layouts.
 #include "gemm.cuh"
 #include "vector.cuh"
 
@@ -45,23 +47,32 @@ static_assert(THREADS * 4 % BK == 0 && BK % 4 == 0 && BM % (THREADS * 4 / BK) ==
 static_assert(THREADS * 4 % BN == 0 && BK % (THREADS * 4 / BN) == 0, "whole rows of B's tile in a pass");
 
 #if LAYOUT == 1
+constexpr int GAP_B = 128 / TN;
 constexpr int PITCH_A = BM;
-constexpr int PITCH_B = BN;
-static_assert(BM % 32 == 0 && BN / TN % 8 == 0 && TN <= 32, "the permutations must stay inside a row");
-// Where row p of the tile keeps the element of A's row `row`: halves of 16 trade places every 4 steps of p.
-__device__ inline int at_A(int p, int row) { return row ^ (p / 4 % 2 * 16); }
-// Where a row of the tile keeps the element of B's column `col`: the vectors number 0 of all threads, then number 1,
-// ... The permutation by `number` spreads the stores, which go through the numbers of a thread before the next thread.
+constexpr int PITCH_B = BN + (TN / 4 - 1) * GAP_B;
+static_assert(BM % 32 == 0 && BN / TN % 8 == 0 && TN <= 32 && BN / 4 % TN == 0,
+              "the reordering must keep vectors whole");
+// Where row p of the tile keeps the element of A's row `row`. Of the BK / 4 threads that share a row of A, each moves its
+// elements by 128 / BK rows more than the one before, so that the rows of a warp's store fill the 32 banks.
+template <int STEP_A>
+__device__ inline int at_A(int p, int row) {
+  int thread = STEP_A == 1 ? p / 4 : p % STEP_A;
+  return row ^ (thread * (128 / BK) % 32);
+}
+// Where a row of the tile keeps the element of B's column `col`: the vectors number 0 of all threads, then number 1, ...
+// The gap before each spreads the stores, which go through the numbers of a thread before the next thread.
 __device__ inline int at_B(int col) {
-  int thread = col / TN;
   int number = col % TN / 4;
-  return number * (BN / TN * 4) + ((thread * 4) ^ (number * (128 / TN))) + col % 4;
+  return number * (BN / TN * 4 + GAP_B) + col / TN * 4 + col % 4;
 }
 #elif LAYOUT == 2
 constexpr int PITCH_A = BM + 4;
 constexpr int PITCH_B = BN + BN / 32 * 4;
 static_assert(BN % 32 == 0, "padding follows every 32 columns");
-__device__ inline int at_A(int, int row) { return row; }
+template <int STEP_A>
+__device__ inline int at_A(int, int row) {
+  return row;
+}
 __device__ inline int at_B(int col) { return col + col / 32 * 4; }
 #else
 #error "LAYOUT is 1 (reordered) or 2 (padded)"
@@ -72,61 +83,49 @@ template <int WIDTH_A, int WIDTH_B>
 __global__ void __launch_bounds__(THREADS, 2) sgemm_conflict_free(Gemm g) {
   __shared__ __align__(16) float tile_A[BK][PITCH_A];  // transposed
   __shared__ __align__(16) float tile_B[BK][PITCH_B];
-  Tile tile = tile_of_block(g, BM, BN);
+  Tile tile = whole_tile(g, tile_of_block(g, BM, BN), BM, BN, WIDTH_B);
   int rows_left = g.m - tile.row;
   int cols_left = g.n - tile.col;
   int tid = threadIdx.x;
   int row = tid / (BN / TN) * TM;
   int col = tid % (BN / TN) * TN;
 
-  // The first vector that this thread copies of either tile, and the rows that all threads copy in one pass.
-  constexpr int ROWS_A = THREADS * WIDTH_A / BK;
-  constexpr int ROWS_B = THREADS * WIDTH_B / BN;
-  int row_A = tid / (BK / WIDTH_A);
-  int p_A = tid % (BK / WIDTH_A) * WIDTH_A;
-  int p_B = tid / (BN / WIDTH_B);
-  int col_B = tid % (BN / WIDTH_B) * WIDTH_B;
+  // What this thread copies of either tile: 4 elements of a row, neighbours if by vector, else STEP apart; and the rows
+  // that all threads copy in one pass.
+  constexpr int STEP_A = WIDTH_A == 4 ? 1 : BK / 4;
+  constexpr int STEP_B = WIDTH_B == 4 ? 1 : BN / 4;
+  constexpr int ROWS_A = THREADS * 4 / BK;
+  constexpr int ROWS_B = THREADS * 4 / BN;
+  int row_A = tid / (BK / 4);
+  int p_A = tid % (BK / 4) * WIDTH_A;
+  int p_B = tid / (BN / 4);
+  int col_B = tid % (BN / 4) * WIDTH_B;
   const float* A = g.A + (tile.row + row_A) * g.lda + p_A;
   const float* B = g.B + p_B * g.ldb + tile.col + col_B;
 
   float sum[TM][TN] = {};
   for (int k_left = g.k; k_left > 0; k_left -= BK) {
-    alignas(16) float ldg_A[BM / ROWS_A][WIDTH_A];
-    alignas(16) float ldg_B[BK / ROWS_B][WIDTH_B];
-    if (rows_left >= BM && cols_left >= BN && k_left >= BK) {
-#pragma unroll
-      for (int i = 0; i < BM / ROWS_A; ++i) {
-        copy_vector<WIDTH_A>(ldg_A[i], A + i * ROWS_A * g.lda);
-      }
-#pragma unroll
-      for (int i = 0; i < BK / ROWS_B; ++i) {
-        copy_vector<WIDTH_B>(ldg_B[i], B + i * ROWS_B * g.ldb);
-      }
-    } else {
-#pragma unroll
-      for (int i = 0; i < BM / ROWS_A; ++i) {
-        int left = i * ROWS_A < rows_left - row_A ? k_left - p_A : 0;
-        copy_vector<WIDTH_A>(ldg_A[i], A + i * ROWS_A * g.lda, left);
-      }
-#pragma unroll
-      for (int i = 0; i < BK / ROWS_B; ++i) {
-        int left = i * ROWS_B < k_left - p_B ? cols_left - col_B : 0;
-        copy_vector<WIDTH_B>(ldg_B[i], B + i * ROWS_B * g.ldb, left);
-      }
-    }
+    alignas(16) float ldg_A[BM / ROWS_A][4];
+    alignas(16) float ldg_B[BK / ROWS_B][4];
+    bool whole = rows_left >= BM && cols_left >= BN && k_left >= BK;
+    load_tile<ROWS_A, WIDTH_A, STEP_A>(ldg_A, A, g.lda, whole, rows_left - row_A, k_left - p_A);
+    load_tile<ROWS_B, WIDTH_B, STEP_B>(ldg_B, B, g.ldb, whole, k_left - p_B, cols_left - col_B);
     A += BK;
     B += BK * g.ldb;
     __syncthreads();
 #pragma unroll
     for (int i = 0; i < BM / ROWS_A; ++i) {
 #pragma unroll
-      for (int v = 0; v < WIDTH_A; ++v) {
-        tile_A[p_A + v][at_A(p_A + v, row_A + i * ROWS_A)] = ldg_A[i][v];
+      for (int v = 0; v < 4; ++v) {
+        tile_A[p_A + v * STEP_A][at_A<STEP_A>(p_A + v * STEP_A, row_A + i * ROWS_A)] = ldg_A[i][v];
       }
     }
 #pragma unroll
     for (int i = 0; i < BK / ROWS_B; ++i) {
-      copy_vector<WIDTH_B>(&tile_B[p_B + i * ROWS_B][at_B(col_B)], ldg_B[i]);
+#pragma unroll
+      for (int v = 0; v < 4; v += WIDTH_B) {
+        copy_vector<WIDTH_B>(&tile_B[p_B + i * ROWS_B][at_B(col_B) + at_B(v * STEP_B)], &ldg_B[i][v]);
+      }
     }
     __syncthreads();
 #pragma unroll
@@ -135,7 +134,7 @@ __global__ void __launch_bounds__(THREADS, 2) sgemm_conflict_free(Gemm g) {
       alignas(16) float frag_B[TN];
 #pragma unroll
       for (int i = 0; i < TM; i += 4) {
-        copy_vector<4>(&frag_A[i], &tile_A[p][at_A(p, row + i)]);
+        copy_vector<4>(&frag_A[i], &tile_A[p][at_A<STEP_A>(p, row) + i]);
       }
 #pragma unroll
       for (int j = 0; j < TN; j += 4) {
@@ -151,15 +150,19 @@ __global__ void __launch_bounds__(THREADS, 2) sgemm_conflict_free(Gemm g) {
     }
   }
 
-  int width_C = vector_width(g.C, g.ldc);
+  // A tile that began earlier stores only what is this block's own.
+  int own_row = ceil_div(tile.row, BM) * BM;
+  int own_col = ceil_div(tile.col, BN) * BN;
+  int width_C = vector_width(g.C + tile.col, g.ldc);
 #pragma unroll
   for (int i = 0; i < TM; ++i) {
-    if (row + i >= rows_left) {
-      break;
-    }
+    int r = tile.row + row + i;
+    if (own_row <= r && r < g.m) {
 #pragma unroll
-    for (int j = 0; j < TN; j += 4) {
-      store_vector(g, tile.row + row + i, tile.col + col + j, &sum[i][j], 0, cols_left - col - j, width_C);
+      for (int j = 0; j < TN; j += 4) {
+        int c = tile.col + col + j;
+        store_vector(g, r, c, &sum[i][j], own_col - c, g.n - c, width_C);
+      }
     }
   }
 }

@@ -3,38 +3,39 @@
 //
 // Against `warp_tiled` there are two buffers for everything that has to be waited for:
 // - Shared memory holds two tiles. The next tile's global loads are issued before this tile's FMAs and land in
-//   registers; they are stored to the other buffer after BK - 1 of the BK steps, some 1800 cycles later (a load takes
+//   registers; they are stored to the other buffer after BK - 1 of the BK steps, some 2900 cycles later (a load takes
 //   600 to 1000). A tile needs one barrier instead of two, since nobody reads the buffer that is written.
 // - Registers hold two steps of fragments. The shared loads of step p + 1 (some 30 cycles) run behind the FMAs of step
-//   p, and the first fragments of the next tile are loaded behind the last FMAs of this one.
-// With the latencies hidden inside a thread, no second block is needed to hide them. That frees registers for 16 x 8
-// results a thread: 6 shared loads of 16 bytes for 128 FMAs instead of 4 for 64. The block tile of 256 x 128 has an
-// intensity of 43 FLOP for each byte from global memory instead of 32.
+//   p, and the first fragments of the next tile are loaded behind the last FMAs of this one. In a step the FMAs go
+//   through the results there and back, so that at a row's end the element of B stays where it is; with fragments to
+//   spare the compiler can keep to that order.
 //
-// Limit: latency first, then issue slots: beside the 1024 FMAs of a tile stand some 100 other instructions.
+// Limit: latency. With two blocks an SM, `warp_tiled` finds no warp that could issue in one cycle of five. What hides
+// that costs registers, and so warps: 12 on an SM instead of 16. The smaller tile of 64 x 128 leaves three blocks to an
+// SM, and needs 21 FLOP for each byte from global memory to come from L2 instead of 32.
 //
-// Occupancy: 128 sums, 48 registers of fragments and 12 on the way make up to 255 a thread: one block of 256 threads, 8
-// of an SM's 64 warps; 24.3 KiB of shared memory.
+// Occupancy: 64 sums, 32 registers of fragments and 24 on the way make some 160 a thread: three blocks of 128 threads,
+// 12 of an SM's 64 warps; 24.5 KiB of shared memory.
 #include "gemm.cuh"
 #include "vector.cuh"
 
 #ifndef BM
-#define BM 256
+#define BM 64
 #endif
 #ifndef BN
 #define BN 128
 #endif
 #ifndef BK
-#define BK 8
+#define BK 16
 #endif
 #ifndef TM
-#define TM 16
+#define TM 8
 #endif
 #ifndef TN
 #define TN 8
 #endif
 #ifndef WM
-#define WM 64
+#define WM 32
 #endif
 #ifndef WN
 #define WN 64
@@ -52,49 +53,25 @@ static_assert(THREADS * 4 % BK == 0 && BK % 4 == 0 && BM % (THREADS * 4 / BK) ==
 static_assert(THREADS * 4 % BN == 0 && BK % (THREADS * 4 / BN) == 0, "whole rows of B's tile in a pass");
 static_assert(2 * (PITCH_A + BN) * BK * 4 <= 48 * 1024, "static shared memory ends at 48 KiB");
 
-// Global memory to registers: one vector of every ROWS-th row of a tile. `rows_left` and `left` say how many rows and
-// columns of the matrix there are from the first of these vectors on.
-template <int ROWS, int PASSES, int WIDTH>
-__device__ inline void ldg_tile(float (&to)[PASSES][WIDTH], const float* from, int64_t ld, bool whole, int rows_left,
-                                int left) {
-  if (whole) {
-#pragma unroll
-    for (int i = 0; i < PASSES; ++i) {
-      copy_vector<WIDTH>(to[i], from + i * ROWS * ld);
-    }
-  } else {
-#pragma unroll
-    for (int i = 0; i < PASSES; ++i) {
-      copy_vector<WIDTH>(to[i], from + i * ROWS * ld, i * ROWS < rows_left ? left : 0);
-    }
-  }
-}
-
 // Registers to shared memory, A's tile transposed.
-template <int ROWS, int PASSES, int WIDTH>
-__device__ inline void sts_tile_A(float (&tile_A)[BK][PITCH_A], const float (&from)[PASSES][WIDTH], int row, int p) {
+template <int ROWS, int WIDTH, int STEP, int PASSES>
+__device__ inline void store_tile_A(float (&tile_A)[BK][PITCH_A], const float (&from)[PASSES][4], int row, int p) {
 #pragma unroll
   for (int i = 0; i < PASSES; ++i) {
 #pragma unroll
-    for (int v = 0; v < WIDTH; ++v) {
-      tile_A[p + v][row + i * ROWS] = from[i][v];
+    for (int v = 0; v < 4; ++v) {
+      tile_A[p + v * STEP][row + i * ROWS] = from[i][v];
     }
   }
 }
-template <int ROWS, int PASSES, int WIDTH>
-__device__ inline void sts_tile_B(float (&tile_B)[BK][BN], const float (&from)[PASSES][WIDTH], int p, int col) {
+template <int ROWS, int WIDTH, int STEP, int PASSES>
+__device__ inline void store_tile_B(float (&tile_B)[BK][BN], const float (&from)[PASSES][4], int p, int col) {
 #pragma unroll
   for (int i = 0; i < PASSES; ++i) {
-    copy_vector<WIDTH>(&tile_B[p + i * ROWS][col], from[i]);
-  }
-}
-
-// Shared memory to registers: the vectors of a thread in a row of a tile, `step` floats apart.
-template <int LENGTH>
-__device__ inline void lds_fragment(float (&to)[LENGTH], const float* from, int step) {
 #pragma unroll
-  for (int i = 0; i < LENGTH / 4; ++i) {
-    copy_vector<4>(&to[4 * i], from + i * step);
+    for (int v = 0; v < 4; v += WIDTH) {
+      copy_vector<WIDTH>(&tile_B[p + i * ROWS][col + v * STEP], &from[i][v]);
+    }
   }
 }
 
@@ -102,7 +79,7 @@ template <int WIDTH_A, int WIDTH_B>
 __global__ void __launch_bounds__(THREADS) sgemm_double_buffered(Gemm g) {
   __shared__ __align__(16) float tile_A[2][BK][PITCH_A];  // transposed
   __shared__ __align__(16) float tile_B[2][BK][BN];
-  Tile tile = tile_of_block(g, BM, BN);
+  Tile tile = whole_tile(g, tile_of_block(g, BM, BN), BM, BN, WIDTH_B);
   int rows_left = g.m - tile.row;
   int cols_left = g.n - tile.col;
   bool inside = rows_left >= BM && cols_left >= BN;
@@ -112,73 +89,79 @@ __global__ void __launch_bounds__(THREADS) sgemm_double_buffered(Gemm g) {
   int row = warp / (BN / WN) * WM + lane / (WN / TN) * 4;  // of the thread's first vector
   int col = warp % (BN / WN) * WN + lane % (WN / TN) * 4;
 
-  // The first vector that this thread copies of either tile, and the rows that all threads copy in one pass.
-  constexpr int ROWS_A = THREADS * WIDTH_A / BK;
-  constexpr int ROWS_B = THREADS * WIDTH_B / BN;
-  int row_A = tid / (BK / WIDTH_A);
-  int p_A = tid % (BK / WIDTH_A) * WIDTH_A;
-  int p_B = tid / (BN / WIDTH_B);
-  int col_B = tid % (BN / WIDTH_B) * WIDTH_B;
+  // What this thread copies of either tile: 4 elements of a row, neighbours if by vector, else STEP apart; and the rows
+  // that all threads copy in one pass.
+  constexpr int STEP_A = WIDTH_A == 4 ? 1 : BK / 4;
+  constexpr int STEP_B = WIDTH_B == 4 ? 1 : BN / 4;
+  constexpr int ROWS_A = THREADS * 4 / BK;
+  constexpr int ROWS_B = THREADS * 4 / BN;
+  int row_A = tid / (BK / 4);
+  int p_A = tid % (BK / 4) * WIDTH_A;
+  int p_B = tid / (BN / 4);
+  int col_B = tid % (BN / 4) * WIDTH_B;
   const float* A = g.A + (tile.row + row_A) * g.lda + p_A;
   const float* B = g.B + p_B * g.ldb + tile.col + col_B;
 
-  alignas(16) float ldg_A[BM / ROWS_A][WIDTH_A];
-  alignas(16) float ldg_B[BK / ROWS_B][WIDTH_B];
+  alignas(16) float ldg_A[BM / ROWS_A][4];
+  alignas(16) float ldg_B[BK / ROWS_B][4];
   alignas(16) float frag_A[2][TM];
   alignas(16) float frag_B[2][TN];
   float sum[TM][TN] = {};
 
   // The first tile has nothing to hide behind.
   int k_left = g.k;
-  ldg_tile<ROWS_A>(ldg_A, A, g.lda, inside && k_left >= BK, rows_left - row_A, k_left - p_A);
-  ldg_tile<ROWS_B>(ldg_B, B, g.ldb, inside && k_left >= BK, k_left - p_B, cols_left - col_B);
-  sts_tile_A<ROWS_A>(tile_A[0], ldg_A, row_A, p_A);
-  sts_tile_B<ROWS_B>(tile_B[0], ldg_B, p_B, col_B);
+  load_tile<ROWS_A, WIDTH_A, STEP_A>(ldg_A, A, g.lda, inside && k_left >= BK, rows_left - row_A, k_left - p_A);
+  load_tile<ROWS_B, WIDTH_B, STEP_B>(ldg_B, B, g.ldb, inside && k_left >= BK, k_left - p_B, cols_left - col_B);
+  store_tile_A<ROWS_A, WIDTH_A, STEP_A>(tile_A[0], ldg_A, row_A, p_A);
+  store_tile_B<ROWS_B, WIDTH_B, STEP_B>(tile_B[0], ldg_B, p_B, col_B);
   __syncthreads();
-  lds_fragment(frag_A[0], &tile_A[0][0][row], STEP_M);
-  lds_fragment(frag_B[0], &tile_B[0][0][col], STEP_N);
+  load_fragment(frag_A[0], &tile_A[0][0][row], STEP_M);
+  load_fragment(frag_B[0], &tile_B[0][0][col], STEP_N);
 
   for (int buffer = 0; k_left > 0; buffer ^= 1) {
     k_left -= BK;  // from here on: what the tiles after this one have left
     if (k_left > 0) {
       A += BK;
       B += BK * g.ldb;
-      ldg_tile<ROWS_A>(ldg_A, A, g.lda, inside && k_left >= BK, rows_left - row_A, k_left - p_A);
-      ldg_tile<ROWS_B>(ldg_B, B, g.ldb, inside && k_left >= BK, k_left - p_B, cols_left - col_B);
+      load_tile<ROWS_A, WIDTH_A, STEP_A>(ldg_A, A, g.lda, inside && k_left >= BK, rows_left - row_A, k_left - p_A);
+      load_tile<ROWS_B, WIDTH_B, STEP_B>(ldg_B, B, g.ldb, inside && k_left >= BK, k_left - p_B, cols_left - col_B);
     }
 #pragma unroll
     for (int p = 0; p < BK; ++p) {
       if (p + 1 < BK) {
-        lds_fragment(frag_A[(p + 1) % 2], &tile_A[buffer][p + 1][row], STEP_M);
-        lds_fragment(frag_B[(p + 1) % 2], &tile_B[buffer][p + 1][col], STEP_N);
+        load_fragment(frag_A[(p + 1) % 2], &tile_A[buffer][p + 1][row], STEP_M);
+        load_fragment(frag_B[(p + 1) % 2], &tile_B[buffer][p + 1][col], STEP_N);
       } else if (k_left > 0) {
-        sts_tile_A<ROWS_A>(tile_A[buffer ^ 1], ldg_A, row_A, p_A);
-        sts_tile_B<ROWS_B>(tile_B[buffer ^ 1], ldg_B, p_B, col_B);
+        store_tile_A<ROWS_A, WIDTH_A, STEP_A>(tile_A[buffer ^ 1], ldg_A, row_A, p_A);
+        store_tile_B<ROWS_B, WIDTH_B, STEP_B>(tile_B[buffer ^ 1], ldg_B, p_B, col_B);
         __syncthreads();
-        lds_fragment(frag_A[0], &tile_A[buffer ^ 1][0][row], STEP_M);
-        lds_fragment(frag_B[0], &tile_B[buffer ^ 1][0][col], STEP_N);
+        load_fragment(frag_A[0], &tile_A[buffer ^ 1][0][row], STEP_M);
+        load_fragment(frag_B[0], &tile_B[buffer ^ 1][0][col], STEP_N);
       }
 #pragma unroll
       for (int i = 0; i < TM; ++i) {
 #pragma unroll
         for (int j = 0; j < TN; ++j) {
-          sum[i][j] += frag_A[p % 2][i] * frag_B[p % 2][j];
+          int c = i % 2 == 0 ? j : TN - 1 - j;  // there and back: at a row's end the element of B stays where it is
+          sum[i][c] += frag_A[p % 2][i] * frag_B[p % 2][c];
         }
       }
     }
   }
 
-  int width_C = vector_width(g.C, g.ldc);
+  // A tile that began earlier stores only what is this block's own.
+  int own_row = ceil_div(tile.row, BM) * BM;
+  int own_col = ceil_div(tile.col, BN) * BN;
+  int width_C = vector_width(g.C + tile.col, g.ldc);
 #pragma unroll
   for (int i = 0; i < TM; ++i) {
-    int r = row + i / 4 * STEP_M + i % 4;
-    if (r >= rows_left) {
-      break;
-    }
+    int r = tile.row + row + i / 4 * STEP_M + i % 4;
+    if (own_row <= r && r < g.m) {
 #pragma unroll
-    for (int j = 0; j < TN; j += 4) {
-      int c = col + j / 4 * STEP_N;
-      store_vector(g, tile.row + r, tile.col + c, &sum[i][j], 0, cols_left - c, width_C);
+      for (int j = 0; j < TN; j += 4) {
+        int c = tile.col + col + j / 4 * STEP_N;
+        store_vector(g, r, c, &sum[i][j], own_col - c, g.n - c, width_C);
+      }
     }
   }
 }

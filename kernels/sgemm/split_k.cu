@@ -1,15 +1,15 @@
 // split_k: where C has too few tiles for the GPU, several blocks share a tile and split its k between them.
 //
-// Against `async_copy`: of 1024 x 1024 x 1024 there are 32 tiles of 128 x 256, and 100 of an H100's 132 SMs have
-// nothing to do. There are 64 tiles of 128 x 128, and with their k in two halves 128 blocks.
+// Against `async_copy`: of 512 x 512 x 512 there are 32 tiles of 64 x 128, and 100 of an H100's 132 SMs have nothing to
+// do. There are 16 tiles of 128 x 128, and with their k in eight parts 128 blocks.
 // - A block sums the products of its own range of k. With one split it writes C. With more it writes its sums to the
 //   workspace, and a second kernel adds the splits in the order of k: no atomics, the same bits in every run.
 // - split_for estimates the cycles of each number of splits and takes the cheapest: full SMs against more traffic.
 //
-// Limit: idle SMs. The price is 8 bytes of workspace traffic for each result and split, and one more launch. The tile
-// of 128 x 128 takes k / 64 floats from global memory for each result, 32 FLOP for each of their bytes instead of 43,
-// and 4 shared loads of 16 bytes for 64 FMAs instead of 6 for 128. For large products there is one split, and what
-// remains is `async_copy` with smaller tiles.
+// Limit: idle SMs: four times as many are busy at 512. The price is 8 bytes of workspace traffic for each result and
+// split, and one more launch. The tile of 128 x 128, which splits make affordable, takes k / 64 floats from global
+// memory for each result, 32 FLOP for each of their bytes instead of 21. For large products there is one split, and
+// what remains is `async_copy`.
 //
 // Occupancy: 8 x 8 results a thread in at most 128 registers, two blocks of 256 threads, 16 of an SM's 64 warps; 48.8
 // KiB of shared memory for 3 stages. The prologue and the epilogue of one block run behind the FMAs of the other.
@@ -105,16 +105,6 @@ inline Split split_for(const Gemm& g) {
   return best;
 }
 
-// Where a tile stands: GROUP rows of tiles at a time, down their columns.
-__device__ inline Tile grouped_tile(const Gemm& g, unsigned tile) {
-  unsigned tiles_m = ceil_div(g.m, BM);
-  unsigned tiles_n = ceil_div(g.n, BN);
-  unsigned first = tile / (GROUP * tiles_n) * GROUP;
-  unsigned rows = tiles_m - first < GROUP ? tiles_m - first : GROUP;
-  unsigned i = tile % (GROUP * tiles_n);
-  return {static_cast<int>(first + i % rows) * BM, static_cast<int>(i / rows) * BN};
-}
-
 // Global to shared memory in the background: every ROWS-th row of A's tile, every 8th step of p. Zeros stand for rows from
 // `rows_left` on (not looked at where INSIDE) and for steps before `p_first`; both count from this thread's first element.
 template <bool INSIDE>
@@ -145,22 +135,13 @@ __device__ inline void copy_tile_B(float* to, const float* from, int64_t ld, int
   }
 }
 
-// Shared memory to registers: the vectors of a thread in a row of a tile, `step` floats apart.
-template <int LENGTH>
-__device__ inline void lds_fragment(float (&to)[LENGTH], const float* from, int step) {
-#pragma unroll
-  for (int i = 0; i < LENGTH / 4; ++i) {
-    copy_vector<4>(&to[4 * i], from + i * step);
-  }
-}
-
 template <bool INSIDE, int WIDTH_B>
 __global__ void __launch_bounds__(THREADS, MIN_BLOCKS) sgemm_split_k(Gemm g, Split split, float* sums) {
   float* shared = dynamic_shared<float>();
   unsigned tiles_mn = static_cast<unsigned>(ceil_div(g.m, BM)) * static_cast<unsigned>(ceil_div(g.n, BN));
   int i_split = static_cast<int>(blockIdx.x / tiles_mn);
-  Tile own = grouped_tile(g, blockIdx.x % tiles_mn);  // what this block stores
-  Tile tile = own;                                    // what it computes
+  Tile own = tile_number(g, blockIdx.x % tiles_mn, BM, BN, GROUP);  // what this block stores
+  Tile tile = own;                                                  // what it computes
   if (INSIDE) {
     tile.row = min(tile.row, g.m - BM);
     tile.col = min(tile.col, g.n - BN);
@@ -206,8 +187,8 @@ __global__ void __launch_bounds__(THREADS, MIN_BLOCKS) sgemm_split_k(Gemm g, Spl
   float sum[TM][TN] = {};
   __pipeline_wait_prior(STAGES - 1);
   __syncthreads();
-  lds_fragment(frag_A[0], shared + row, STEP_M);
-  lds_fragment(frag_B[0], shared + TILE_A + col, STEP_N);
+  load_fragment(frag_A[0], shared + row, STEP_M);
+  load_fragment(frag_B[0], shared + TILE_A + col, STEP_N);
 
   int stage = 0;
   for (; tiles > 0; --tiles) {
@@ -217,14 +198,14 @@ __global__ void __launch_bounds__(THREADS, MIN_BLOCKS) sgemm_split_k(Gemm g, Spl
 #pragma unroll
     for (int p = 0; p < BK; ++p) {
       if (p + 1 < BK) {
-        lds_fragment(frag_A[(p + 1) % 2], now + (p + 1) * PITCH_A + row, STEP_M);
-        lds_fragment(frag_B[(p + 1) % 2], now + TILE_A + (p + 1) * BN + col, STEP_N);
+        load_fragment(frag_A[(p + 1) % 2], now + (p + 1) * PITCH_A + row, STEP_M);
+        load_fragment(frag_B[(p + 1) % 2], now + TILE_A + (p + 1) * BN + col, STEP_N);
       } else if (tiles > 1) {
         // The next tile has arrived, and no thread reads this one any more: its buffer takes the tile STAGES further.
         __pipeline_wait_prior(STAGES - 2);
         __syncthreads();
-        lds_fragment(frag_A[0], shared + stage * STAGE + row, STEP_M);
-        lds_fragment(frag_B[0], shared + stage * STAGE + TILE_A + col, STEP_N);
+        load_fragment(frag_A[0], shared + stage * STAGE + row, STEP_M);
+        load_fragment(frag_B[0], shared + stage * STAGE + TILE_A + col, STEP_N);
         if (tiles > STAGES) {
           copy_tile_A<INSIDE>(to_A + at, A, g.lda, rows_left, -BK);
           copy_tile_B<INSIDE, WIDTH_B>(to_B + at, B, g.ldb, cols_left, -BK);

@@ -7,8 +7,8 @@
 // BM * BN FLOP for 4 * (BM + BN) bytes from global memory are 16 FLOP a byte instead of 8, and a thread loads 8
 // elements for its 256 FMAs instead of 2 for 32.
 //
-// Limit: as before, the loads from shared memory, 80 of them beside 256 FMAs. Shared memory delivers a word a cycle to
-// each thread of one warp; in that cycle the SM could have issued the FMAs of four.
+// Limit: as before, the wavefronts of the loads: 4 + 2 * TM for 4 steps are 0.56 for each FMA instead of 1.5, which allows
+// 27 TFLOP/s on an H100, with the copies, instead of 10.6.
 //
 // Occupancy: 64 registers a thread leave room for four blocks of 256 threads, 32 of an SM's 64 warps; the 16
 // independent sums of a thread stand in for the other half. 8 KiB of shared memory.

@@ -1,21 +1,26 @@
 // tma: the bulk copy engine of compute capability 9.0 brings B's tiles, and warps of their own do the copying.
 //
-// Against `async_copy`, whose 8 warps copy, multiply and meet at a barrier after every tile:
+// Against `async_copy`, whose warps copy, multiply and meet at a barrier after every tile:
 // - Four more warps, the copiers, do nothing but copy. One thread asks the engine for a box of B: the engine computes
 //   the addresses, fills what lies outside the matrix with zeros and counts the bytes that arrive on an mbarrier. The
 //   engine cannot transpose, so A's elements are still copied one by one, by cp.async, and arrive on the same barrier.
 // - The 8 warps that multiply only wait for a full stage and give it back with one arrival each; none waits for
 //   another. Whether the next stage is full they ask three steps before they need it.
-// - setmaxnreg moves registers from the copiers to those that multiply: 24 and 240, where 12 equal warps have 168.
+// - setmaxnreg moves registers from the copiers to those that multiply: 24 and 240, where 12 equal warps have 168. That
+//   is room for 8 x 16 results a thread: 6 shared loads of 16 bytes for 128 FMAs instead of 4 for 64.
 //
-// Limit: issue slots. The 12 copies of a thread and tile leave the loop, and no warp stands still at a barrier. Shared
-// loads, global loads for each result and intensity are those of `async_copy`.
+// Limit: issue slots. Copies leave the loop, no warp stands still at a barrier, and the shared loads of a step take 4.5
+// % of the slots instead of 6: 94 % are FMAs instead of 89 %. The tile of 128 x 256 has an intensity of 43 FLOP for
+// each byte from global memory instead of 21. It also is what small products lack: of 1024 x 1024 there are 32, for 132
+// SMs. There the tile of 128 x 64 that tuning finds is three times as fast, and below, where it too leaves SMs idle,
+// `split_k` helps.
 //
-// Bringing A by the engine too, row by row with its 64-byte swizzle, was slower than `async_copy` (docs/performance.md):
-// a thread then reads 4 steps of p of a row at once, and the FMAs met more conflicts between register banks.
+// Bringing A by the engine too, row by row with its 64-byte swizzle, was slower than `async_copy`
+// (docs/performance.md): a thread then reads 4 steps of p of a row at once, and the FMAs met more conflicts between
+// register banks.
 //
-// Where B is not aligned to 16 bytes, or its leading dimension or n is no multiple of 4, the engine cannot read it, and the
-// kernel does without (COPY_ENGINE = false): what remains is `async_copy` with copies of 4 bytes.
+// Where B is not aligned to 16 bytes, or its leading dimension or n is no multiple of 4, the engine cannot read it, and
+// the kernel does without (COPY_ENGINE = false): what remains is `async_copy` with copies of 4 bytes.
 //
 // Occupancy: one block of 384 threads, 12 of an SM's 64 warps; 97 KiB of shared memory for 4 stages.
 #include <cuda_pipeline.h>
@@ -72,16 +77,6 @@ static_assert(BK % 8 == 0 && BM % (COPIERS / 8) == 0 && BM % (THREADS / 8) == 0,
 static_assert(BN % THREADS == 0 || THREADS % BN == 0, "whole rows of B's tile in a pass of single floats");
 static_assert(STAGES >= 2, "one stage to multiply, one on its way");
 
-// The tile of this block: GROUP rows of tiles at a time, down their columns.
-__device__ inline Tile grouped_tile(const Gemm& g) {
-  unsigned tiles_m = ceil_div(g.m, BM);
-  unsigned tiles_n = ceil_div(g.n, BN);
-  unsigned first = blockIdx.x / (GROUP * tiles_n) * GROUP;
-  unsigned rows = tiles_m - first < GROUP ? tiles_m - first : GROUP;
-  unsigned i = blockIdx.x % (GROUP * tiles_n);
-  return {static_cast<int>(first + i % rows) * BM, static_cast<int>(i / rows) * BN};
-}
-
 // Global to shared memory in the background: every ROWS-th row of A's tile, every 8th step of p, by
 // COPYING threads. Zeros stand for rows from
 // `rows_left` on (not looked at where INSIDE) and for steps before `p_first`; both count from this thread's first element.
@@ -113,27 +108,14 @@ __device__ inline void copy_tile_B(float* to, const float* from, int64_t ld, int
   }
 }
 
-// Shared memory to registers: the vectors of a thread in a row of a tile, `step` floats apart.
-template <int LENGTH>
-__device__ inline void lds_fragment(float (&to)[LENGTH], const float* from, int step) {
-#pragma unroll
-  for (int i = 0; i < LENGTH / 4; ++i) {
-    copy_vector<4>(&to[4 * i], from + i * step);
-  }
-}
-
 template <bool COPY_ENGINE, bool INSIDE>
 __global__ void __launch_bounds__(COPY_ENGINE ? THREADS + COPIERS : THREADS, 1)
     sgemm_tma(Gemm g, const __grid_constant__ CUtensorMap map_B) {
   float* shared = dynamic_shared<float>();
   __shared__ uint64_t full[STAGES];   // the copies to a stage have arrived
   __shared__ uint64_t empty[STAGES];  // every warp has read it
-  Tile own = grouped_tile(g);         // what this block stores
-  Tile tile = own;                    // what it computes
-  if (INSIDE) {
-    tile.row = min(tile.row, g.m - BM);
-    tile.col = min(tile.col, g.n - BN);
-  }
+  // The engine's boxes begin at multiples of 16 bytes, as vectors do.
+  Tile tile = whole_tile(g, tile_of_block(g, BM, BN, GROUP), BM, BN, COPY_ENGINE ? 4 : 1);
   int tid = threadIdx.x;
   int warp = tid / 32;
   int lane = tid % 32;
@@ -206,8 +188,8 @@ __global__ void __launch_bounds__(COPY_ENGINE ? THREADS + COPIERS : THREADS, 1)
   alignas(16) float frag_A[2][TM];
   alignas(16) float frag_B[2][TN];
   float sum[TM][TN] = {};
-  lds_fragment(frag_A[0], shared + row, STEP_M);
-  lds_fragment(frag_B[0], shared + TILE_A + col, STEP_N);
+  load_fragment(frag_A[0], shared + row, STEP_M);
+  load_fragment(frag_B[0], shared + TILE_A + col, STEP_N);
 
   int stage = 0;
   int parity = 0;
@@ -224,8 +206,8 @@ __global__ void __launch_bounds__(COPY_ENGINE ? THREADS + COPIERS : THREADS, 1)
         ready = mbarrier_test(&full[stage], parity);
       }
       if (p + 1 < BK) {
-        lds_fragment(frag_A[(p + 1) % 2], now + (p + 1) * PITCH_A + row, STEP_M);
-        lds_fragment(frag_B[(p + 1) % 2], now + TILE_A + (p + 1) * BN + col, STEP_N);
+        load_fragment(frag_A[(p + 1) % 2], now + (p + 1) * PITCH_A + row, STEP_M);
+        load_fragment(frag_B[(p + 1) % 2], now + TILE_A + (p + 1) * BN + col, STEP_N);
       } else if (tiles > 1) {
         if constexpr (COPY_ENGINE) {
           __syncwarp();
@@ -239,8 +221,8 @@ __global__ void __launch_bounds__(COPY_ENGINE ? THREADS + COPIERS : THREADS, 1)
           __pipeline_wait_prior(STAGES - 2);
           __syncthreads();
         }
-        lds_fragment(frag_A[0], shared + stage * STAGE + row, STEP_M);
-        lds_fragment(frag_B[0], shared + stage * STAGE + TILE_A + col, STEP_N);
+        load_fragment(frag_A[0], shared + stage * STAGE + row, STEP_M);
+        load_fragment(frag_B[0], shared + stage * STAGE + TILE_A + col, STEP_N);
         if constexpr (!COPY_ENGINE) {
           if (tiles > STAGES) {
             copy_tile_A<INSIDE, THREADS>(to_A + at, A, g.lda, rows_left, -BK);
@@ -262,15 +244,18 @@ __global__ void __launch_bounds__(COPY_ENGINE ? THREADS + COPIERS : THREADS, 1)
     }
   }
 
+  // A tile that began earlier stores only what is this block's own.
+  int own_row = ceil_div(tile.row, BM) * BM;
+  int own_col = ceil_div(tile.col, BN) * BN;
   int width_C = vector_width(g.C + tile.col, g.ldc);
 #pragma unroll
   for (int i = 0; i < TM; ++i) {
     int r = tile.row + row + i / 4 * STEP_M + i % 4;
-    if (own.row <= r && r < g.m) {
+    if (own_row <= r && r < g.m) {
 #pragma unroll
       for (int j = 0; j < TN; j += 4) {
         int c = tile.col + col + j / 4 * STEP_N;
-        store_vector(g, r, c, &sum[i][j], own.col - c, g.n - c, width_C);
+        store_vector(g, r, c, &sum[i][j], own_col - c, g.n - c, width_C);
       }
     }
   }

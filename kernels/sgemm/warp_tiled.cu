@@ -6,7 +6,9 @@
 // neighbouring threads read neighbouring vectors. That alone keeps the loads of B free of conflicts, without padding.
 // BK grows to 16: half as many barriers, and half as many waits for global memory that only the other block can fill.
 //
-// Limit: shared memory's cycles, a third less for each warp, and the stalls at barriers.
+// Limit: the waits at barriers, and issue slots: one set of addresses, one pair of barriers for 1024 FMAs instead of
+// 512. Not shared memory's cycles: a 16-byte load of a warp takes two at least, however few bytes it fetches, and
+// `conflict_free` was there already. So expect a few per cent.
 //
 // Occupancy: 128 registers a thread, two blocks of 256 threads, 16 of an SM's 64 warps; 16.3 KiB of shared memory.
 #include "gemm.cuh"
@@ -50,7 +52,7 @@ template <int WIDTH_A, int WIDTH_B>
 __global__ void __launch_bounds__(THREADS, 2) sgemm_warp_tiled(Gemm g) {
   __shared__ __align__(16) float tile_A[BK][PITCH_A];  // transposed
   __shared__ __align__(16) float tile_B[BK][BN];
-  Tile tile = tile_of_block(g, BM, BN);
+  Tile tile = whole_tile(g, tile_of_block(g, BM, BN), BM, BN, WIDTH_B);
   int rows_left = g.m - tile.row;
   int cols_left = g.n - tile.col;
   int tid = threadIdx.x;
@@ -59,68 +61,50 @@ __global__ void __launch_bounds__(THREADS, 2) sgemm_warp_tiled(Gemm g) {
   int row = warp / (BN / WN) * WM + lane / (WN / TN) * 4;  // of the thread's first vector
   int col = warp % (BN / WN) * WN + lane % (WN / TN) * 4;
 
-  // The first vector that this thread copies of either tile, and the rows that all threads copy in one pass.
-  constexpr int ROWS_A = THREADS * WIDTH_A / BK;
-  constexpr int ROWS_B = THREADS * WIDTH_B / BN;
-  int row_A = tid / (BK / WIDTH_A);
-  int p_A = tid % (BK / WIDTH_A) * WIDTH_A;
-  int p_B = tid / (BN / WIDTH_B);
-  int col_B = tid % (BN / WIDTH_B) * WIDTH_B;
+  // What this thread copies of either tile: 4 elements of a row, neighbours if by vector, else STEP apart; and the rows
+  // that all threads copy in one pass.
+  constexpr int STEP_A = WIDTH_A == 4 ? 1 : BK / 4;
+  constexpr int STEP_B = WIDTH_B == 4 ? 1 : BN / 4;
+  constexpr int ROWS_A = THREADS * 4 / BK;
+  constexpr int ROWS_B = THREADS * 4 / BN;
+  int row_A = tid / (BK / 4);
+  int p_A = tid % (BK / 4) * WIDTH_A;
+  int p_B = tid / (BN / 4);
+  int col_B = tid % (BN / 4) * WIDTH_B;
   const float* A = g.A + (tile.row + row_A) * g.lda + p_A;
   const float* B = g.B + p_B * g.ldb + tile.col + col_B;
 
   float sum[TM][TN] = {};
   for (int k_left = g.k; k_left > 0; k_left -= BK) {
-    alignas(16) float ldg_A[BM / ROWS_A][WIDTH_A];
-    alignas(16) float ldg_B[BK / ROWS_B][WIDTH_B];
-    if (rows_left >= BM && cols_left >= BN && k_left >= BK) {
-#pragma unroll
-      for (int i = 0; i < BM / ROWS_A; ++i) {
-        copy_vector<WIDTH_A>(ldg_A[i], A + i * ROWS_A * g.lda);
-      }
-#pragma unroll
-      for (int i = 0; i < BK / ROWS_B; ++i) {
-        copy_vector<WIDTH_B>(ldg_B[i], B + i * ROWS_B * g.ldb);
-      }
-    } else {
-#pragma unroll
-      for (int i = 0; i < BM / ROWS_A; ++i) {
-        int left = i * ROWS_A < rows_left - row_A ? k_left - p_A : 0;
-        copy_vector<WIDTH_A>(ldg_A[i], A + i * ROWS_A * g.lda, left);
-      }
-#pragma unroll
-      for (int i = 0; i < BK / ROWS_B; ++i) {
-        int left = i * ROWS_B < k_left - p_B ? cols_left - col_B : 0;
-        copy_vector<WIDTH_B>(ldg_B[i], B + i * ROWS_B * g.ldb, left);
-      }
-    }
+    alignas(16) float ldg_A[BM / ROWS_A][4];
+    alignas(16) float ldg_B[BK / ROWS_B][4];
+    bool whole = rows_left >= BM && cols_left >= BN && k_left >= BK;
+    load_tile<ROWS_A, WIDTH_A, STEP_A>(ldg_A, A, g.lda, whole, rows_left - row_A, k_left - p_A);
+    load_tile<ROWS_B, WIDTH_B, STEP_B>(ldg_B, B, g.ldb, whole, k_left - p_B, cols_left - col_B);
     A += BK;
     B += BK * g.ldb;
     __syncthreads();
 #pragma unroll
     for (int i = 0; i < BM / ROWS_A; ++i) {
 #pragma unroll
-      for (int v = 0; v < WIDTH_A; ++v) {
-        tile_A[p_A + v][row_A + i * ROWS_A] = ldg_A[i][v];
+      for (int v = 0; v < 4; ++v) {
+        tile_A[p_A + v * STEP_A][row_A + i * ROWS_A] = ldg_A[i][v];
       }
     }
 #pragma unroll
     for (int i = 0; i < BK / ROWS_B; ++i) {
-      copy_vector<WIDTH_B>(&tile_B[p_B + i * ROWS_B][col_B], ldg_B[i]);
+#pragma unroll
+      for (int v = 0; v < 4; v += WIDTH_B) {
+        copy_vector<WIDTH_B>(&tile_B[p_B + i * ROWS_B][col_B + v * STEP_B], &ldg_B[i][v]);
+      }
     }
     __syncthreads();
 #pragma unroll
     for (int p = 0; p < BK; ++p) {
       alignas(16) float frag_A[TM];
       alignas(16) float frag_B[TN];
-#pragma unroll
-      for (int i = 0; i < TM; i += 4) {
-        copy_vector<4>(&frag_A[i], &tile_A[p][row + i / 4 * STEP_M]);
-      }
-#pragma unroll
-      for (int j = 0; j < TN; j += 4) {
-        copy_vector<4>(&frag_B[j], &tile_B[p][col + j / 4 * STEP_N]);
-      }
+      load_fragment(frag_A, &tile_A[p][row], STEP_M);
+      load_fragment(frag_B, &tile_B[p][col], STEP_N);
 #pragma unroll
       for (int i = 0; i < TM; ++i) {
 #pragma unroll
@@ -131,17 +115,19 @@ __global__ void __launch_bounds__(THREADS, 2) sgemm_warp_tiled(Gemm g) {
     }
   }
 
-  int width_C = vector_width(g.C, g.ldc);
+  // A tile that began earlier stores only what is this block's own.
+  int own_row = ceil_div(tile.row, BM) * BM;
+  int own_col = ceil_div(tile.col, BN) * BN;
+  int width_C = vector_width(g.C + tile.col, g.ldc);
 #pragma unroll
   for (int i = 0; i < TM; ++i) {
-    int r = row + i / 4 * STEP_M + i % 4;
-    if (r >= rows_left) {
-      break;
-    }
+    int r = tile.row + row + i / 4 * STEP_M + i % 4;
+    if (own_row <= r && r < g.m) {
 #pragma unroll
-    for (int j = 0; j < TN; j += 4) {
-      int c = col + j / 4 * STEP_N;
-      store_vector(g, tile.row + r, tile.col + c, &sum[i][j], 0, cols_left - c, width_C);
+      for (int j = 0; j < TN; j += 4) {
+        int c = tile.col + col + j / 4 * STEP_N;
+        store_vector(g, r, c, &sum[i][j], own_col - c, g.n - c, width_C);
+      }
     }
   }
 }
