@@ -9,8 +9,9 @@ import pytest
 from conftest import a_build, a_rung
 from ladder import emulation
 from ladder.checking import PLAIN, emulated_cases, emulated_runs
-from ladder.config import ROOT, read_kernels
+from ladder.config import ROOT, Shape, read_kernels, read_yaml
 from ladder.emulation import emulate_rung
+from ladder.plan import plan
 from pipeline import copy_project, snakemake
 
 LADDER = read_kernels(ROOT / "config" / "kernels.yaml")
@@ -94,12 +95,44 @@ def test_a_rung_that_did_not_compile_is_not_emulated(tmp_path):
     assert record == {"status": "failed", "message": "a.cu(3): error", "cases": []}
 
 
-def test_small_shapes_are_emulated_with_every_case_and_large_ones_with_one_or_none():
-    both = [PLAIN, PLAIN | {"beta": 1}]
-    shapes = ["7", "255", "509", "3x2097153x2"]
+def test_small_shapes_are_emulated_with_every_case_and_large_ones_with_one_some_blocks_or_none():
+    both = [PLAIN | {"beta": 1}, PLAIN]
+    shapes = ["7", "255", "1024", "3x2097153x2"]
     kept = emulated_cases([{"shape": shape, **case} for shape in shapes for case in both])
-    assert [case["shape"] for case in kept] == ["7", "7", "255"]
-    assert [emulated_runs(case) for case in kept] == [2, 2, 1]
+    assert [case["shape"] for case in kept] == ["7", "7", "255", "3x2097153x2"]
+    assert [emulated_runs(case) for case in kept] == [2, 2, 1, 1]
+    assert kept[3] == {"shape": "3x2097153x2", **PLAIN, "blocks": 64}
+
+
+def test_every_shape_of_the_configuration_is_emulated():
+    config = read_yaml(ROOT / "config/config.yaml")
+    asked = {str(Shape.parse(shape)) for shape in config["check"]["shapes"]}
+    assert asked <= {case["shape"] for case in plan(config).emulated_cases()}
+
+
+TALL = [{"shape": shape, **PLAIN, "blocks": 16} for shape in ("2097153x3x2", "3x2097153x2")]
+
+
+@pytest.mark.parametrize(
+    ("fault", "message"),
+    [
+        ("grid_y_overflow", "launch: sgemm_kernel a grid of (1,131073,1) blocks"),
+        ("last_row_of_tiles_skipped", None),  # what is not written is not seen
+        ("lane_never_written", None),
+        ("guard_of_rows_missing", "out of bounds: sgemm_kernel block (131072,0,0)"),
+        ("bf16_inputs", "error"),
+    ],
+)
+def test_of_a_very_long_product_some_blocks_are_checked_the_last_one_among_them(tmp_path, fault, message):
+    record = emulated(tmp_path, f"tests/faults/{fault}.cu", TALL)
+    assert record["status"] == ("failed" if message else "emulated")
+    assert (message or "") in record["message"]
+
+
+def test_some_blocks_of_a_rung_with_a_workspace_are_not_checked_for_they_need_the_others(tmp_path):
+    case = {"shape": "7x7x2048", **PLAIN, "blocks": 1}
+    record = emulated(tmp_path, "tests/faults/control_split_k.cu", [case, CASES[0]])
+    assert (record["status"], [each["shape"] for each in record["cases"]]) == ("emulated", [CASES[0]["shape"]])
 
 
 def test_the_version_of_gxx_is_asked_for(tmp_path, monkeypatch):

@@ -254,7 +254,7 @@ EMULATOR_PLAIN static void* work(void* argument) {
   }
   for (;;) {
     uint64_t turn = __atomic_fetch_add(&now.next, 1, __ATOMIC_RELAXED);
-    if (turn >= now.blocks || now.stop) {
+    if (turn >= now.turns || now.stop) {
       return nullptr;
     }
     run_block(w, (now.first_block + turn * now.block_stride) % now.blocks);
@@ -320,7 +320,9 @@ EMULATOR_NOINLINE static int run_grid(void (*invoke)(const void*), const void* c
   now.next = 0;
   ++now.serial;
   uint64_t random = seed + now.serial;
-  now.first_block = next_random(random) % now.blocks;
+  now.turns = most_blocks > 0 && most_blocks < now.blocks ? most_blocks : now.blocks;
+  // Of some blocks the last one is the first to run: what lies farthest goes wrong most easily.
+  now.first_block = now.turns < now.blocks ? now.blocks - 1 : next_random(random) % now.blocks;
   now.block_stride = coprime_step(now.blocks, random);
   now.stop = false;
   now.error = 0;
@@ -330,7 +332,7 @@ EMULATOR_NOINLINE static int run_grid(void (*invoke)(const void*), const void* c
   double end_s = static_cast<double>(deadline.tv_sec) + deadline.tv_nsec * 1e-9 + timeout_s;
   deadline.tv_sec = static_cast<time_t>(end_s);
   deadline.tv_nsec = static_cast<long>((end_s - static_cast<double>(deadline.tv_sec)) * 1e9);
-  count = count < now.blocks ? count : static_cast<unsigned>(now.blocks);
+  count = count < now.turns ? count : static_cast<unsigned>(now.turns);
   pthread_t hosts[MAX_WORKERS];
   for (unsigned i = 0; i < count; ++i) {
     if (pthread_create(&hosts[i], nullptr, work, workers[i]) != 0) {
@@ -636,4 +638,5 @@ EMULATOR_API int emulator_report(char* text, size_t size) {
 
 EMULATOR_API void emulator_set_sms(int count) { emulator::sms = count; }
 EMULATOR_API void emulator_set_workers(int count) { emulator::worker_limit = count; }
+EMULATOR_API void emulator_set_most_blocks(uint64_t count) { emulator::most_blocks = count; }
 EMULATOR_API void emulator_set_timeout(double seconds) { emulator::timeout_s = seconds; }

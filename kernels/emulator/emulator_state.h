@@ -161,7 +161,7 @@ struct Launch {
   uint3 grid, block;
   unsigned threads;
   size_t dynamic_bytes;
-  uint64_t blocks, next, first_block, block_stride;
+  uint64_t blocks, turns, next, first_block, block_stride;
   uint64_t serial;
   volatile bool stop;
   int error;
@@ -193,6 +193,7 @@ static unsigned finding_count;
 static uint64_t seed;
 static int sms = 8, worker_limit = 0;
 static double timeout_s = 60;
+static uint64_t most_blocks = 0;
 static pthread_mutex_t launch_lock = PTHREAD_MUTEX_INITIALIZER, finding_lock = PTHREAD_MUTEX_INITIALIZER;
 static thread_local char
     anchor;  // makes the library's thread-local memory exist; only __shared__ arrays stand beside it

@@ -14,10 +14,13 @@ from ladder.errors import LadderError
 from ladder.worker import OUT_OF_MEMORY, Event, Outcome, run_worker
 
 PLAIN = {"alpha": 1, "beta": 0, "padding": 0, "offset": 0, "family": "uniform"}
-EMULATED_FLOP = 1 << 25  # of the largest product that is emulated, and
-EMULATED_SIDE = 1 << 16  # its largest dimension: what is beyond takes minutes on a CPU
-EMULATED_SMALL = 1 << 16  # flop up to which a shape is emulated with every case, and not with one of them
-EMULATED_OFTEN = 1 << 22  # flop up to which it is emulated with every family of inputs, and twice
+EMULATED_FLOP = 1 << 26  # of the largest product that is emulated, and
+EMULATED_SIDE = 1 << 16  # its largest dimension: what is beyond takes minutes on a CPU, so that only
+EMULATED_BLOCKS = 64  # blocks of it are, each launch's last one among them
+EMULATED_SMALL = 1 << 16  # flop up to which a shape is emulated with every case, and not with one of them, and
+EMULATED_SHORT = 1 << 10  # the k: a kernel's tile is no smaller where the product is
+EMULATED_FAMILIES = 1 << 22  # flop up to which it is emulated with every family of inputs, and
+EMULATED_TWICE = 1 << 20  # twice, in two orders
 
 
 def all_cases(
@@ -44,7 +47,8 @@ def all_cases(
 def emulated_cases(cases: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Those of the cases that the emulator has the time for.
 
-    All of small shapes; of every larger one and family a single one, another each time.
+    All of small shapes; of every larger one and family a single one, another each time; of a very long one some blocks
+    (`blocks`) at beta = 0, where it shows which elements they have computed.
     """
     chosen: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for case in cases:
@@ -52,19 +56,20 @@ def emulated_cases(cases: list[dict[str, Any]]) -> list[dict[str, Any]]:
     kept = []
     for turn, ((text, family), of_shape) in enumerate(chosen.items()):
         shape = Shape.parse(text)
-        if (
-            shape.flop > (EMULATED_FLOP if family == PLAIN["family"] else EMULATED_OFTEN)
-            or max(shape.m, shape.n, shape.k) > EMULATED_SIDE
-        ):
+        if shape.flop > (EMULATED_FLOP if family == PLAIN["family"] else EMULATED_FAMILIES):
             continue
         computing = [case for case in of_shape if case["alpha"] != 0] or of_shape
-        kept += of_shape if shape.flop <= EMULATED_SMALL else [computing[turn % len(computing)]]
+        if max(shape.m, shape.n, shape.k) > EMULATED_SIDE:
+            kept += [case | {"blocks": EMULATED_BLOCKS} for case in computing if case["beta"] == 0][:1]
+            continue
+        small = shape.flop <= EMULATED_SMALL and shape.k <= EMULATED_SHORT
+        kept += of_shape if small else [computing[turn % len(computing)]]
     return kept
 
 
 def emulated_runs(case: Mapping[str, Any]) -> int:
     """How often the emulator computes a case, with another order of blocks and threads each time."""
-    return 2 if Shape.parse(case["shape"]).flop <= EMULATED_OFTEN else 1
+    return 2 if Shape.parse(case["shape"]).flop <= EMULATED_TWICE else 1
 
 
 def check_rung(

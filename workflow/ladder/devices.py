@@ -28,6 +28,7 @@ class Call:
     operands: Operands
     workspace: Any
     workspace_bytes: int
+    blocks: int = 0  # the most that a launch in the emulator runs; 0 for all
 
 
 class Gpu:
@@ -93,6 +94,7 @@ class Emulator:
         c = library.functions
         c.emulator_set_workers(ctypes.c_int(self.threads))
         c.emulator_set_timeout(ctypes.c_double(self.time_limit_s))
+        c.emulator_set_most_blocks(ctypes.c_uint64(call.blocks))
         c.emulator_reset(ctypes.c_uint64(run + 1))
         shape, o = call.shape, call.operands
         inputs = b"r" if call.alpha != 0 and shape.k > 0 else b""
