@@ -126,7 +126,7 @@ def at_one_size(table: pd.DataFrame, baseline: str) -> Figure:
                 own = rows[rows["gpu"] == name].set_index("rung").reindex(rungs)
                 heights = [at + step * (place - (len(look) - 1) / 2) for at in range(len(rungs))]
                 values = factor * own[column]
-                axes.plot(values, heights, linestyle="none", markersize=5, label=name, **style)
+                axes.plot(values, heights, linestyle="none", markersize=5, clip_on=False, zorder=3, label=name, **style)
                 if f"{column}_ci_low" in own:
                     ends = factor * own[f"{column}_ci_low"], factor * own[f"{column}_ci_high"]
                     axes.hlines(heights, *ends, color=style["color"], linewidth=1.5)
