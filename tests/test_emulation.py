@@ -9,9 +9,10 @@ import pytest
 from conftest import a_build, a_rung
 from ladder import emulation
 from ladder.checking import PLAIN, emulated_cases, emulated_runs
-from ladder.config import ROOT, Shape, read_kernels, read_yaml
+from ladder.config import ROOT, Rung, Shape, read_kernels, read_yaml, variant_name
 from ladder.emulation import emulate_rung
 from ladder.plan import plan
+from ladder.tuned import with_tuned
 from pipeline import copy_project, snakemake
 
 LADDER = read_kernels(ROOT / "config" / "kernels.yaml")
@@ -30,9 +31,21 @@ def emulated(tmp_path: Path, source: str, cases=CASES, **changes) -> dict:
     return emulate_rung(rung, a_build(tmp_path / "naive"), cases, 2, 60, tmp_path / "log")
 
 
-@pytest.mark.parametrize("name", [name for name, rung in LADDER.items() if rung.role == "rung"])
-def test_every_rung_of_the_ladder_passes_or_needs_a_gpu(tmp_path, name):
-    rung = LADDER[name]
+def as_built() -> list[Rung]:
+    """Every rung with the macros of each class of products that a tuned file has for it; with its own, where none has.
+
+    Those that tuning did not choose are tried in tests/test_emulator.py and tests/test_properties.py.
+    """
+    found = []
+    tuned = [with_tuned(LADDER, path) for path in sorted((ROOT / "config/tuned").glob("*.yaml"))] or [LADDER]
+    for rung in (rung for ladder in tuned for rung in ladder.values() if rung.role == "rung"):
+        choices = [{**rung.macros, **each.macros} for each in rung.tuned] or [rung.macros]
+        found += [replace(rung, macros=macros, tuned=()) for macros in choices]
+    return list({(rung.name, *rung.macros.items()): rung for rung in found}.values())
+
+
+@pytest.mark.parametrize("rung", as_built(), ids=lambda rung: variant_name(rung.name.split("@")[0], rung.macros))
+def test_every_rung_of_the_ladder_passes_as_it_is_built_or_needs_a_gpu(tmp_path, rung):
     record = emulate_rung(rung, a_build(tmp_path / "build"), CASES, 2, 60, tmp_path / "log")
     apart = "bulk_copy.cuh" in (ROOT / "kernels" / rung.source).read_text()
     assert (record["status"], len(record["cases"])) == (("needs a GPU", 0) if apart else ("emulated", len(CASES))), (
