@@ -94,6 +94,50 @@ def test_a_record_without_lines_has_none():
     assert top_lines(older) == []
 
 
+RAW = Path(__file__).resolve().parents[1] / "results" / "h100-sxm" / "raw" / "profile"
+
+
+def now(name: str, shape: str) -> dict:
+    """The main kernel of a recorded profile of the rungs as they stand."""
+    record = json.loads(gzip.decompress((RAW / f"{name}.json.gz").read_bytes()))
+    return main_profile(record["shapes"][shape]["kernels"])
+
+
+def shares(name: str, shape: str) -> dict[str, float]:
+    return {finding.rule: finding.slots_percent for finding in diagnose(Profile(now(name, shape)["metrics"]))}
+
+
+@pytest.mark.parametrize("shape", ["2048", "4096"])
+def test_the_recorded_ladder_shows_what_the_worklogs_found(shape):
+    queue = "MIO queue (shared memory)"
+    assert next(iter(shares("naive", shape))) == "uncoalesced global loads"
+    assert "uncoalesced global loads" not in shares("coalesced", shape)
+    for name in ("tiled@TILE=8", "tiled@TILE=16", "tiled@TILE=32", "tiled_1d"):
+        assert next(iter(shares(name, shape))) == queue
+    assert shares("tiled_2d", shape)[queue] < shares("tiled_1d", shape)[queue] / 3
+    conflicts = [
+        sum(share for rule, share in shares(name, shape).items() if rule.startswith("bank conflicts"))
+        for name in ("vectorized", "conflict_free@LAYOUT=1", "conflict_free@LAYOUT=2")
+    ]
+    assert conflicts[0] > 5
+    assert max(conflicts[1:]) < conflicts[0] / 2
+
+
+@pytest.mark.parametrize("path", sorted(RAW.glob("*.json.gz")), ids=lambda path: path.name.split(".")[0])
+def test_every_recorded_profile_has_hot_lines_with_a_reason_but_cublas(path):
+    record = json.loads(gzip.decompress(path.read_bytes()))
+    assert {"2048", "4096"} <= set(record["shapes"])
+    for profile_of in record["shapes"].values():
+        lines = top_lines(main_profile(profile_of["kernels"]))
+        if record["rung"].startswith("cublas"):
+            continue
+        assert lines, record["rung"]
+        assert lines[0]["file"].startswith("kernels/")
+        assert lines[0]["reason"]
+        assert lines[0]["text"]
+        assert sum(line["percent"] for line in lines) > 60
+
+
 def items() -> list:
     names = ["naive", "tiled@TILE=16", "vectorized"]
     rungs = [a_rung("naive"), a_rung("tiled@TILE=16", before="naive"), a_rung("vectorized")]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 
 import numpy as np
 import pandas as pd
@@ -19,11 +20,11 @@ from ladder.analysis import (
     rates,
     warp_limits,
 )
-from ladder.config import ROOT
+from ladder.config import ROOT, read_kernels
 from ladder.diagnosis import Profile
 from ladder.figures import save
 from ladder.gpu import read_gpu
-from ladder.pages import index, number, page
+from ladder.pages import by_work, index, number, page, scaled
 from ladder.paper import load_pipe_wavefronts
 from ladder.tables import all_tables, read_table, write_table
 from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -64,11 +65,65 @@ def test_a_page_has_the_words_the_numbers_the_findings_and_the_inner_loop(made):
         "1. **uncoalesced global loads**",
         "### Warp state",
         "kernels/sgemm/naive.cu:22",
-        "lg_throttle",
+        "lg throttle",
         "... 40 lines ...",
         "fma.rn.f32",
     ):
         assert expected in text, expected
+
+
+def test_shapes_stand_in_the_order_of_their_work():
+    table = pd.DataFrame({"shape": ["4096", "128", "64x64x1", "1000"], "value": range(4)})
+    assert list(by_work(table)["shape"]) == ["64x64x1", "128", "1000", "4096"]
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "expected"),
+    [
+        (2.6e6, "ns", (2.6, "ms")),
+        (1.98e9, "hz", (1.98, "GHz")),
+        (3.4e11, "byte/s", (340, "GB/s")),
+        (2.5e9, "sector", (2500, "million sector")),
+        (1280.0, "byte/cycle", (1280, "byte/cycle")),
+        (12.5, "%", (12.5, "%")),
+    ],
+)
+def test_metrics_have_units_that_read_well(value, unit, expected):
+    number, written = scaled(value, unit)
+    assert number == pytest.approx(expected[0])
+    assert written == expected[1]
+
+
+def a_page(recorded, name: str) -> str:
+    """The page of a recorded rung, without an inspection."""
+    ladder = read_kernels(ROOT / "config/kernels.yaml")
+    return page(ladder[name], {"launches": {}, "kernels": []}, recorded[1])
+
+
+def test_a_page_says_what_changed_from_the_rung_before(recorded):
+    text = a_page(recorded, "tiled_2d")
+    good, bad = text.split("## What is good")[1].split("## What binds it")[0].split("## What is bad")
+    assert re.search(r"MIO queue \(shared memory\): \d+ % of the issue slots at 4096, \d+ % in tiled_1d\.", good)
+    assert "Bound first by" in bad
+    coalesced = a_page(recorded, "coalesced")
+    assert re.search(r"uncoalesced global loads: less than 3 % of the issue slots at 4096, 9\d % in naive", coalesced)
+
+
+def test_a_page_shows_the_stalls_most_first_and_no_empty_ones(recorded):
+    table = a_page(recorded, "naive").split("| a warp's state between two instructions |")[1].split("\n\n")[0]
+    rows = [row.split(" | ") for row in table.splitlines()[2:]]
+    cycles = [float(row[1].replace(",", "")) for row in rows]
+    assert rows[0][0] == "| lg throttle"
+    assert cycles == sorted(cycles, reverse=True)
+    assert min(cycles) > 0
+
+
+def test_the_index_sets_the_rungs_side_by_side(recorded):
+    ladder = read_kernels(ROOT / "config/kernels.yaml")
+    text = index([rung for rung in ladder.values() if rung.role != "floor"], recorded[1])
+    head = next(line for line in text.splitlines() if line.startswith("| metric | unit |"))
+    assert {"naive", "tiled@TILE=32", "cublas"} <= {cell.strip() for cell in head.split("|")}
+    assert "| stall MIO throttle | cycles |" in text
 
 
 def test_a_page_without_records_says_so(made):

@@ -249,13 +249,13 @@ def _waits(profile: Profile, *reasons: str) -> str:
     return f"{cycles:.1f} of {sum(stalls.values()):.1f} cycles between two instructions of a warp: {named}"
 
 
-def diagnose(profile: Profile) -> list[Finding]:
-    """What binds a kernel, most first; findings below LEAST percent of the issue slots are left out.
+def diagnose(profile: Profile, least: float = LEAST) -> list[Finding]:
+    """What binds a kernel, most first; findings below `least` percent of the issue slots are left out.
 
     Bank conflicts are listed whatever they cost, as they are what a rung can mend.
     """
     found = [finding for rule in RULES if (finding := rule(profile)) is not None]
-    kept = [each for each in found if each.slots_percent >= LEAST or each.rule.startswith("bank conflicts")]
+    kept = [each for each in found if each.slots_percent >= least or each.rule.startswith("bank conflicts")]
     return sorted(kept, key=lambda finding: -finding.slots_percent)
 
 

@@ -9,11 +9,22 @@ from typing import Any
 import pandas as pd
 
 from ladder.analysis import largest
-from ladder.config import ROOT, Rung
+from ladder.config import ROOT, Rung, Shape
+from ladder.diagnosis import LEAST
 from ladder.inspection import main_kernel
 
 LINES = 60  # of an inner loop that a page shows at most
 FINDINGS = 4
+CHANGED = (
+    5.0  # percent of the issue slots by which a finding has to change from one rung to the next to be worth a line
+)
+# Nsight Compute's units, by what its numbers grow to: (from, divided by, written).
+_UNITS = {
+    "ns": ((1e6, 1e6, "ms"), (1e3, 1e3, "us")),
+    "hz": ((1e9, 1e9, "GHz"), (1e6, 1e6, "MHz")),
+    "byte/s": ((1e12, 1e12, "TB/s"), (1e9, 1e9, "GB/s"), (1e6, 1e6, "MB/s")),
+    "byte": ((1e9, 1e9, "GB"), (1e6, 1e6, "MB")),
+}
 
 
 def own_words(rung: Rung) -> str:
@@ -34,6 +45,22 @@ def number(value: Any) -> str:
     if isinstance(value, str):
         return value
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+
+
+def scaled(value: float, unit: str) -> tuple[float, str]:
+    """A value of Nsight Compute's in a unit that reads well: 2.7e6 ns are 2.7 ms, 3e9 sectors 3000 million."""
+    for least, factor, written in _UNITS.get(unit, ()):
+        if abs(value) >= least:
+            return value / factor, written
+    if abs(value) >= 1e7:
+        return value / 1e6, f"million {unit}".rstrip()
+    return value, unit
+
+
+def by_work(table: pd.DataFrame) -> pd.DataFrame:
+    """The rows of a table with a column `shape` in the order of the work that the shapes are."""
+    work = table["shape"].map(lambda shape: Shape.parse(shape).flop)
+    return table.iloc[work.argsort(kind="stable")]
 
 
 def markdown_table(rows: Sequence[Sequence[Any]], head: Sequence[str]) -> list[str]:
@@ -63,7 +90,7 @@ def page(rung: Rung, inspection: Mapping[str, Any], tables: Mapping[str, pd.Data
         parts += [row["message"], ""]
     parts += [own_words(rung), ""]
     parts += _benchmark(own["timings"])
-    parts += _good_and_bad(rung, own)
+    parts += _good_and_bad(rung, own, tables["diagnosis"])
     parts += _findings(own["diagnosis"])
     parts += _paper(own["paper"])
     parts += _hotspots(own["hotspots"])
@@ -92,13 +119,13 @@ def _benchmark(timings: pd.DataFrame) -> list[str]:
             "" if math.isnan(item.speedup_over_cublas) else f"{item.speedup_over_cublas:.1%}",
             item.speedup_over_naive, item.speedup_over_before,
         )
-        for item in timings.itertuples()
+        for item in by_work(timings).itertuples()
     ]  # fmt: skip
     return ["## Benchmark", "", *markdown_table(rows, head)]
 
 
-def _good_and_bad(rung: Rung, own: Mapping[str, pd.DataFrame]) -> list[str]:
-    """What is good: faster than the rung before, and its share of the ceiling. What is bad: what binds it."""
+def _good_and_bad(rung: Rung, own: Mapping[str, pd.DataFrame], diagnosis: pd.DataFrame) -> list[str]:
+    """What is good and bad: against the rung before and the ceiling on paper, and what changed from that rung."""
     good, bad = [], []
     timings, paper, findings = own["timings"], own["paper"], own["diagnosis"]
     shape = largest(list(timings["shape"]))
@@ -111,13 +138,29 @@ def _good_and_bad(rung: Rung, own: Mapping[str, pd.DataFrame]) -> list[str]:
         if not math.isnan(item.share_of_prediction):
             text = f"{item.share_of_prediction:.0%} of its lowest ceiling on paper ({item.bound_by}) at {shape}."
             (good if item.share_of_prediction > 0.8 else bad).append(text)
-    for item in findings[findings["shape"] == largest(list(findings["shape"]))].head(1).itertuples():
-        bad.append(f"{item.finding}: {item.slots_percent:.0f} % of the issue slots ({item.evidence}).")
+    shape = largest(list(findings["shape"]))
+    at = diagnosis[diagnosis["shape"] == shape].set_index(["rung", "finding"])["slots_percent"]
+    now, before = (dict(at.loc[name]) if name in at.index else {} for name in (rung.name, rung.before))
+    for finding in dict.fromkeys([*before, *now]) if before and now else ():
+        then, share = before.get(finding, 0.0), now.get(finding, 0.0)
+        words = [_share(finding, shares) for shares in (now, before)]
+        text = f"{finding}: {words[0]} of the issue slots at {shape}, {words[1]} in {rung.before}."
+        if abs(share - then) >= CHANGED:
+            (good if share < then else bad).append(text)
+    for item in findings[findings["shape"] == shape].head(1).itertuples():
+        bad.append(f"Bound first by {item.finding}: {item.slots_percent:.0f} % of the issue slots ({item.evidence}).")
     found = []
     for title, lines in (("What is good", good), ("What is bad", bad)):
         if lines:
             found += [f"## {title}", "", *(f"- {line}" for line in lines), ""]
     return found
+
+
+def _share(finding: str, shares: Mapping[str, float]) -> str:
+    """The share of a finding in words; one that is not listed took less than LEAST, or was not found at all."""
+    if finding in shares:
+        return f"{shares[finding]:.0f} %"
+    return "none" if finding.startswith("bank conflicts") else f"less than {LEAST:.0f} %"
 
 
 def _findings(diagnosis: pd.DataFrame) -> list[str]:
@@ -141,10 +184,11 @@ def _paper(paper: pd.DataFrame) -> list[str]:
         "global_reads_per_result": "global reads a result", "shared_reads_per_result": "shared reads a result",
         "intensity_global": "FLOP a byte, global", "intensity_shared": "shared", "waves": "waves",
         "tail_percent": "empty in the last, %", "predicted_gflops": "lowest ceiling, GFLOP/s", "bound_by": "which",
-        "measured_gflops": "measured",
+        "wavefronts_per_ffma": "load pipe passes an FFMA", "wavefronts_from": "from", "measured_gflops": "measured",
     }  # fmt: skip
-    rows = paper[list(columns)].to_numpy(object).tolist()
-    return ["## On paper", "", *markdown_table(rows, list(columns.values()))] if rows else []
+    rows = by_work(paper)[list(columns)].to_numpy(object).tolist() if len(paper) else []
+    picture = ["![Measured against the lowest ceiling on paper](../figures/prediction.svg)", ""]
+    return ["## On paper", "", *markdown_table(rows, list(columns.values())), *picture] if rows else []
 
 
 def _hotspots(hotspots: pd.DataFrame) -> list[str]:
@@ -152,7 +196,8 @@ def _hotspots(hotspots: pd.DataFrame) -> list[str]:
         return []
     at = hotspots[hotspots["shape"] == largest(list(hotspots["shape"].unique()))]
     rows = [
-        (f"{item.file}:{item.line}", f"{item.percent:.1f} %", item.reason, f"`{item.text}`") for item in at.itertuples()
+        (f"{item.file}:{item.line}", f"{item.percent:.1f} %", item.reason.replace("_", " "), f"`{item.text}`")
+        for item in at[at["percent"] >= 0.1].itertuples()
     ]
     return ["## Hot source lines", "", *markdown_table(rows, ["line", "of stalled samples", "mostly", "source"])]
 
@@ -162,11 +207,28 @@ def _profile(profiles: pd.DataFrame) -> list[str]:
         return []
     shape = largest(list(profiles["shape"].unique()))
     at = profiles[profiles["shape"] == shape]
-    at = at[at["kernel"] == at["kernel"].iloc[0]]
-    parts = [f"## Profile at {shape}", ""]
+    durations = pd.to_numeric(at.loc[at["name"] == "duration"].set_index("kernel")["value"])
+    at = at[at["kernel"] == durations.idxmax()]
+    parts = [f"## Profile at {shape}", "", f"Of `{durations.idxmax()}`"]
+    parts[-1] += f", the longest of {len(durations)} kernels." if len(durations) > 1 else "."
+    parts += ["", "![Roofline of all rungs](../figures/roofline.svg)", ""]
     for section, rows in at.groupby("section", sort=False):
-        values = [(item.name, _value(item.value), item.unit) for item in rows.itertuples(index=False)]
+        metrics = [(item.name, _value(item.value), item.unit) for item in rows.itertuples(index=False)]
+        stalls = [(name, value) for name, value, _ in metrics if name.startswith("stall_")]
+        values = [
+            (name.replace("_", " "), *_scaled(value, unit))
+            for name, value, unit in metrics
+            if (name, value) not in stalls
+        ]
         parts += [f"### {section.capitalize()}", "", *markdown_table(values, ["metric", "value", "unit"])]
+        if stalls:
+            total = sum(value for _, value in stalls)
+            waits = [
+                (name.removeprefix("stall_").replace("_", " "), value, f"{value / total:.1%}")
+                for name, value in sorted(stalls, key=lambda stall: -stall[1])
+                if value >= 0.001 * total
+            ]
+            parts += markdown_table(waits, ["a warp's state between two instructions", "cycles", "of all"])
     return parts
 
 
@@ -175,6 +237,11 @@ def _value(text: Any) -> Any:
         return float(text)
     except (TypeError, ValueError):
         return text
+
+
+def _scaled(value: Any, unit: Any) -> tuple[Any, str]:
+    unit = unit if isinstance(unit, str) else ""
+    return scaled(value, unit) if isinstance(value, float) else (value, unit)
 
 
 def _advice(advice: pd.DataFrame) -> list[str]:
@@ -197,6 +264,7 @@ def _loop(inspection: Mapping[str, Any]) -> list[str]:
     kernel = found[1]
     code = kernel["code"]
     parts = ["## Inner loop", "", f"Of `{kernel['kernel']}`: {code['loop']['instructions']} instructions.", ""]
+    parts += ["![Instructions of all inner loops](../figures/instruction_mix.svg)", ""]
     parts += ["SASS:", "", *_code(code["loop_sass"], "asm")]
     if code["loop_ptx"]:
         parts += ["PTX:", "", *_code([line.replace("\t", " ") for line in code["loop_ptx"]], "asm")]
@@ -209,7 +277,8 @@ def index(rungs: Sequence[Rung], tables: Mapping[str, pd.DataFrame]) -> str:
     shape = largest(list(timings["shape"].unique()))
     rows = []
     for rung in rungs:
-        rate = timings.loc[(timings["rung"] == rung.name) & (timings["shape"] == shape), "gflops"]
+        own_time = timings[(timings["rung"] == rung.name) & (timings["shape"] == shape)]
+        rate, share = own_time["gflops"], own_time["speedup_over_cublas"].dropna()
         own = diagnosis[diagnosis["rung"] == rung.name]
         first = own[own["shape"] == largest(list(own["shape"].unique()))].head(1)
         rows.append(
@@ -217,13 +286,26 @@ def index(rungs: Sequence[Rung], tables: Mapping[str, pd.DataFrame]) -> str:
                 f"[{rung.name}]({rung.name}.md)",
                 rung.title,
                 float(rate.iloc[0]) if len(rate) else math.nan,
+                f"{share.iloc[0]:.1%}" if len(share) else "",
                 f"{first['finding'].iloc[0]}, {first['slots_percent'].iloc[0]:.0f} %" if len(first) else "",
             )
         )
-    head = ["rung", "what it is", f"GFLOP/s at {shape}", "what binds it, of the issue slots"]
+    head = ["rung", "what it is", f"GFLOP/s at {shape}", "of cuBLAS", "what binds it, of the issue slots"]
     pictures = {
         "roofline": "Roofline", "issue_slots": "Where the issue slots go", "instruction_mix": "Instructions",
         "occupancy_limits": "Occupancy", "prediction": "Prediction",
     }  # fmt: skip
     figures = [line for name, title in pictures.items() for line in (f"![{title}](../figures/{name}.svg)", "")]
-    return "\n".join(["# Why is it not faster?", "", *markdown_table(rows, head), *figures]).rstrip() + "\n"
+    parts = ["# Why is it not faster?", "", *markdown_table(rows, head), *figures, *_side_by_side(tables)]
+    return "\n".join(parts).rstrip() + "\n"
+
+
+def _side_by_side(tables: Mapping[str, pd.DataFrame]) -> list[str]:
+    """The worklogs' table: metrics of Nsight Compute with the rungs as columns, at the largest profiled square."""
+    compared = tables["metrics_by_rung"]
+    if compared.empty:
+        return []
+    shape = largest(list(compared["shape"].unique()))
+    at = compared[compared["shape"] == shape].drop(columns="shape").fillna({"unit": ""})
+    title = f"## Nsight Compute's metrics side by side, at {shape}"
+    return [title, "", *markdown_table(at.to_numpy(object).tolist(), list(at.columns))]

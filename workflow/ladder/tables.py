@@ -562,21 +562,21 @@ def diagnosis_table(evidence: Sequence[Evidence]) -> pd.DataFrame:
     """One row a rung, shape and finding, by rank: what binds the rung, and what the next rung does about it.
 
     Columns: rung, shape, rank, finding, slots_percent (of issue slots), evidence, next_rung (the first rung whose
-    `before` this one is; empty where none is), next_slots_percent (the same finding there; 0 where it is not found,
-    empty where that rung has no profile of this shape).
+    `before` this one is; empty where none is), next_slots_percent (the same finding there, however small; 0 where its
+    rule does not apply, empty where that rung has no profile of this shape).
     """
-    found = {
-        (item.rung.name, shape): diagnose(Profile(main_profile(profile["kernels"])["metrics"]))
+    profiles = {
+        (item.rung.name, shape): Profile(main_profile(profile["kernels"])["metrics"])
         for item in evidence
         for shape, profile in item.profiles.items()
     }
     followers = {item.rung.before: item.rung.name for item in reversed(evidence) if item.rung.before}
     rows = []
-    for (name, shape), findings in found.items():
+    for (name, shape), profile in profiles.items():
         follower = followers.get(name, "")
-        after = found.get((follower, shape))
-        then = {} if after is None else {finding.rule: finding.slots_percent for finding in after}
-        for rank, finding in enumerate(findings, 1):
+        after = profiles.get((follower, shape))
+        then = {} if after is None else {found.rule: found.slots_percent for found in diagnose(after, least=0.0)}
+        for rank, finding in enumerate(diagnose(profile), 1):
             rows.append(
                 {
                     "rung": name,
