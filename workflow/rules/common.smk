@@ -3,7 +3,8 @@ import os
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(workflow.basedir) / "workflow"))
+WORKFLOW = Path(workflow.current_basedir).parent
+sys.path.insert(0, str(WORKFLOW))
 
 from ladder.baseline import identity
 from ladder.errors import LadderError
@@ -40,7 +41,7 @@ onstart:
 
 
 # What is derived is derived anew where this changes: Snakemake itself follows a rule's script, not what that imports.
-PACKAGE = digest_files(sorted(Path(workflow.basedir).glob("workflow/ladder/*.py")))
+PACKAGE = digest_files(sorted(WORKFLOW.glob("ladder/*.py")))
 CONDA = f"../../envs/{'cuda12' if PLAN.gpu.cuda == '12' else 'gemm-ladder'}.yaml"
 GPU = PLAN.gpu.name
 RAW = f"results/{GPU}/raw"
