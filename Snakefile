@@ -13,6 +13,7 @@ include: "workflow/rules/time.smk"
 include: "workflow/rules/profile.smk"
 include: "workflow/rules/unmeasured.smk"
 include: "workflow/rules/sanitize.smk"
+include: "workflow/rules/accuracy.smk"
 include: "workflow/rules/tune.smk"
 include: "workflow/rules/tables.smk"
 include: "workflow/rules/experiments.smk"
@@ -37,6 +38,7 @@ rule all:
             ending=["svg", "png"],
         ),
         f"results/{GPU}/tables/experiments.csv" if EXPERIMENTS else [],
+        ACCURACY_FILES,
         TUNING,
         f"results/{GPU}/pages/README.md",
         f"results/{GPU}/report.html",

@@ -81,6 +81,11 @@ class Plan:
         """The rungs that are profiled: those of this run but the floors; none where profiling is off."""
         return [rung.name for rung in self.rungs if rung.role != "floor"] if self.settings["profile"]["enabled"] else []
 
+    @property
+    def accurate(self) -> list[Rung]:
+        """The rungs whose errors are measured against k: the libraries, and those of other classes than fp32."""
+        return [rung for rung in self.rungs if rung.role == "baseline" or rung.precision != "fp32"]
+
     def cases(self) -> list[dict[str, Any]]:
         """The cases that a rung is checked with on a GPU."""
         return self._cases(sorted({*self.shapes, *self.profile_shapes}))

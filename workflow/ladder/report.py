@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,7 @@ from ladder.config import ROOT, Rung
 from ladder.figures import best_rung, square_rows, styles
 from ladder.gpu import Gpu
 from ladder.plan import Plan, recorded_on
+from ladder.precision import label, labelled
 from ladder.published import findings
 from ladder.tables import headline_shape, read_table
 
@@ -61,6 +62,7 @@ def gather(run: Plan, results: Path) -> Material:
 
 def render(material: Material) -> str:
     """The report as one HTML document; equal material gives equal bytes."""
+    material = replace(material, tables=_labelled(material.tables))
     rungs, timings = material.tables["rungs"], material.tables["timings"]
     timed = [name for name in rungs.loc[rungs["role"] != "floor", "rung"] if name in set(timings["rung"])]
     specs = _charts(material, timed)
@@ -85,12 +87,19 @@ def render(material: Material) -> str:
         timings=_timing_table(timings) if timed else "",
         published=_published(material),
         figure=_figure(material.results / "figures" / "published.svg"),
+        accuracy=_accuracy(material),
         rungs=[_section(rung, material) for rung in material.rungs],
         failed=[row for row in rungs.to_dict("records") if row["message"]],
         environment=material.tables["environment"].fillna("").to_dict("records"),
         code_light=Markup(HtmlFormatter(style="default").get_style_defs(".code")),
         code_dark=Markup(HtmlFormatter(style="github-dark").get_style_defs(".code")),
     )
+
+
+def _labelled(tables: Mapping[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
+    """The tables with each rung named by its label, so that none stands beside one of another class without it."""
+    rungs = tables["rungs"]
+    return {name: labelled(table, rungs) if "rung" in table else table for name, table in tables.items()}
 
 
 def answer(material: Material) -> list[str]:
@@ -242,6 +251,25 @@ def _published(material: Material) -> dict[str, Any] | None:
     return {"findings": findings(table), "table": _table(frame, "published-table", order=[]), "sources": sources}
 
 
+def _accuracy(material: Material) -> dict[str, Any] | None:
+    """The table and the figure of errors against k; None where none are recorded."""
+    table = material.tables.get("accuracy")
+    if table is None or table.empty:
+        return None
+    frame = pd.DataFrame(
+        {
+            "rung": table["rung"],
+            "inputs": table["family"].str.replace("_", " "),
+            "k": table["k"],
+            "norm of the error": table["error_normwise"],
+            "largest error, u |A| |B|": table["error_componentwise"],
+            "ms": table["time_ms"],
+        }
+    )
+    figure = _figure(material.results / "figures" / "accuracy.svg")
+    return {"table": _table(frame, "accuracy-table", paging=True, pageLength=15, order=[]), "figure": figure}
+
+
 def _figure(path: Path) -> str:
     """A figure as a data address, empty where it is not drawn."""
     if not path.exists():
@@ -251,7 +279,7 @@ def _figure(path: Path) -> str:
 
 def _section(rung: Rung, material: Material) -> dict[str, Any]:
     """What the report says of one rung: its page, and its source with colours."""
-    row = material.tables["rungs"].set_index("rung").loc[rung.name]
+    row = material.tables["rungs"].set_index("rung").loc[label(rung.name, rung.precision)]
     page = material.results / "pages" / f"{rung.name}.md"
     source = ROOT / "kernels" / rung.source
     return {

@@ -36,6 +36,7 @@ rule html_report:
     input:
         expand("results/{{gpu}}/tables/{table}.csv", table=TABLES + PUBLISHED),
         expand("results/{{gpu}}/figures/{figure}.svg", figure=PUBLISHED),
+        accuracy=ACCURACY_FILES,
         pages=expand("results/{{gpu}}/pages/{name}.md", name=PAGES),
         templates=[
             "workflow/report/report.html.j2",

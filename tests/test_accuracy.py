@@ -1,0 +1,98 @@
+"""Errors against k: what is measured of a rung, the table and the figure."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from conftest import a_build
+from ladder.accuracy import COLUMNS, FAMILIES, accuracy_figure, accuracy_table, measure_accuracy
+from ladder.accuracy_worker import inputs_of, measure
+from ladder.config import ROOT, Shape, schema
+from ladder.devices import Emulator
+from ladder.library import Library
+
+SETTINGS = {"size": 16, "k": [64], "families": ["normal"], "time_limit_s": 10}
+
+
+@pytest.fixture(scope="module")
+def naive(for_the_emulator):
+    return Library(for_the_emulator(ROOT / "kernels/sgemm/naive.cu"))
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_the_errors_are_those_of_the_product(naive, family):
+    shape = Shape(16, 24, 100)
+    found = measure(Emulator(1, 60), naive, shape, family)
+    inputs = inputs_of(family, shape, 0)
+    rounding = (inputs.A @ inputs.B - inputs.A.astype(np.float64) @ inputs.B).std()  # another order of the same sums
+    assert 0 < found["error_normwise"] < 100 * 2**-24
+    assert 0 < found["error_componentwise"] < 103
+    assert rounding > 0
+    assert (found["m"], found["n"], found["k"], found["family"], found["time_ms"]) == (16, 24, 100, family, None)
+
+
+def test_a_coarser_product_has_the_larger_error(for_the_emulator, naive):
+    shape, device = Shape(24, 16, 128), Emulator(1, 60)
+    coarse = Library(for_the_emulator(ROOT / "tests/faults/one_input_in_tf32.cu"))
+    assert (
+        measure(device, coarse, shape, "normal")["error_normwise"]
+        > 100 * (measure(device, naive, shape, "normal")["error_normwise"])
+    )
+
+
+def test_every_rung_is_given_the_same_inputs():
+    shape = Shape(8, 8, 8)
+    one, other = (inputs_of("positive", shape, 3) for _ in range(2))
+    assert (one.A == other.A).all()
+    assert one.A.min() >= 0
+    assert one.B.max() < 1
+
+
+def test_the_configuration_knows_the_families():
+    families = schema("config")["properties"]["accuracy"]["properties"]["families"]
+    assert families["items"]["enum"] == families["default"] == list(FAMILIES)
+
+
+def test_nothing_is_measured_of_a_rung_that_did_not_pass_its_check(tmp_path):
+    failed = {"status": "failed", "message": "wrong at 3x3x3"}
+    record = measure_accuracy(a_build(tmp_path / "naive"), failed, SETTINGS, 0, dict, tmp_path / "log")
+    assert record == {"status": "failed", "message": "its check failed: wrong at 3x3x3", "points": []}
+
+
+def a_point(family: str, k: int, error: float, time: float) -> dict:
+    same = {"m": 64, "n": 64, "error_componentwise": 2.0}
+    return {"family": family, "k": k, "error_normwise": error, "time_ms": time, **same}
+
+
+@pytest.fixture
+def table():
+    records = {
+        name: {"points": [a_point(family, k, error * k, time) for family in FAMILIES for k in (64, 4096)]}
+        for name, error, time in (("cublas", 1e-9, 0.3), ("mma_3xtf32", 5e-10, 0.2))
+    }
+    return accuracy_table(records, {"cublas": "fp32", "mma_3xtf32": "3xtf32"})
+
+
+def test_the_table_names_the_class_of_each_rung(table):
+    assert list(table.columns) == COLUMNS
+    assert len(table) == 12
+    assert set(zip(table["rung"], table["precision"], strict=True)) == {("cublas", "fp32"), ("mma_3xtf32", "3xtf32")}
+
+
+def test_the_figure_draws_errors_against_k_and_against_time_with_classes_named(table):
+    rungs = pd.DataFrame(
+        {"rung": ["cublas", "mma_3xtf32"], "precision": ["fp32", "3xtf32"], "role": ["baseline", "rung"]}
+    )
+    panels = accuracy_figure(table, rungs, "cublas", ["mma_3xtf32"], "caption").axes
+    assert len(panels) == len(FAMILIES) + 1
+    assert [list(line.get_ydata()) for line in panels[0].lines] == [[6.4e-8, 4.096e-6], [3.2e-8, 2.048e-6]]
+    beside = [(line.get_xdata()[0], line.get_ydata()[0]) for line in panels[-1].lines[:2]]
+    assert beside == [(0.3, 4.096e-6), (0.2, 2.048e-6)]
+    assert [text.get_text() for text in panels[-1].texts] == ["mma_3xtf32 (3xTF32)", "cublas"]
+
+
+def test_without_records_the_figure_says_so():
+    rungs = pd.DataFrame({"rung": ["cublas"], "precision": ["fp32"], "role": ["baseline"]})
+    assert (
+        accuracy_figure(accuracy_table({}, {}), rungs, "cublas", [], "")._suptitle.get_text()
+        == "No accuracy is recorded"
+    )

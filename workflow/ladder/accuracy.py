@@ -1,0 +1,131 @@
+"""How accurate is it? Errors against k of the libraries and of every class beside FP32, with their time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+import pandas as pd
+import seaborn as sns
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import NullLocator
+
+from ladder.build import Build, why_not_measured
+from ladder.figures import DPI, FIXED, spread, styles
+from ladder.precision import labelled
+from ladder.worker import Event, run_worker
+
+COLUMNS = ["rung", "precision", "family", "m", "n", "k", "error_normwise", "error_componentwise", "time_ms"]
+FAMILIES = {"normal": "normal", "positive": "uniform in [0, 1)", "wide_range": "wide range"}
+
+
+def measure_accuracy(
+    made: Build,
+    check: Mapping[str, Any] | None,
+    settings: Mapping[str, Any],
+    device: int,
+    environment: Callable[[dict[str, Any]], dict[str, Any]],
+    log: Path,
+) -> dict[str, Any]:
+    """Measure a rung's errors and return its record.
+
+    `settings` are those of the section `accuracy`: size (m = n), k and families. Keys: status (`ok`, or `failed` with
+    its message), where, points (one a family and k: `ladder.accuracy_worker.measure`).
+    """
+    if message := why_not_measured(made, dict(check) if check else None):
+        return {"status": "failed", "message": message, "points": []}
+    points: list[dict[str, Any]] = []
+
+    def on_event(event: Event) -> None:
+        points.append(event["point"])
+
+    where = environment(made.record)
+    request = {"library": str(made.library), "device": device}
+    request |= {key: settings[key] for key in ("size", "k", "families")}
+    outcome = run_worker("ladder.accuracy_worker", request, on_event, settings["time_limit_s"], log)
+    return {"status": outcome.status, "message": outcome.message, "where": where, "points": points}
+
+
+def accuracy_table(records: Mapping[str, Mapping[str, Any]], precisions: Mapping[str, str]) -> pd.DataFrame:
+    """One row a rung, family of inputs and k. `records` and `precisions` are by the rung's name.
+
+    Columns: rung, precision, family, m, n, k, error_normwise (||C - AB|| / ||AB||, Frobenius norms),
+    error_componentwise (the largest |C - AB| / (|A| |B|), in units of 2^-24), time_ms (median of the launches there).
+    """
+    rows = [
+        {"rung": name, "precision": precisions[name], **point}
+        for name, record in records.items()
+        for point in record["points"]
+    ]
+    return pd.DataFrame(rows, columns=COLUMNS)
+
+
+def accuracy_figure(
+    table: pd.DataFrame, rungs: pd.DataFrame, baseline: str, ladder: Sequence[str], caption: str
+) -> Figure:
+    """The error's norm against k for each family of inputs, and against the time at one k; a line a rung.
+
+    `table` is of `accuracy_table`, `rungs` the table of rungs.
+    """
+    with mpl.rc_context({**mpl.rcParamsDefault, **FIXED}):
+        sns.set_theme(style="whitegrid", rc={**FIXED, "axes.titlesize": 10, "axes.labelsize": 9})
+        look = styles(labelled(rungs, rungs), baseline, ladder)
+        table = labelled(table, rungs)
+        families = [family for family in FAMILIES if family in set(table["family"])]
+        figure = Figure(figsize=(11, 4.6), dpi=DPI)
+        panels = figure.subplots(1, len(families) + 1, sharey=True, squeeze=False)[0]
+        for axes, family in zip(panels, families, strict=False):
+            rows = table[table["family"] == family].sort_values("k")
+            for name, line in rows.groupby("rung", sort=False):
+                axes.plot(line["k"], line["error_normwise"], markersize=4, linewidth=1.3, **look[name])
+            axes.set_xscale("log", base=2)
+            axes.set_xlabel("k")
+            axes.set_title(FAMILIES[family], loc="left")
+        at = _at_one_k(table)
+        for row in at.itertuples():
+            style = {**look[row.rung], "marker": "X"} if look[row.rung]["marker"] == "None" else look[row.rung]
+            panels[-1].plot(row.time_ms, row.error_normwise, markersize=6, **style)
+        first = at.iloc[0] if len(at) else None
+        panels[-1].set_xscale("log")
+        panels[-1].xaxis.set_minor_locator(NullLocator())
+        panels[-1].set_xlabel("ms")
+        if first is not None:
+            panels[-1].set_title(f"{FAMILIES[first.family]}, k = {first.k}: beside time", loc="left")
+            times = sorted(at["time_ms"])
+            panels[-1].set_xticks([times[0], times[-1]], [f"{time:.2g}" for time in (times[0], times[-1])])
+        panels[0].set_yscale("log")
+        panels[0].set_ylabel("norm of the error / norm of the product")
+        title = f"Error of C = A B by k, m = n = {first.m}" if first is not None else "No accuracy is recorded"
+        figure.suptitle(title, x=0.01, ha="left", fontweight="bold", fontsize=12)
+        figure.text(0.01, 0.01, caption, fontsize=7, color="dimgray")
+        figure.subplots_adjust(left=0.07, right=0.83, top=0.85, bottom=0.16, wspace=0.08)
+        _names(panels[-1], at, look)
+        sns.despine(fig=figure, left=True)
+        return figure
+
+
+def _at_one_k(table: pd.DataFrame) -> pd.DataFrame:
+    """The rows of the first family at the k nearest to 4096."""
+    rows = table[table["family"] == next((family for family in FAMILIES if family in set(table["family"])), "")]
+    if rows.empty:
+        return rows
+    k = min(rows["k"].unique(), key=lambda k: abs(k - 4096))
+    return rows[rows["k"] == k]
+
+
+def _names(axes: Axes, at: pd.DataFrame, look: Mapping[str, Mapping[str, Any]]) -> None:
+    """Each rung's name at the right, at the height of its error, apart from the others."""
+    axes.figure.canvas.draw()
+    to_axes = axes.transAxes.inverted()
+    ends = sorted(
+        (to_axes.transform(axes.transData.transform((row.time_ms, row.error_normwise)))[1], row.rung)
+        for row in at.itertuples()
+    )
+    for (_, name), y in zip(ends, spread([height for height, _ in ends], 0.055), strict=True):
+        axes.plot(
+            [1.04, 1.12], [y, y], transform=axes.transAxes, clip_on=False, markersize=4, markevery=[1], **look[name]
+        )
+        axes.text(1.15, y, name, transform=axes.transAxes, va="center", fontsize=8, clip_on=False)

@@ -1,0 +1,93 @@
+"""The process that measures one rung's errors: a product for each family of inputs and each k, against float64."""
+
+from __future__ import annotations
+
+import zlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ladder import worker
+from ladder.bounds import UNIT_ROUNDOFF
+from ladder.config import Shape
+from ladder.devices import Call, Emulator, Gpu
+from ladder.errors import LadderError
+from ladder.inputs import Inputs, draw
+from ladder.library import Library, Operands, provide_cublas
+
+LAUNCHES = 10  # that are timed
+
+
+def inputs_of(family: str, shape: Shape, seed: int) -> Inputs:
+    """A and B of a family of `ladder.inputs`, or `positive`: uniform in [0, 1)."""
+    if family != "positive":
+        return draw(family, shape, True, False, seed)
+    drawn = draw("uniform", shape, True, False, seed)
+    return Inputs(abs(drawn.A), abs(drawn.B), None)
+
+
+def measure(device: Gpu | Emulator, library: Library, shape: Shape, family: str) -> dict[str, Any]:
+    """Compute C = A B and compare it with the product in float64.
+
+    Keys: family, m, n, k, error_normwise, error_componentwise (in units of 2^-24), time_ms (median of LAUNCHES; null in
+    the emulator). The inputs depend on the family and the shape alone. Raises LadderError where the product fails.
+    """
+    inputs = inputs_of(family, shape, zlib.crc32(f"{family} {shape}".encode()))
+    xp = device.arrays
+    A, B = (device.put(matrix.ravel()).reshape(matrix.shape) for matrix in (inputs.A, inputs.B))
+    C = device.put(np.full(shape.m * shape.n, np.nan, np.float32)).reshape(shape.m, shape.n)
+    operands = Operands(device.address(A), shape.k, device.address(B), shape.n, device.address(C), shape.n)
+    needed = library.workspace_bytes(shape, 1.0, 0.0, operands)
+    workspace = device.put(np.zeros(max(1, needed // 4 + 1), np.uint32))
+    call = Call(shape, 1.0, 0.0, operands, workspace, needed)
+    if wrong := device.compute(library, call, 0):
+        raise LadderError(f"{family} {shape}: {wrong}")
+    A64, B64 = A.astype(np.float64), B.astype(np.float64)
+    exact = A64 @ B64
+    difference = xp.abs(C.astype(np.float64) - exact)
+    terms = xp.abs(A64) @ xp.abs(B64)
+    return {
+        **{"family": family, "m": shape.m, "n": shape.n, "k": shape.k},
+        "error_normwise": _rounded(xp.linalg.norm(difference) / xp.linalg.norm(exact)),
+        "error_componentwise": _rounded((difference / terms).max() / UNIT_ROUNDOFF),
+        "time_ms": None if isinstance(device, Emulator) else _rounded(_time(device, library, call)),
+    }
+
+
+def _time(device: Gpu, library: Library, call: Call) -> float:
+    """The median time of a launch in milliseconds, by CUDA events on a stream."""
+    cupy = device.arrays
+    stream = cupy.cuda.Stream(non_blocking=True)
+    times = []
+    for _ in range(LAUNCHES):
+        begin, end = cupy.cuda.Event(), cupy.cuda.Event()
+        begin.record(stream)
+        library.queue(call.shape, 1.0, 0.0, call.operands, device.address(call.workspace), stream.ptr)
+        end.record(stream)
+        end.synchronize()
+        times.append(cupy.cuda.get_elapsed_time(begin, end))
+    return float(np.median(times))
+
+
+def _rounded(value: Any) -> float:
+    return float(f"{float(value):.4g}")
+
+
+def main() -> None:
+    """Measure what the request asks for, one event a product."""
+    asked = worker.request()
+    try:
+        device = Gpu(asked["device"])
+        provide_cublas()
+        library = Library(Path(asked["library"]))
+        for family in asked["families"]:
+            for k in asked["k"]:
+                worker.emit(point=measure(device, library, Shape(asked["size"], asked["size"], k), family))
+                device.clear()
+    except Exception as error:  # whatever it is, the parent needs the line and the run goes on
+        worker.fail_with(error)
+
+
+if __name__ == "__main__":
+    main()

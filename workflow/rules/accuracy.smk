@@ -1,0 +1,62 @@
+# accuracy: errors against k, of the libraries and of every class of arithmetic beside FP32.
+MEASURED = [rung.name for rung in PLAN.accurate]
+ACCURACY = records("accuracy", "json", MEASURED)
+
+
+if PLAN.measuring:
+
+    rule measure_accuracy:
+        """One rung's errors against k."""
+        input:
+            build="build/{gpu}/{kernel}",
+            check="results/{gpu}/raw/check/{kernel}.json",
+        output:
+            update("results/{gpu}/raw/accuracy/{kernel}.json"),
+        log:
+            "logs/{gpu}/accuracy/{kernel}.log",
+        conda:
+            CONDA
+        resources:
+            gpu=1,
+        params:
+            settings=PLAN.settings["accuracy"],
+        script:
+            "../scripts/measure_accuracy.py"
+
+
+if ACCURACY:
+
+    rule accuracy:
+        """How accurate is it? Errors against k, with time beside them, as a table and a figure."""
+        input:
+            records=ACCURACY,
+            rungs=f"results/{GPU}/tables/rungs.csv",
+        output:
+            table=report(
+                f"results/{GPU}/tables/accuracy.csv",
+                caption="../report/accuracy.rst",
+                category="Tables",
+                labels={"table": "accuracy", "GPU": GPU},
+            ),
+            svg=report(
+                f"results/{GPU}/figures/accuracy.svg",
+                caption="../report/accuracy.rst",
+                category="Figures",
+                labels={"figure": "accuracy", "GPU": GPU},
+            ),
+            png=f"results/{GPU}/figures/accuracy.png",
+        log:
+            f"logs/{GPU}/accuracy.log",
+        conda:
+            CONDA
+        params:
+            package=PACKAGE,
+        script:
+            "../scripts/accuracy.py"
+
+
+ACCURACY_FILES = (
+    [f"results/{GPU}/tables/accuracy.csv", f"results/{GPU}/figures/accuracy.svg"]
+    if ACCURACY
+    else []
+)

@@ -1,0 +1,27 @@
+"""Measure one rung's errors against k and record them."""
+
+from pathlib import Path
+
+from ladder import records
+from ladder.accuracy import measure_accuracy
+from ladder.build import Build, environment, settings_digest
+from ladder.config import ROOT
+from ladder.plan import plan
+from ladder.script import Progress, one_line_errors
+from ladder.worker import gpu_lock
+
+with one_line_errors(snakemake.log[0]):
+    run = plan(snakemake.config)
+    name, output, log = snakemake.wildcards.kernel, Path(snakemake.output[0]), Path(snakemake.log[0])
+    settings, check = snakemake.params.settings, records.read_json(Path(snakemake.input.check))
+    progress = Progress("accuracy", name, [rung.name for rung in run.accurate])
+
+    def where(compiled):
+        return environment(ROOT, run.device, compiled, settings_digest(settings))
+
+    with gpu_lock(run.device.uuid):
+        made = Build(Path(snakemake.input.build))
+        record = measure_accuracy(made, check, settings, run.settings["device"], where, log)
+    if record["status"] == "ok" or not output.exists():  # what an earlier run recorded outlives a failure
+        records.write_json(output, {"rung": name, **record})
+    progress.ended(record["status"], record["message"])
