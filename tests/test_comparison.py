@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from ladder import baseline, records
 from ladder.baseline import find_baseline, identity
-from ladder.comparison import COLUMNS, compare, compare_with, draw, report
+from ladder.comparison import COLUMNS, compare, compare_with, draw, read_timings, report
 from ladder.config import ROOT, Shape
 from ladder.errors import LadderError
 from ladder.figures import save
@@ -102,6 +102,29 @@ def test_the_figure_is_the_same_twice(tmp_path):
         save(draw(table, "Recorded once"), [tmp_path / f"{name}.svg", tmp_path / f"{name}.png"])
     assert (tmp_path / "a.svg").read_bytes() == (tmp_path / "b.svg").read_bytes()
     assert (tmp_path / "a.png").read_bytes() == (tmp_path / "b.png").read_bytes()
+
+
+# Two runs of one commit on one GPU, as recorded: `raw/time`, and what docs/measuring.md says how to record again
+
+AGAIN = TIMES.parent / "again" / "time"
+
+
+@pytest.mark.skipif(not AGAIN.exists(), reason=f"no second run is recorded in {AGAIN}")
+def test_two_recorded_runs_of_one_commit_are_nowhere_called_faster_or_slower_from_1024_up():
+    rungs = sorted(path.stem for path in AGAIN.glob("*.zip"))
+    sides = {rung: [read_timings(folder / f"{rung}.zip", rung) for folder in (AGAIN, TIMES)] for rung in rungs}
+    shapes = sorted({shape for both in sides.values() for shape in both[0]})
+    commits = {
+        timing.where["software"]["git_commit"] for both in sides.values() for side in both for timing in side.values()
+    }
+    assert len(commits) == 1, "record the second run anew, of the commit that the first is of"
+    table = compare(rungs, shapes, AGAIN, TIMES)
+    assert table["same_build"].all()
+    assert (table["baseline_measured_at"] != table["measured_at"]).all()
+    large = table[table[["m", "n", "k"]].min(axis=1) >= 1024]
+    assert large["rung"].nunique() > 10
+    wrong = large[~large["verdict"].isin(["same", "undecided"])]
+    assert wrong.empty, wrong.to_string()
 
 
 # The baseline
