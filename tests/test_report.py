@@ -11,6 +11,7 @@ from browser import BROWSER, look
 from ladder import charts
 from ladder.config import ROOT
 from ladder.plan import plan
+from ladder.precision import labelled
 from ladder.report import WHY, Material, answer, gather, render
 from matplotlib.colors import to_rgb
 from pipeline import RECORDED
@@ -136,7 +137,7 @@ def test_the_ladder_shows_emulation_and_determinism_beside_each_verdict(page, ma
 
 @pytest.mark.parametrize("name", WHY)
 def test_every_chart_of_why_is_drawn_from_the_records(page, material, name):
-    rungs = set(material.tables["rungs"]["rung"])
+    rungs = set(labelled(material.tables["rungs"], material.tables["rungs"])["rung"])
     shown = {row["rung"] for row in rows_of(page, name) if "rung" in row}
     assert shown
     assert shown <= rungs
