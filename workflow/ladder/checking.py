@@ -14,9 +14,10 @@ from ladder.errors import LadderError
 from ladder.worker import OUT_OF_MEMORY, Event, Outcome, run_worker
 
 PLAIN = {"alpha": 1, "beta": 0, "padding": 0, "offset": 0, "family": "uniform"}
-EMULATED_FLOP = 1 << 26  # of the largest product that is emulated, and
-EMULATED_SIDE = 1 << 16  # its largest dimension: what is beyond takes minutes on a CPU, so that only
-EMULATED_BLOCKS = 64  # blocks of it are, each launch's last one among them
+EMULATED_FLOP = 1 << 26  # of the largest product that is emulated,
+EMULATED_WHOLE = 1 << 25  # of the largest that is emulated whole, and
+EMULATED_SIDE = 1 << 16  # its largest dimension: what is beyond takes long on a CPU, so that only
+EMULATED_BLOCKS = 64  # blocks of it are emulated, each launch's last one among them
 EMULATED_SMALL = 1 << 16  # flop up to which a shape is emulated with every case, and not with one of them, and
 EMULATED_SHORT = 1 << 10  # the k: a kernel's tile is no smaller where the product is
 EMULATED_FAMILIES = 1 << 22  # flop up to which it is emulated with every family of inputs, and
@@ -47,8 +48,8 @@ def all_cases(
 def emulated_cases(cases: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Those of the cases that the emulator has the time for.
 
-    All of small shapes; of every larger one and family a single one, another each time; of a very long one some blocks
-    (`blocks`) at beta = 0, where it shows which elements they have computed.
+    All of small shapes; of every larger one and family a single one, another each time; of a very large or long one
+    some blocks (`blocks`) at beta = 0, where it shows which elements they have computed.
     """
     chosen: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for case in cases:
@@ -59,7 +60,7 @@ def emulated_cases(cases: list[dict[str, Any]]) -> list[dict[str, Any]]:
         if shape.flop > (EMULATED_FLOP if family == PLAIN["family"] else EMULATED_FAMILIES):
             continue
         computing = [case for case in of_shape if case["alpha"] != 0] or of_shape
-        if max(shape.m, shape.n, shape.k) > EMULATED_SIDE:
+        if shape.flop > EMULATED_WHOLE or max(shape.m, shape.n, shape.k) > EMULATED_SIDE:
             kept += [case | {"blocks": EMULATED_BLOCKS} for case in computing if case["beta"] == 0][:1]
             continue
         small = shape.flop <= EMULATED_SMALL and shape.k <= EMULATED_SHORT
