@@ -9,10 +9,13 @@
 //   p, and the first fragments of the next tile are loaded behind the last FMAs of this one. In a step the FMAs go
 //   through the results there and back, so that at a row's end the element of B stays where it is; with fragments to
 //   spare the compiler can keep to that order.
+// - What is in flight during the FMAs must not branch: of k the first tile is the short one, and only it asks which
+//   steps are there. (Where k or n is no multiple of 4, A or B is then copied by 4 bytes. INSIDE = false, for matrices
+//   smaller than a tile, checks the edges.)
 //
 // Limit: latency. With two blocks an SM, `warp_tiled` finds no warp that could issue in one cycle of five. What hides
 // that costs registers, and so warps: 12 on an SM instead of 16. The smaller tile of 64 x 128 leaves three blocks to an
-// SM, and needs 21 FLOP for each byte from global memory to come from L2 instead of 32.
+// SM, with an intensity of 21 FLOP for each byte from L2 instead of 32. Of the instructions of a tile 89 % are FMAs.
 //
 // Occupancy: 64 sums, 32 registers of fragments and 24 on the way make some 160 a thread: three blocks of 128 threads,
 // 12 of an SM's 64 warps; 24.5 KiB of shared memory.
@@ -53,6 +56,32 @@ static_assert(THREADS * 4 % BK == 0 && BK % 4 == 0 && BM % (THREADS * 4 / BK) ==
 static_assert(THREADS * 4 % BN == 0 && BK % (THREADS * 4 / BN) == 0, "whole rows of B's tile in a pass");
 static_assert(2 * (PITCH_A + BN) * BK * 4 <= 48 * 1024, "static shared memory ends at 48 KiB");
 
+// Global memory to registers: of every ROWS-th row of a tile 4 floats, neighbours where WIDTH is 4, else STEP apart. Zeros
+// stand for what lies outside C's rows and columns (not looked at where INSIDE) and for steps of p before `p_first`; all
+// count from this thread's first element.
+template <bool INSIDE, int ROWS, int WIDTH, int STEP, int PASSES>
+__device__ inline void load_tile_A(float (&to)[PASSES][4], const float* from, int64_t ld, int rows_left, int p_first) {
+#pragma unroll
+  for (int i = 0; i < PASSES; ++i) {
+#pragma unroll
+    for (int v = 0; v < 4; v += WIDTH) {
+      bool there = (INSIDE || i * ROWS < rows_left) && v * STEP >= p_first;
+      copy_vector<WIDTH>(&to[i][v], from + i * ROWS * ld + v * STEP, there ? WIDTH : 0);
+    }
+  }
+}
+template <bool INSIDE, int ROWS, int WIDTH, int STEP, int PASSES>
+__device__ inline void load_tile_B(float (&to)[PASSES][4], const float* from, int64_t ld, int cols_left, int p_first) {
+#pragma unroll
+  for (int i = 0; i < PASSES; ++i) {
+#pragma unroll
+    for (int v = 0; v < 4; v += WIDTH) {
+      bool there = (INSIDE || v * STEP < cols_left) && i * ROWS >= p_first;
+      copy_vector<WIDTH>(&to[i][v], from + i * ROWS * ld + v * STEP, there ? WIDTH : 0);
+    }
+  }
+}
+
 // Registers to shared memory, A's tile transposed.
 template <int ROWS, int WIDTH, int STEP, int PASSES>
 __device__ inline void store_tile_A(float (&tile_A)[BK][PITCH_A], const float (&from)[PASSES][4], int row, int p) {
@@ -75,14 +104,11 @@ __device__ inline void store_tile_B(float (&tile_B)[BK][BN], const float (&from)
   }
 }
 
-template <int WIDTH_A, int WIDTH_B>
+template <bool INSIDE, int WIDTH_A, int WIDTH_B>
 __global__ void __launch_bounds__(THREADS) sgemm_double_buffered(Gemm g) {
   __shared__ __align__(16) float tile_A[2][BK][PITCH_A];  // transposed
   __shared__ __align__(16) float tile_B[2][BK][BN];
   Tile tile = whole_tile(g, tile_of_block(g, BM, BN), BM, BN, WIDTH_B);
-  int rows_left = g.m - tile.row;
-  int cols_left = g.n - tile.col;
-  bool inside = rows_left >= BM && cols_left >= BN;
   int tid = threadIdx.x;
   int warp = tid / 32;
   int lane = tid % 32;
@@ -95,12 +121,16 @@ __global__ void __launch_bounds__(THREADS) sgemm_double_buffered(Gemm g) {
   constexpr int STEP_B = WIDTH_B == 4 ? 1 : BN / 4;
   constexpr int ROWS_A = THREADS * 4 / BK;
   constexpr int ROWS_B = THREADS * 4 / BN;
+  int tiles = ceil_div(g.k, BK);
+  int missing = tiles * BK - g.k;  // steps: so many before the matrices do the first tile begins
   int row_A = tid / (BK / 4);
   int p_A = tid % (BK / 4) * WIDTH_A;
   int p_B = tid / (BN / 4);
   int col_B = tid % (BN / 4) * WIDTH_B;
-  const float* A = g.A + (tile.row + row_A) * g.lda + p_A;
-  const float* B = g.B + p_B * g.ldb + tile.col + col_B;
+  const float* A = g.A + (tile.row + row_A) * g.lda + (p_A - missing);
+  const float* B = g.B + (p_B - missing) * g.ldb + tile.col + col_B;
+  int rows_left = g.m - tile.row - row_A;
+  int cols_left = g.n - tile.col - col_B;
 
   alignas(16) float ldg_A[BM / ROWS_A][4];
   alignas(16) float ldg_B[BK / ROWS_B][4];
@@ -109,29 +139,27 @@ __global__ void __launch_bounds__(THREADS) sgemm_double_buffered(Gemm g) {
   float sum[TM][TN] = {};
 
   // The first tile has nothing to hide behind.
-  int k_left = g.k;
-  load_tile<ROWS_A, WIDTH_A, STEP_A>(ldg_A, A, g.lda, inside && k_left >= BK, rows_left - row_A, k_left - p_A);
-  load_tile<ROWS_B, WIDTH_B, STEP_B>(ldg_B, B, g.ldb, inside && k_left >= BK, k_left - p_B, cols_left - col_B);
+  load_tile_A<INSIDE, ROWS_A, WIDTH_A, STEP_A>(ldg_A, A, g.lda, rows_left, missing - p_A);
+  load_tile_B<INSIDE, ROWS_B, WIDTH_B, STEP_B>(ldg_B, B, g.ldb, cols_left, missing - p_B);
   store_tile_A<ROWS_A, WIDTH_A, STEP_A>(tile_A[0], ldg_A, row_A, p_A);
   store_tile_B<ROWS_B, WIDTH_B, STEP_B>(tile_B[0], ldg_B, p_B, col_B);
   __syncthreads();
   load_fragment(frag_A[0], &tile_A[0][0][row], STEP_M);
   load_fragment(frag_B[0], &tile_B[0][0][col], STEP_N);
 
-  for (int buffer = 0; k_left > 0; buffer ^= 1) {
-    k_left -= BK;  // from here on: what the tiles after this one have left
-    if (k_left > 0) {
+  for (int buffer = 0; tiles > 0; --tiles, buffer ^= 1) {
+    if (tiles > 1) {
       A += BK;
       B += BK * g.ldb;
-      load_tile<ROWS_A, WIDTH_A, STEP_A>(ldg_A, A, g.lda, inside && k_left >= BK, rows_left - row_A, k_left - p_A);
-      load_tile<ROWS_B, WIDTH_B, STEP_B>(ldg_B, B, g.ldb, inside && k_left >= BK, k_left - p_B, cols_left - col_B);
+      load_tile_A<INSIDE, ROWS_A, WIDTH_A, STEP_A>(ldg_A, A, g.lda, rows_left, -BK);
+      load_tile_B<INSIDE, ROWS_B, WIDTH_B, STEP_B>(ldg_B, B, g.ldb, cols_left, -BK);
     }
 #pragma unroll
     for (int p = 0; p < BK; ++p) {
       if (p + 1 < BK) {
         load_fragment(frag_A[(p + 1) % 2], &tile_A[buffer][p + 1][row], STEP_M);
         load_fragment(frag_B[(p + 1) % 2], &tile_B[buffer][p + 1][col], STEP_N);
-      } else if (k_left > 0) {
+      } else if (tiles > 1) {
         store_tile_A<ROWS_A, WIDTH_A, STEP_A>(tile_A[buffer ^ 1], ldg_A, row_A, p_A);
         store_tile_B<ROWS_B, WIDTH_B, STEP_B>(tile_B[buffer ^ 1], ldg_B, p_B, col_B);
         __syncthreads();
@@ -167,11 +195,14 @@ __global__ void __launch_bounds__(THREADS) sgemm_double_buffered(Gemm g) {
 }
 
 cudaError_t run(const Gemm& g, void*, cudaStream_t stream) {
-  bool vector_B = vector_width(g.B, g.ldb) == 4;
-  auto with_vector_A = vector_B ? sgemm_double_buffered<4, 4> : sgemm_double_buffered<4, 1>;
-  auto with_single_A = vector_B ? sgemm_double_buffered<1, 4> : sgemm_double_buffered<1, 1>;
-  auto kernel = vector_width(g.A, g.lda) == 4 ? with_vector_A : with_single_A;
-  return launch(kernel, tile_grid(g, BM, BN), dim3(THREADS), 0, stream, g);
+  bool inside = g.m >= BM && g.n >= BN;
+  bool vector_A = vector_width(g.A, g.lda) == 4 && g.k % 4 == 0;
+  bool vector_B = vector_width(g.B, g.ldb) == 4 && g.n % 4 == 0;
+  auto with_vector_A = vector_B ? sgemm_double_buffered<true, 4, 4> : sgemm_double_buffered<true, 4, 1>;
+  auto with_single_A = vector_B ? sgemm_double_buffered<true, 1, 4> : sgemm_double_buffered<true, 1, 1>;
+  auto inner = vector_A ? with_vector_A : with_single_A;
+  auto outer = sgemm_double_buffered<false, 1, 1>;
+  return launch(inside ? inner : outer, tile_grid(g, BM, BN), dim3(THREADS), 0, stream, g);
 }
 
 EXPORT_SGEMM(run)
