@@ -143,7 +143,7 @@ def trial_figure(trials: pd.DataFrame, caption: str) -> Figure:
     with mpl.rc_context({**mpl.rcParamsDefault, **FIXED}):
         sns.set_theme(style="whitegrid", rc={**FIXED, "axes.titlesize": 8, "axes.labelsize": 8})
         columns, lines = max(map(len, rows.values()), default=1), max(1, len(rows))
-        size = (_CELL[0] * columns + 1.5, _CELL[1] * lines + 1.2)
+        size = (_CELL[0] * columns + 1.5, _CELL[1] * lines + 1.35)
         figure = Figure(figsize=size, dpi=DPI)
         grid = figure.subplots(lines, columns, squeeze=False, sharey=True)
         for axes in grid.flat:
@@ -153,19 +153,22 @@ def trial_figure(trials: pd.DataFrame, caption: str) -> Figure:
             for name, axes in zip(varied, cells, strict=False):
                 _one_parameter(axes, part, macros.loc[part.index, name], colors)
                 axes.set_title(name, loc="left", pad=2)
-            cells[0].set_ylabel(rung.replace("_", " "), fontsize=8, fontweight="bold")
+            cells[0].set_ylabel(rung, fontsize=8, fontweight="bold")
             cells[0].tick_params(labelleft=True)
         figure.text(0.02, 1 - 0.3 / size[1], "What each parameter does", fontsize=12, fontweight="bold")
         note = "% of the rung's fastest trial; a dot a trial, a line along the best of each value"
         figure.text(0.02, 1 - 0.52 / size[1], note, fontsize=8, color="dimgray")
         figure.text(0.02, 0.12 / size[1], caption, fontsize=7, color="dimgray")
-        handles = [Line2D([], [], color=colors[shape], marker="o", markersize=4, label=shape) for shape in shapes]
+        names = {shape: f"at {shape}" for shape in shapes}
+        handles = [
+            Line2D([], [], color=colors[shape], marker="o", markersize=4, label=names[shape]) for shape in shapes
+        ]
         figure.legend(handles=handles, loc="upper right", ncols=len(shapes), fontsize=8, frameon=False)
         figure.subplots_adjust(
             left=0.75 / size[0],
             right=1 - 0.15 / size[0],
             top=1 - 0.9 / size[1],
-            bottom=0.45 / size[1],
+            bottom=0.6 / size[1],
             hspace=0.75,
             wspace=0.12,
         )
