@@ -23,10 +23,16 @@ def test_a_sound_kernel_has_no_finding_and_one_result(library, source):
         assert len(results) == 1, f"{case}: the order of threads and blocks changes the result"
 
 
+# What is said of a thread names the kernel, block, thread and line; what is said of a launch, the kernel.
+THREAD = r"sgemm_kernel block \(\d+,\d+,\d+\) thread \(\d+,\d+,\d+\) .*; \w+\.cuh?:\d+(; the other: \w+\.cuh?:\d+)?"
+PLACED = re.compile(rf"(launch|timeout): sgemm_kernel .*|[a-z ]+: {THREAD}")
+
+
 @pytest.mark.parametrize("source", FAULTS, ids=lambda p: p.stem)
 def test_a_fault_is_caught(library, source):
     found, lines = emulate(library, source)
     assert expected(source) <= found, f"found {found}\n" + "\n".join(lines)
+    assert not [line for line in lines if not PLACED.fullmatch(line)]
 
 
 @pytest.mark.parametrize("source", [ROOT / "tests/faults/missing_first_barrier.cu"], ids=lambda p: p.stem)
