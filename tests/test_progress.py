@@ -16,6 +16,7 @@ from collections import Counter
 
 import pytest
 from ladder import script
+from ladder.errors import LadderError
 from ladder.progress import Above, Board, State, clock, is_chatter, remember, remembered, seconds_left
 from pipeline import command, copy_project, environment
 
@@ -195,6 +196,18 @@ def test_a_status_has_a_colour_on_a_terminal_alone(monkeypatch):
     monkeypatch.delenv("NO_COLOR")
     monkeypatch.setattr("sys.stderr", io.StringIO())
     assert script.colored("ok") == "ok"
+
+
+def test_an_error_is_one_line_and_an_interruption_none(tmp_path, capsys):
+    log = tmp_path / "log"
+    with pytest.raises(SystemExit) as ended, script.one_line_errors(str(log)):
+        raise LadderError("gpu: 'x' is none; name another")
+    assert ended.value.code == 1
+    assert capsys.readouterr().err == log.read_text() == "gemm-ladder: gpu: 'x' is none; name another\n"
+    with pytest.raises(SystemExit) as ended, script.one_line_errors(str(log)):
+        raise KeyboardInterrupt
+    assert ended.value.code == 130
+    assert capsys.readouterr().err == ""
 
 
 # Runs

@@ -42,6 +42,8 @@ def one_line_errors(log: str) -> Iterator[None]:
             file.write(line + "\n")
         say(line)
         sys.exit(1)
+    except KeyboardInterrupt:
+        sys.exit(130)  # whoever pressed the keys needs no traceback
 
 
 class Progress:
