@@ -30,6 +30,17 @@ function outside(text) {
   const [box, frame] = [text, text.closest("svg")].map(element => element.getBoundingClientRect());
   return box.left < frame.left - 1 || box.right > frame.right + 1 || box.bottom > frame.bottom + 1;
 }
+// What a chart shows before and after another choice of its first select.
+const shown = () => document.querySelector("#at-one-size svg")?.textContent;
+let first = "";
+function choose() {
+  first = shown();
+  const select = document.querySelector("#at-one-size select");
+  if (!select) return;
+  select.selectedIndex = (select.selectedIndex + 1) % select.options.length;
+  select.dispatchEvent(new Event("change"));
+}
+function switched() { return Boolean(first) && first !== shown(); }
 function report() {
   const faint = [];
   let texts = 0;
@@ -49,10 +60,11 @@ function report() {
     clipped: [...document.querySelectorAll(".chart svg text")].filter(outside).map(text => text.textContent),
     charts: document.querySelectorAll(".chart svg").length, tables: document.querySelectorAll("table.dataTable").length,
     dark: matchMedia("(prefers-color-scheme: dark)").matches,
+    switched: switched(),
     requests: performance.getEntriesByType("resource").map(one => one.name).filter(name => !/^(data|blob)/.test(name)),
   }, "*");
 }
-addEventListener("load", () => setTimeout(report, 4000));
+addEventListener("load", () => { setTimeout(choose, 3000); setTimeout(report, 4000); });
 </script>
 """
 FRAME = """<!doctype html><pre id="found"></pre>

@@ -200,6 +200,7 @@ def test_a_browser_shows_the_report_without_a_network(page, width, dark):
     assert seen.page["scroll"] <= width
     assert seen.page["charts"] == len(CHARTS)
     assert seen.page["tables"] >= 1
+    assert seen.page["switched"] is True
     assert seen.page["texts"] > 300
     assert seen.page["faint"] == []
     assert seen.page["clipped"] == []
