@@ -4,12 +4,14 @@ usage: python tests/record_faults.py emulator           every fault and control 
        python tests/record_faults.py gpu [SECONDS]      on a GPU: the check and compute-sanitizer's tools
        python tests/record_faults.py page               docs/faults.md from both records
        python tests/record_faults.py seeds [COUNT]      that many seeds of every sound kernel in the emulator
+       python tests/record_faults.py ladder             how long the emulate stage takes on two cores
 """
 
 from __future__ import annotations
 
 import os
 import platform
+import resource
 import subprocess
 import sys
 import tempfile
@@ -28,9 +30,11 @@ os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT / "workflow"), os.environ.g
 
 from corpus import CONTROLS, FAULTS, RUNGS, SMALL, Library, compile_rung, emulate, expected, header, run  # noqa: E402
 from ladder import records  # noqa: E402
+from ladder.build import Build  # noqa: E402
 
 EMULATED = ROOT / "tests/faults/emulated.json"
 SEEDS = ROOT / "tests/faults/seeds.json"
+LADDER = ROOT / "tests/faults/ladder.json"
 ON_GPU = ROOT / "results/h100-sxm/raw/faults.json"
 TEMPLATE = ROOT / "tests/faults/page.md.j2"
 PAGE = ROOT / "docs/faults.md"
@@ -109,6 +113,37 @@ def record_seeds(folder: Path, count: int) -> None:
         sys.exit(f"{len(alarms)} false alarms; see {SEEDS.relative_to(ROOT)}")
 
 
+def record_ladder(folder: Path) -> None:
+    """Compile every rung for the emulator and check it there as the emulate stage does, two at a time on two CPUs.
+
+    The sources' defaults are built, whatever the tuned files say.
+    """
+    from ladder.config import read_yaml
+    from ladder.emulation import emulate_rung
+    from ladder.plan import plan
+
+    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:2])
+    run_plan = plan(read_yaml(ROOT / "config/config.yaml") | {"measure": False, "tune": {"use": False}})
+    cases = run_plan.emulated_cases()
+
+    def check(rung: Any) -> dict[str, Any]:
+        made = Build(folder / rung.name)
+        records.write_json(made.folder / "compile.json", {"status": "ok"})
+        record = emulate_rung(rung, made, cases, 1, 60, folder / "log")
+        print(f"{rung.name}: {record['status']}  {record['message']}", flush=True)
+        return {"name": rung.name, "status": record["status"], "cases": len(record["cases"])}
+
+    begun = time.monotonic()
+    with ThreadPoolExecutor(2) as pool:
+        entries = list(pool.map(check, (rung for rung in run_plan.rungs if rung.role == "rung")))
+    wall_s = round(time.monotonic() - begun)
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    shapes = len({case["shape"] for case in cases})
+    place = where() | {"cpus": 2, "wall_s": wall_s, "cpu_s": round(used.ru_utime + used.ru_stime)}
+    records.write_json(LADDER, {"where": place, "cases": len(cases), "shapes": shapes, "entries": entries})
+    print(f"{wall_s} s, {place['cpu_s']} s of the CPUs")
+
+
 def by_emulator(entry: Mapping[str, Any]) -> str:
     """What the emulator found, in the words of a table; empty where it found nothing."""
     return ", ".join(entry["found"])
@@ -144,8 +179,10 @@ def by_sanitizer(entry: Mapping[str, Any]) -> str:
     return ", ".join(tool["tool"] for tool in entry["sanitizer"] if tool["verdict"] == "failed")
 
 
-def page(emulated: Mapping[str, Any], on_gpu: Mapping[str, Any], seeds: Mapping[str, Any]) -> str:
-    """docs/faults.md from the three records."""
+def page(
+    emulated: Mapping[str, Any], on_gpu: Mapping[str, Any], seeds: Mapping[str, Any], ladder: Mapping[str, Any]
+) -> str:
+    """docs/faults.md from the four records."""
     in_emulator = {entry["name"]: entry for entry in emulated["entries"]}
     entries = {entry["name"]: entry for entry in on_gpu["entries"]}
     rows = [
@@ -172,12 +209,13 @@ def page(emulated: Mapping[str, Any], on_gpu: Mapping[str, Any], seeds: Mapping[
         emulated=emulated,
         gpu=on_gpu,
         seeds=seeds,
+        ladder=ladder,
     )
 
 
 def write_page() -> None:
     """Write docs/faults.md."""
-    records.write_text(PAGE, page(*(records.read_json(path) for path in (EMULATED, ON_GPU, SEEDS))))
+    records.write_text(PAGE, page(*(records.read_json(path) for path in (EMULATED, ON_GPU, SEEDS, LADDER))))
 
 
 def record_gpu(folder: Path, output: Path, limit_s: float) -> None:
@@ -186,7 +224,7 @@ def record_gpu(folder: Path, output: Path, limit_s: float) -> None:
     Several share the GPU: nothing is timed. What has not begun when the limit in seconds is over is not run.
     """
     from ladder import gpu as gpus
-    from ladder.build import Build, build, environment
+    from ladder.build import build, environment
     from ladder.checking import check_rung
     from ladder.config import read_yaml
     from ladder.plan import plan
@@ -288,6 +326,7 @@ def main() -> None:
             "emulator": lambda: record_emulator(folder),
             "page": write_page,
             "seeds": lambda: record_seeds(folder, int(arguments[0]) if arguments else 200),
+            "ladder": lambda: record_ladder(folder),
             "gpu": lambda: record_gpu(
                 folder, Path(os.environ.get("FAULTS_RECORD", ON_GPU)), float(arguments[0]) if arguments else 600
             ),

@@ -1,10 +1,12 @@
 """docs/faults.md says what the records say, and the records say what the corpus is for."""
 
 import pytest
-from corpus import CONTROLS, FAULTS, RUNGS
+from corpus import CONTROLS, FAULTS, ROOT, RUNGS
 from ladder import records
+from ladder.config import read_yaml
 from record_faults import (
     EMULATED,
+    LADDER,
     ON_GPU,
     PAGE,
     SEEDS,
@@ -24,7 +26,8 @@ SAME_CODE = {
 
 @pytest.fixture(scope="module")
 def recorded():
-    return {name: records.read_json(path) for name, path in (("emulator", EMULATED), ("gpu", ON_GPU), ("seeds", SEEDS))}
+    paths = {"emulator": EMULATED, "gpu": ON_GPU, "seeds": SEEDS, "ladder": LADDER}
+    return {name: records.read_json(path) for name, path in paths.items()}
 
 
 def entries(record):
@@ -32,7 +35,7 @@ def entries(record):
 
 
 def test_the_page_says_what_was_recorded(recorded):
-    written = page(recorded["emulator"], recorded["gpu"], recorded["seeds"])
+    written = page(*(recorded[name] for name in ("emulator", "gpu", "seeds", "ladder")))
     assert PAGE.read_text() == written, "write it anew with: python tests/record_faults.py page"
 
 
@@ -72,3 +75,9 @@ def test_two_hundred_seeds_gave_no_false_alarm(recorded):
     assert seeds["alarms"] == []
     assert {s.stem for s in CONTROLS} <= set(seeds["kernels"])
     assert len(set(seeds["kernels"]) & {s.stem for s in RUNGS}) >= 10
+
+
+def test_the_emulate_stage_was_timed_with_every_shape_of_the_check(recorded):
+    ladder = recorded["ladder"]
+    assert {entry["status"] for entry in ladder["entries"]} == {"emulated", "needs a GPU"}
+    assert ladder["shapes"] >= len(read_yaml(ROOT / "config/config.yaml")["check"]["shapes"])
