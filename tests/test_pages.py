@@ -100,6 +100,21 @@ def a_page(recorded, name: str) -> str:
     return page(ladder[name], {"launches": {}, "kernels": []}, recorded[1])
 
 
+def test_a_page_has_the_resources_and_what_limits_them(recorded):
+    text = a_page(recorded, "tiled@TILE=32").split("## Resources at 4096")[1].split("##")[0]
+    head, _, row = (line.split(" | ") for line in text.strip().splitlines()[:3])
+    assert dict(zip(head, row, strict=True))["registers a thread"] == "32"
+    assert re.search(r"\| 100 \| .*(warps|registers).* \|", text)
+
+
+def test_a_page_counts_the_inner_loop(made):
+    tables, inspection = made
+    text = page(a_rung("naive"), inspection, tables)
+    assert "| FFMA, share of the issue slots | " in text
+    assert re.search(r"\| LDS of \d+ bit \| \d+ \|", text)
+    assert "| FFMAs with a register-bank conflict | " in text
+
+
 def test_a_page_says_what_changed_from_the_rung_before(recorded):
     text = a_page(recorded, "tiled_2d")
     good, bad = text.split("## What is good")[1].split("## What binds it")[0].split("## What is bad")

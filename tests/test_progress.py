@@ -18,7 +18,7 @@ import pytest
 from ladder import script
 from ladder.errors import LadderError
 from ladder.progress import Above, Board, State, clock, is_chatter, remember, remembered, seconds_left
-from pipeline import command, copy_project, environment
+from pipeline import ROOT, command, copy_project, environment
 
 LIBRARY = "build/h100-sxm/empty"  # the cheapest thing that has a line of its own
 
@@ -208,6 +208,18 @@ def test_an_error_is_one_line_and_an_interruption_none(tmp_path, capsys):
         raise KeyboardInterrupt
     assert ended.value.code == 130
     assert capsys.readouterr().err == ""
+
+
+def test_the_quick_start_shows_lines_as_they_are_printed():
+    (block,) = re.findall(r"-->\n```\n(\[.*?)```", (ROOT / "docs/quick-start.md").read_text(), re.DOTALL)
+    clocks = r"\d+(:\d\d)+"
+    steps = re.compile(rf"\[\d+/\d+ steps, {clocks} gone, about {clocks} left\]")
+    stage = re.compile(r"\[\w+ \d+/\d+\] \S+  \w+  .*  \d+\.\d s")
+    lines = block.splitlines()
+    assert all(steps.fullmatch(line) or stage.fullmatch(line) for line in lines)
+    state = State(0.0, Counter(compile=65), Counter(compile=34), earlier={"compile": 4.2})
+    assert any(steps.fullmatch(line) for line in lines)
+    assert steps.fullmatch(f"[{state.line(185.0)}]")
 
 
 # Runs

@@ -6,12 +6,14 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from ladder.analysis import largest
 from ladder.config import ROOT, Rung, Shape
 from ladder.diagnosis import LEAST
 from ladder.inspection import main_kernel
+from ladder.sass import CLASSES
 
 LINES = 60  # of an inner loop that a page shows at most
 FINDINGS = 4
@@ -92,11 +94,12 @@ def page(rung: Rung, inspection: Mapping[str, Any], tables: Mapping[str, pd.Data
     parts += _benchmark(own["timings"])
     parts += _good_and_bad(rung, own, tables["diagnosis"])
     parts += _findings(own["diagnosis"])
+    parts += _resources(own["resources"])
     parts += _paper(own["paper"])
     parts += _hotspots(own["hotspots"])
     parts += _profile(own["profiles"])
     parts += _advice(own["advice"])
-    parts += _loop(inspection)
+    parts += _loop(inspection, own["instructions"])
     return "\n".join(parts).rstrip() + "\n"
 
 
@@ -178,6 +181,20 @@ def _findings(diagnosis: pd.DataFrame) -> list[str]:
     return [*parts, "![Issue slots of all rungs](../figures/issue_slots.svg)", ""]
 
 
+def _resources(resources: pd.DataFrame) -> list[str]:
+    """What each kernel takes of an SM at the largest square shape, as compiled, and what limits it."""
+    shape = largest(list(resources["shape"].unique()))
+    columns = {
+        "kernel": "kernel", "grid": "blocks", "block_threads": "threads a block", "registers": "registers a thread",
+        "static_shared_bytes": "static shared, byte", "dynamic_shared_bytes": "dynamic", "stack_bytes": "stack, byte",
+        "spill_store_bytes": "spilled, byte", "blocks_per_sm": "blocks an SM", "occupancy_percent": "occupancy, %",
+        "occupancy_limited_by": "limited by",
+    }  # fmt: skip
+    rows = resources.loc[resources["shape"] == shape, list(columns)].to_numpy(object).tolist()
+    picture = ["![Warps that an SM holds of each rung](../figures/occupancy_limits.svg)", ""]
+    return [f"## Resources at {shape}", "", *markdown_table(rows, list(columns.values())), *picture] if rows else []
+
+
 def _paper(paper: pd.DataFrame) -> list[str]:
     columns = {
         "shape": "m x n x k", "compute_floor_ms": "compute floor, ms", "memory_floor_ms": "memory floor, ms",
@@ -256,7 +273,31 @@ def _advice(advice: pd.DataFrame) -> list[str]:
     return ["## Nsight Compute's advice", "", *markdown_table(rows, head)] if rows else []
 
 
-def _loop(inspection: Mapping[str, Any]) -> list[str]:
+def _counts(instructions: pd.DataFrame, shape: str) -> list[str]:
+    """The inner loop in numbers: instructions by class, loads by width, and what they come to for each FFMA."""
+    loops = instructions[instructions["part"] == "inner loop"]
+    loops = loops.loc[np.array([shape in str(shapes).split() for shapes in loops["launched_at"]], dtype=bool)]
+    if loops.empty:
+        return []
+    row = loops.iloc[0]
+    classes = [(name, row[name]) for name in (*CLASSES, "other") if row[name]]
+    widths = [
+        (f"{kind} of {bits} bit", row[f"{kind.lower()}_{bits}bit"])
+        for kind in ("LDS", "STS", "LDG", "LDGSTS")
+        for bits in (32, 64, 128)
+        if row[f"{kind.lower()}_{bits}bit"]
+    ]
+    ratios = [
+        ("FFMA, share of the issue slots", f"{row['ffma_share']:.1%}"),
+        ("shared loads an FFMA", row["shared_loads_per_ffma"]),
+        ("global loads an FFMA", row["global_loads_per_ffma"]),
+        ("FFMAs with a register-bank conflict", row["bank_conflicts"]),
+        ("operands of FFMAs that are reused", row["reused_operands"]),
+    ]
+    return markdown_table([*classes, *widths, *ratios], ["of the inner loop", "number"])
+
+
+def _loop(inspection: Mapping[str, Any], instructions: pd.DataFrame) -> list[str]:
     shapes = list(inspection["launches"])
     found = main_kernel(dict(inspection), largest(shapes)) if shapes else None
     if found is None:
@@ -264,6 +305,7 @@ def _loop(inspection: Mapping[str, Any]) -> list[str]:
     kernel = found[1]
     code = kernel["code"]
     parts = ["## Inner loop", "", f"Of `{kernel['kernel']}`: {code['loop']['instructions']} instructions.", ""]
+    parts += _counts(instructions, largest(shapes))
     parts += ["![Instructions of all inner loops](../figures/instruction_mix.svg)", ""]
     parts += ["SASS:", "", *_code(code["loop_sass"], "asm")]
     if code["loop_ptx"]:
