@@ -45,7 +45,7 @@ RUNGS = read_kernels(KERNELS)
 
 def applies(rung: Rung, one: Gpu) -> bool:
     """Whether the GPU has the instructions that the rung needs."""
-    return float(rung.compute_capability) <= float(one.compute_capability)
+    return rung.runs_on(one.compute_capability)
 
 
 def compiled(rung: Rung, one: Gpu, nvcc: Nvcc) -> dict[str, Any]:

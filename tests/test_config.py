@@ -268,10 +268,22 @@ def test_the_ladder_has_every_variant_in_the_order_of_the_file(project):
     assert (tiled.precision, tiled.compute_capability) == ("fp32", "5.0")
 
 
-def test_the_projects_own_ladder_is_valid_and_has_one_baseline():
+def test_the_projects_own_ladder_is_valid_and_has_a_baseline_for_each_class_of_bounds():
     ladder = read_kernels(REPOSITORY / "config/kernels.yaml")
-    assert [rung.name for rung in ladder.values() if rung.role == "baseline"] == ["cublas"]
+    baselines = {rung.name: rung.precision for rung in ladder.values() if rung.role == "baseline"}
+    assert baselines == {"cublas": "fp32", "cublas_tf32": "tf32"}
+    assert ladder["tf32"].baseline == "cublas_tf32"
     assert next(rung.name for rung in ladder.values() if rung.role == "rung") == "naive"
+
+
+@pytest.mark.parametrize(("capability", "runs"), [("8.9", False), ("9.0", True), ("10.0", False), ("12.0", False)])
+def test_a_rung_may_need_instructions_that_later_gpus_have_no_more(project, capability, runs):
+    text = (project / "config/kernels.yaml").read_text()
+    entries = json.loads(text) | {"late": entry(compute_capability="9.0", newest_compute_capability="9.0")}
+    (project / "config/kernels.yaml").write_text(json.dumps(entries))
+    ladder = read_kernels(project / "config/kernels.yaml")
+    assert ladder["late"].runs_on(capability) == runs
+    assert ladder["naive"].runs_on(capability)
 
 
 @pytest.mark.parametrize(

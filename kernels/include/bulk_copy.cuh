@@ -14,17 +14,21 @@
 
 #include <cuda.h>
 
-// Describes a row-major matrix to the engine, which will copy boxes of box_rows x box_cols floats. Inside a box the
-// 16-byte chunks of a row are permuted by the swizzle. False where the engine cannot: it wants the matrix aligned to 16
-// bytes, and a leading dimension of whole 16 bytes. Where launches are observed there may be no driver to ask; the map,
-// which nothing will read, then stays empty.
-inline bool make_tensor_map(CUtensorMap* map, const float* matrix, int rows, int cols, int64_t ld, int box_rows,
-                            int box_cols, CUtensorMapSwizzle swizzle) {
+// Describes a row-major matrix to the engine, which will copy boxes of box_rows x box_cols elements, floats or halves.
+// Inside a box the 16-byte chunks of a row are permuted by the swizzle. With `tf32` floats arrive rounded to TF32. False
+// where the engine cannot: it wants the matrix aligned to 16 bytes, and a leading dimension of whole 16 bytes. Where
+// launches are observed there may be no driver to ask; the map, which nothing will read, then stays empty.
+template <typename T>
+bool make_tensor_map(CUtensorMap* map, const T* matrix, int rows, int cols, int64_t ld, int box_rows, int box_cols,
+                     CUtensorMapSwizzle swizzle, bool tf32 = false) {
+  CUtensorMapDataType type = sizeof(T) == 2 ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16
+                             : tf32         ? CU_TENSOR_MAP_DATA_TYPE_TFLOAT32
+                                            : CU_TENSOR_MAP_DATA_TYPE_FLOAT32;
   // The encoder is the driver's; asking the runtime for it saves linking with libcuda.
   using Encode = CUresult (*)(CUtensorMap*, CUtensorMapDataType, cuuint32_t, void*, const cuuint64_t*,
                               const cuuint64_t*, const cuuint32_t*, const cuuint32_t*, CUtensorMapInterleave,
                               CUtensorMapSwizzle, CUtensorMapL2promotion, CUtensorMapFloatOOBfill);
-  if (reinterpret_cast<uintptr_t>(matrix) % 16 != 0 || ld % 4 != 0) {
+  if (reinterpret_cast<uintptr_t>(matrix) % 16 != 0 || ld * sizeof(T) % 16 != 0) {
     return false;
   }
   if (launch_observer != nullptr) {
@@ -38,12 +42,11 @@ inline bool make_tensor_map(CUtensorMap* map, const float* matrix, int rows, int
     return false;
   }
   cuuint64_t size[] = {static_cast<cuuint64_t>(cols), static_cast<cuuint64_t>(rows)};
-  cuuint64_t stride_bytes[] = {static_cast<cuuint64_t>(ld) * sizeof(float)};
+  cuuint64_t stride_bytes[] = {static_cast<cuuint64_t>(ld) * sizeof(T)};
   cuuint32_t box[] = {static_cast<cuuint32_t>(box_cols), static_cast<cuuint32_t>(box_rows)};
   cuuint32_t step[] = {1, 1};
-  return reinterpret_cast<Encode>(encode)(map, CU_TENSOR_MAP_DATA_TYPE_FLOAT32, 2, const_cast<float*>(matrix), size,
-                                          stride_bytes, box, step, CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle,
-                                          CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+  return reinterpret_cast<Encode>(encode)(map, type, 2, const_cast<T*>(matrix), size, stride_bytes, box, step,
+                                          CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
                                           CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS;
 }
 
@@ -101,7 +104,7 @@ __device__ inline void mbarrier_wait(uint64_t* barrier, int parity) {
 }
 
 // Starts the copy of the box whose first element is matrix[row][col]. Its bytes arrive on the barrier.
-__device__ inline void bulk_copy_box(float* to, const CUtensorMap* map, int row, int col, uint64_t* barrier) {
+__device__ inline void bulk_copy_box(void* to, const CUtensorMap* map, int row, int col, uint64_t* barrier) {
   asm volatile(
       "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], [%4];" ::
           "r"(shared_address(to)),
@@ -138,7 +141,8 @@ enum CUtensorMapSwizzle {
   CU_TENSOR_MAP_SWIZZLE_128B
 };
 struct CUtensorMap {};
-inline bool make_tensor_map(CUtensorMap*, const float*, int, int, int64_t, int, int, CUtensorMapSwizzle) {
+template <typename T>
+bool make_tensor_map(CUtensorMap*, const T*, int, int, int64_t, int, int, CUtensorMapSwizzle, bool = false) {
   return false;
 }
 inline void mbarrier_init(uint64_t*, int) { abort(); }
@@ -148,7 +152,7 @@ inline void mbarrier_arrive_expect(uint64_t*, int) { abort(); }
 inline void mbarrier_arrive_copies(uint64_t*) { abort(); }
 inline bool mbarrier_test(uint64_t*, int) { abort(); }
 inline void mbarrier_wait(uint64_t*, int) { abort(); }
-inline void bulk_copy_box(float*, const CUtensorMap*, int, int, uint64_t*) { abort(); }
+inline void bulk_copy_box(void*, const CUtensorMap*, int, int, uint64_t*) { abort(); }
 template <int>
 inline void give_registers() {
   abort();

@@ -42,7 +42,7 @@ struct SplitTiling {
   static_assert(ROWS * STEPS % (THREADS * 4) == 0 && STEPS * COLS % (THREADS * 4) == 0,
                 "each thread copies as many vectors");
   static_assert(STEPS % SUM_STEPS == 0 && (SUM_STEPS == 8 || SUM_STEPS == 16), "the error is derived for that");
-  static_assert(THREADS <= 1024 && DEPTH >= 2, "one stage to multiply, one on its way");
+  static_assert(THREADS <= 1024 && DEPTH >= 3, "one stage to multiply, one that has arrived, one on its way");
 
   // Where the four floats from column `col` of a row of A's tile lie: in an order in which eight rows, as ldmatrix reads
   // them, touch all banks.
@@ -138,11 +138,23 @@ __device__ inline void split_tf32(float x, uint32_t* big, uint32_t* small) {
   *small = __float_as_uint(fmaf(x, SPLIT_SCALE, -__uint_as_float(*big)));
 }
 
-template <class T, int WIDTH>
-__global__ void __launch_bounds__(T::THREADS, T::BLOCKS) sgemm_3xtf32(Gemm g) {
+// Which tiles to compute: those where a flag is set for their rows or for their columns. Without flags, all.
+struct Wanted {
+  const int* rows;  // a flag for each row_step rows, which are one or several of a tile's
+  const int* cols;
+  int row_step, col_step;
+};
+
+// PRODUCTS: 3, or 1 for big big alone, which is a product in TF32.
+template <class T, int WIDTH, int PRODUCTS>
+__global__ void __launch_bounds__(T::THREADS, T::BLOCKS) sgemm_mma(Gemm g, Wanted wanted) {
   constexpr int MS = T::WARP_ROWS / 16, NS = T::WARP_COLS / 32, KS = T::SUM_STEPS / 8;
   float* shared = dynamic_shared<float>();
   Tile tile = tile_of_block(g, T::ROWS, T::COLS);
+  if (wanted.rows != nullptr && wanted.rows[tile.row / wanted.row_step] == 0 &&
+      wanted.cols[tile.col / wanted.col_step] == 0) {
+    return;
+  }
   int warp = threadIdx.x / 32;
   int lane = threadIdx.x % 32;
   int warp_row = warp / (T::COLS / T::WARP_COLS) * T::WARP_ROWS;
@@ -164,13 +176,20 @@ __global__ void __launch_bounds__(T::THREADS, T::BLOCKS) sgemm_3xtf32(Gemm g) {
   int row_A = warp_row + lane % 16;
   int col_A = lane / 16 * 4;
   int at_B = lane % 4 * T::PITCH_B + warp_col + lane / 4 * 4;
-  for (int t = 0; t < tiles; ++t) {
-    __pipeline_wait_prior(T::DEPTH - 2);
-    __syncthreads();
-    if (t + T::DEPTH - 1 < tiles) {
-      copies.next(shared + (t + T::DEPTH - 1) % T::DEPTH * T::STAGE);
+  float next_A[KS][MS][4];
+  auto load_A = [&](const float* stage, int first) {
+#pragma unroll
+    for (int p = 0; p < KS; ++p) {
+#pragma unroll
+      for (int i = 0; i < MS; ++i) {
+        load_mma_A(next_A[p][i], stage + T::place_A(row_A + 16 * i, first + 8 * p + col_A));
+      }
     }
-    __pipeline_commit();
+  };
+  __pipeline_wait_prior(T::DEPTH - 2);
+  __syncthreads();
+  load_A(shared, 0);
+  for (int t = 0; t < tiles; ++t) {
     const float* stage = shared + t % T::DEPTH * T::STAGE;
 #pragma unroll
     for (int first = 0; first < T::STEPS; first += T::SUM_STEPS) {
@@ -179,11 +198,9 @@ __global__ void __launch_bounds__(T::THREADS, T::BLOCKS) sgemm_3xtf32(Gemm g) {
       for (int p = 0; p < KS; ++p) {
 #pragma unroll
         for (int i = 0; i < MS; ++i) {
-          float a[4];
-          load_mma_A(a, stage + T::place_A(row_A + 16 * i, first + 8 * p + col_A));
 #pragma unroll
           for (int r = 0; r < 4; ++r) {
-            split_tf32(a[r], &big_A[p][i][r], &small_A[p][i][r]);
+            split_tf32(next_A[p][i][r], &big_A[p][i][r], &small_A[p][i][r]);
           }
         }
       }
@@ -206,7 +223,7 @@ __global__ void __launch_bounds__(T::THREADS, T::BLOCKS) sgemm_3xtf32(Gemm g) {
             split_tf32(b[p][1][v], &big_B[p][1], &small_B[p][1]);
           }
 #pragma unroll
-          for (int product = 0; product < 3; ++product) {
+          for (int product = 3 - PRODUCTS; product < 3; ++product) {
 #pragma unroll
             for (int p = 0; p < KS; ++p) {
 #pragma unroll
@@ -223,6 +240,23 @@ __global__ void __launch_bounds__(T::THREADS, T::BLOCKS) sgemm_3xtf32(Gemm g) {
               *s = fmaf(part[i][r], SPLIT_UNSCALE, *s);
             }
           }
+        }
+        if (j > 0) {
+          continue;
+        }
+        // While these are multiplied, what the next steps need of A comes into registers.
+        if (first + T::SUM_STEPS < T::STEPS) {
+          load_A(stage, first + T::SUM_STEPS);
+        } else {
+          if (t + 1 < tiles) {
+            __pipeline_wait_prior(T::DEPTH - 3);
+            __syncthreads();
+            load_A(shared + (t + 1) % T::DEPTH * T::STAGE, 0);
+            if (t + T::DEPTH - 1 < tiles) {
+              copies.next(shared + (t + T::DEPTH - 1) % T::DEPTH * T::STAGE);
+            }
+          }
+          __pipeline_commit();
         }
       }
     }
@@ -258,12 +292,12 @@ static __global__ void sgemm_short(Gemm g) {
   }
 }
 
-template <class T>
-cudaError_t run_3xtf32(const Gemm& g, cudaStream_t stream) {
+template <class T, int PRODUCTS = 3>
+cudaError_t run_mma(const Gemm& g, cudaStream_t stream, Wanted wanted = {}) {
   if (g.k < SPLIT_MIN_K) {
     return launch(sgemm_short, tile_grid(g, 8, 32), dim3(256), 0, stream, g);
   }
   bool vectors = vector_width(g.A, g.lda) == 4 && vector_width(g.B, g.ldb) == 4 && g.k % 4 == 0 && g.n % 4 == 0;
-  auto kernel = vectors ? sgemm_3xtf32<T, 4> : sgemm_3xtf32<T, 1>;
-  return launch(kernel, tile_grid(g, T::ROWS, T::COLS), dim3(T::THREADS), T::SHARED_BYTES, stream, g);
+  auto kernel = vectors ? sgemm_mma<T, 4, PRODUCTS> : sgemm_mma<T, 1, PRODUCTS>;
+  return launch(kernel, tile_grid(g, T::ROWS, T::COLS), dim3(T::THREADS), T::SHARED_BYTES, stream, g, wanted);
 }

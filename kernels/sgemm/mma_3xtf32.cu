@@ -47,6 +47,6 @@ using Tiling = SplitTiling<BM, BN, BK, WM, WN, STAGES, MIN_BLOCKS, INTERVAL>;
 
 static_assert(Tiling::THREADS == THREADS && Tiling::SHARED_BYTES == SHARED_BYTES, "what the tuner reads here");
 
-cudaError_t run(const Gemm& g, void*, cudaStream_t stream) { return run_3xtf32<Tiling>(g, stream); }
+cudaError_t run(const Gemm& g, void*, cudaStream_t stream) { return run_mma<Tiling>(g, stream); }
 
 EXPORT_SGEMM(run)

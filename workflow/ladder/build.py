@@ -40,11 +40,11 @@ class Build:
 def build(rung: Rung, gpu: Gpu, nvcc: Nvcc, flags: list[str], folder: Path) -> dict[str, Any]:
     """Compile a rung into its folder and record how that went; returns the record.
 
-    A rung whose compute capability is above the GPU's is not compiled: its status is `does not apply`.
+    A rung that needs another compute capability than the GPU's is not compiled: its status is `does not apply`.
     """
     folder.mkdir(parents=True, exist_ok=True)
     made = Build(folder)
-    if float(rung.compute_capability) > float(gpu.compute_capability):
+    if not rung.runs_on(gpu.compute_capability):
         message = f"needs compute capability {rung.compute_capability}; {gpu.title} has {gpu.compute_capability}"
         record: dict[str, Any] = {"status": NOT_APPLICABLE, "message": message, "log": "", "build_digest": ""}
     else:

@@ -79,6 +79,7 @@ class Rung:
     tuned: tuple[TunedClass, ...] = ()  # from the GPU's tuned file, by rising size
     deterministic: bool = True
     subnormals: str = "gradual"
+    newest_compute_capability: str | None = None
     baseline: str = ""  # that it is compared with: `ladder.precision.baseline_of`; empty: the ladder's first
 
     def macros_at(self, shape: Shape) -> dict[str, str]:
@@ -94,6 +95,11 @@ class Rung:
             macros = " ".join(f"{key}={value}" for key, value in each.macros.items())
             texts.append(macros if math.isinf(each.below_flop) else f"{macros} below {each.below_flop:.2g} FLOP")
         return ", else ".join(texts)
+
+    def runs_on(self, compute_capability: str) -> bool:
+        """Whether a GPU of this compute capability has the instructions that the rung needs."""
+        newest = float(self.newest_compute_capability or "inf")
+        return float(self.compute_capability) <= float(compute_capability) <= newest
 
     @property
     def declared(self) -> dict[str, Any]:
@@ -305,6 +311,7 @@ def _rung(entry: str, values: Mapping[str, Any], macros: Mapping[str, object]) -
         role=values["role"],
         before=values["before"],
         compute_capability=values["compute_capability"],
+        newest_compute_capability=values["newest_compute_capability"],
         tune=values["tune"],
         deterministic=values["deterministic"],
         subnormals=values["subnormals"],

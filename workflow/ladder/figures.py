@@ -226,7 +226,7 @@ def all_figures(
             shares,
             column="share",
             title=titles["share"],
-            label="% of cuBLAS, measured side by side",
+            label="% of cuBLAS (TF32: of cublas_tf32), measured side by side",
             references={},
             log=False,
             **common,

@@ -42,7 +42,7 @@ _ERRORS = {
 
 
 def provide_cublas() -> None:
-    """Tell kernels/sgemm/cublas.cu where libcublas is: in the environment, the toolkit or the system."""
+    """Tell kernels/include/cublas.cuh where libcublas is: in the environment, the toolkit or the system."""
     from cuda.pathfinder import DynamicLibNotFoundError, load_nvidia_dynamic_lib
 
     with contextlib.suppress(DynamicLibNotFoundError, RuntimeError):

@@ -104,7 +104,7 @@ class Plan:
     @property
     def tuned_entries(self) -> list[str]:
         """The entries among the rungs of this run that `snakemake tune` searches."""
-        applies = (rung for rung in self.rungs if float(rung.compute_capability) <= float(self.gpu.compute_capability))
+        applies = (rung for rung in self.rungs if rung.runs_on(self.gpu.compute_capability))
         return list(dict.fromkeys(rung.entry for rung in applies if rung.tune is not None))
 
     @property

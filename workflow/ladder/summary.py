@@ -23,6 +23,8 @@ def summary(rungs: pd.DataFrame, timings: pd.DataFrame, headline: str, results: 
         lines += _table(rungs, timings[timings["shape"] == shape], shape)
     else:
         lines += [f"{row.rung:<24} {row.status:<17} {row.emulation}".rstrip() for row in rungs.itertuples()]
+    if shape and (rungs["precision"] == "tf32").any():
+        lines += ["", "of cuBLAS: of cublas_tf32 for TF32, of cublas for every other class."]
     if (rungs["emulation"] != "").any():
         lines += ["", "On a CPU: emulated, the same source passed the check there; needs a GPU, it cannot run there."]
     failed = [row for row in rungs.itertuples() if row.message]

@@ -1,0 +1,223 @@
+// tf32: one product of numbers rounded to TF32, to show what FP32's accuracy costs. Held to the bound of TF32.
+//
+// - No pre-pass. For TF32, wgmma takes operands in shared memory along k only; A lies so, B does not. So the product is
+//   computed transposed: B is the left operand, which comes from registers, and warps read it from shared memory in any order.
+// - The copy engine rounds to TF32 on the way. Its swizzle and the columns of B that a thread takes are chosen such that the
+//   32 numbers that a warp reads at once lie in different banks.
+// - A tile of 256 x 128 results by two warp groups, each of 64 columns of B; a third one copies, four stages ahead. Blocks in
+//   pairs, side by side, share the rows of A.
+// - A thread's four neighbouring sums are of four rows of C. Four threads exchange them, so that each stores a vector.
+//
+// Matrices that the copy engine cannot read (not aligned to 16 bytes, or a leading dimension that is no multiple of 4) are
+// multiplied by the kernel of `mma_3xtf32`, with one product.
+//
+// Limit: the tensor cores, 1024 multiply-adds a cycle and SM; in long runs the power limit.
+//
+// Occupancy: one block of 384 threads, 12 of an SM's 64 warps: 240 registers a thread where it multiplies, 24 where it
+// copies; 192 KiB of shared memory.
+#include "split_tf32.cuh"
+#include "wgmma.cuh"
+
+#ifndef STAGES
+#define STAGES 4
+#endif
+#ifndef GROUP
+#define GROUP 8
+#endif
+
+constexpr int TILE_ROWS = 256;  // of C
+constexpr int TILE_COLS = 128;
+constexpr int STEPS = 32;  // of k: a row of A's tile is 128 bytes
+constexpr int BYTES_A = TILE_ROWS * STEPS * 4;
+constexpr int BYTES_B = TILE_COLS * STEPS * 4;
+constexpr int STAGE_BYTES = BYTES_A + BYTES_B;
+constexpr int SLAB_BYTES = STEPS * 128;  // 32 columns of B
+constexpr int CONSUMERS = 2;
+constexpr size_t SHARED_BYTES = static_cast<size_t>(STAGES) * STAGE_BYTES;
+
+__device__ inline Tile pair_of_tiles(const Gemm& g, unsigned t) {
+  unsigned tiles_m = ceil_div(g.m, TILE_ROWS);
+  unsigned pairs_n = ceil_div(g.n, 2 * TILE_COLS);
+  unsigned first = t / (GROUP * pairs_n) * GROUP;
+  unsigned rows = tiles_m - first < GROUP ? tiles_m - first : GROUP;
+  unsigned i = t % (GROUP * pairs_n);
+  return {static_cast<int>(first + i % rows) * TILE_ROWS, static_cast<int>(i / rows) * 2 * TILE_COLS};
+}
+
+// The bits of two times two rows and columns of the left operand, B transposed: what lies at `step` of a slab.
+__device__ inline void load_B(uint32_t (&to)[STEPS / 8][4], const char* slab, const int (&places)[4]) {
+#pragma unroll
+  for (int i = 0; i < STEPS / 8; ++i) {
+#pragma unroll
+    for (int r = 0; r < 4; ++r) {
+      to[i][r] = *reinterpret_cast<const uint32_t*>(slab + places[r] + i * 1024);
+    }
+  }
+}
+
+// Four lanes, those of the same lane % 4 and lane / 16, exchange four numbers each: lane i of them gets all the i-th.
+__device__ inline void transpose(float (&x)[4], int lane) {
+#pragma unroll
+  for (int step = 1; step < 4; step *= 2) {
+    bool upper = lane / 4 & step;
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      if ((i & step) == 0) {
+        float other = __shfl_xor_sync(0xFFFFFFFF, upper ? x[i] : x[i + step], 4 * step);
+        (upper ? x[i] : x[i + step]) = other;
+      }
+    }
+  }
+}
+
+__global__ void __launch_bounds__((CONSUMERS + 1) * 128, 1) __cluster_dims__(2, 1, 1)
+    sgemm_tf32(Gemm g, unsigned pairs, const __grid_constant__ CUtensorMap map_A,
+               const __grid_constant__ CUtensorMap map_B) {
+  char* shared = dynamic_shared<char>();
+  __shared__ uint64_t full[STAGES];
+  __shared__ uint64_t empty[STAGES];
+  int rank = cluster_rank();
+  int group = threadIdx.x / 128;
+  if (threadIdx.x == 0) {
+    for (int stage = 0; stage < STAGES; ++stage) {
+      mbarrier_init(&full[stage], 1);
+      mbarrier_init(&empty[stage], 2 * CONSUMERS * 4);
+    }
+    mbarrier_init_fence();
+  }
+  cluster_barrier();
+  int steps = ceil_div(g.k, STEPS);
+
+  if (group == CONSUMERS) {
+    give_registers<24>();
+    if (threadIdx.x == CONSUMERS * 128) {
+      int stage = 0;
+      int parity = 1;
+      for (unsigned t = blockIdx.x / 2; t < pairs; t += gridDim.x / 2) {
+        Tile tile = pair_of_tiles(g, t);
+        int row = tile.row + rank * (TILE_ROWS / 2);
+        int col = tile.col + rank * TILE_COLS;
+        for (int s = 0; s < steps; ++s) {
+          mbarrier_wait(&empty[stage], parity);
+          mbarrier_arrive_expect(&full[stage], STAGE_BYTES);
+          char* to = shared + stage * STAGE_BYTES;
+          bulk_copy_box_to(3, to + rank * (BYTES_A / 2), &map_A, row, s * STEPS, &full[stage]);
+          for (int slab = 0; slab < TILE_COLS / 32; ++slab) {
+            bulk_copy_box(to + BYTES_A + slab * SLAB_BYTES, &map_B, s * STEPS, col + 32 * slab, &full[stage]);
+          }
+          stage = stage + 1 < STAGES ? stage + 1 : 0;
+          parity ^= stage == 0;
+        }
+      }
+    }
+  } else {
+    take_registers<240>();
+    int stage = 0;
+    int parity = 0;
+    int lane = threadIdx.x % 32;
+    int warp = threadIdx.x % 128 / 32;
+    bool releases = lane < 2;
+    // This thread's two columns of C, from the tile's first: those of its rows of B transposed.
+    int cols[2];
+    int places[4];
+    int turn = lane / 4 % 4;  // which of its four sums, with those of three other lanes, this one stores
+    int width_C = vector_width(g.C, g.ldc);
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      int chunk = lane / 16 * 4 + warp % 2 * 2 + half;
+      int word = lane / 4 % 4;
+      cols[half] = (2 * group + warp / 2) * 32 + chunk * 4;
+#pragma unroll
+      for (int later = 0; later < 2; ++later) {
+        int p = lane % 4 + 4 * later;
+        places[2 * later + half] = (2 * group + warp / 2) * SLAB_BYTES + p * 128 + (chunk ^ p) * 16 + word * 4;
+      }
+    }
+    for (unsigned t = blockIdx.x / 2; t < pairs; t += gridDim.x / 2) {
+      Tile tile = pair_of_tiles(g, t);
+      float sum[128];
+      uint32_t B[2][STEPS / 8][4];
+      int last = 0;
+      auto multiply = [&](int s, uint32_t (&b)[STEPS / 8][4]) {
+        mbarrier_wait(&full[stage], parity);
+        const char* at = shared + stage * STAGE_BYTES;
+        load_B(b, at + BYTES_A, places);
+        uint64_t A = tile_descriptor(at);
+        hold(sum);
+        wgmma_fence();
+#pragma unroll
+        for (int i = 0; i < STEPS / 8; ++i) {
+          wgmma_tf32_wide(sum, b[i], A + 2 * i, s > 0 || i > 0);
+        }
+        wgmma_commit();
+        if (s > 0) {
+          wgmma_wait<1>();
+          if (releases) {
+            mbarrier_arrive_at(&empty[last], lane);
+          }
+        }
+        last = stage;
+        stage = stage + 1 < STAGES ? stage + 1 : 0;
+        parity ^= stage == 0;
+      };
+      int s = 0;
+      for (; s + 1 < steps; s += 2) {
+        multiply(s, B[0]);
+        multiply(s + 1, B[1]);
+      }
+      if (s < steps) {
+        multiply(s, B[0]);
+      }
+      wgmma_wait<0>();
+      hold(sum);
+      if (releases) {
+        mbarrier_arrive_at(&empty[last], lane);
+      }
+      int r = tile.row + lane % 4 * 2 + turn % 2;
+      int c = tile.col + rank * TILE_COLS + cols[turn / 2];
+      bool plain =
+          width_C == 4 && g.beta == 0.0f && tile.row + TILE_ROWS <= g.m && c - cols[turn / 2] + TILE_COLS <= g.n;
+      if (plain) {  // most tiles: a short way of their own, for instructions that are met for the first time come from far
+        float* C = g.C + r * g.ldc + c;
+#pragma unroll
+        for (int j = 0; j < 32; ++j) {
+          float four[4] = {g.alpha * sum[4 * j], g.alpha * sum[4 * j + 1], g.alpha * sum[4 * j + 2],
+                           g.alpha * sum[4 * j + 3]};
+          transpose(four, lane);
+          *reinterpret_cast<float4*>(C + 8 * j * g.ldc) = float4{four[0], four[1], four[2], four[3]};
+        }
+        continue;
+      }
+#pragma unroll
+      for (int j = 0; j < 32; ++j) {
+        alignas(16) float four[4] = {sum[4 * j], sum[4 * j + 1], sum[4 * j + 2], sum[4 * j + 3]};
+        transpose(four, lane);
+        if (r + 8 * j < g.m) {
+          store_vector(g, r + 8 * j, c, four, 0, g.n - c, width_C);
+        }
+      }
+    }
+  }
+  cluster_barrier();
+}
+
+using Fallback = SplitTiling<64, 128, 16, 32, 64, 4, 2, 16>;
+
+cudaError_t run(const Gemm& g, void*, cudaStream_t stream) {
+  CUtensorMap map_A = {}, map_B = {};
+  if (!make_tensor_map(&map_A, g.A, g.m, g.k, g.lda, TILE_ROWS / 2, STEPS, CU_TENSOR_MAP_SWIZZLE_128B, true) ||
+      !make_tensor_map(&map_B, g.B, g.k, g.n, g.ldb, STEPS, 32, CU_TENSOR_MAP_SWIZZLE_128B, true)) {
+    return run_mma<Fallback, 1>(g, stream);
+  }
+  int sms = 0;
+  cudaError_t error = sm_count(&sms);
+  if (error != cudaSuccess) {
+    return error;
+  }
+  unsigned pairs = static_cast<unsigned>(ceil_div(g.m, TILE_ROWS)) * ceil_div(g.n, 2 * TILE_COLS);
+  unsigned clusters = std::min(pairs, static_cast<unsigned>(std::max(1, sms / 2)));
+  return launch(sgemm_tf32, dim3(2 * clusters), dim3((CONSUMERS + 1) * 128), SHARED_BYTES, stream, g, pairs, map_A,
+                map_B);
+}
+
+EXPORT_SGEMM(run)
