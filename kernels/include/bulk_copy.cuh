@@ -112,6 +112,15 @@ __device__ inline void bulk_copy_box(void* to, const CUtensorMap* map, int row, 
       : "memory");
 }
 
+// What this thread has read and written in shared memory comes before the engine's copies that are started after it.
+__device__ inline void bulk_copy_fence() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+
+// A barrier of THREADS of the block's threads.
+template <int THREADS>
+__device__ inline void barrier_of() {
+  asm volatile("bar.sync 1, %0;" ::"n"(THREADS) : "memory");
+}
+
 // All threads of a warp group (four warps) keep so many registers, and the SM has the others back; or get so many, once
 // they are free. Needs an architecture-specific target (sm_90a, not sm_90); elsewhere all keep what they were given.
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL) || defined(__CUDA_ARCH_FEAT_SM100_ALL) || defined(__CUDA_ARCH_FEAT_SM120_ALL)
