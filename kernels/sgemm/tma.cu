@@ -210,10 +210,6 @@ __global__ void __launch_bounds__(COPY_ENGINE ? THREADS + COPIERS : THREADS, 1)
         load_fragment(frag_B[(p + 1) % 2], now + TILE_A + (p + 1) * BN + col, STEP_N);
       } else if (tiles > 1) {
         if constexpr (COPY_ENGINE) {
-          __syncwarp();
-          if (lane == 0) {
-            mbarrier_arrive(done);
-          }
           if (!ready) {
             mbarrier_wait(&full[stage], parity);
           }
@@ -239,6 +235,15 @@ __global__ void __launch_bounds__(COPY_ENGINE ? THREADS + COPIERS : THREADS, 1)
         for (int j = 0; j < TN; ++j) {
           int c = i % 2 == 0 ? j : TN - 1 - j;  // there and back: at a row's end the element of B stays where it is
           sum[i][c] += frag_A[p % 2][i] * frag_B[p % 2][c];
+        }
+      }
+    }
+    // The stage is given back only now: what was read from it has been multiplied, so it has surely arrived.
+    if constexpr (COPY_ENGINE) {
+      if (tiles > 1) {
+        __syncwarp();
+        if (lane == 0) {
+          mbarrier_arrive(done);
         }
       }
     }
