@@ -65,6 +65,8 @@ tried = ["tiled"]  # of RUNGS the one with recorded trials
 trials = [str(results / "raw/trials" / f"{{entry}}.json.gz") for entry in tried]
 tuning = {{"entries": tried, "shapes": ["1024", "4096"], "tuned": f"config/tuned/{{GPU}}.yaml"}}
 derive("tune", "any", *trials, trials=trials, outputs=drawn("trials", "tuning"), params=tuning)
+erring = [str(path) for rung in RUNGS if (path := results / f"raw/accuracy/{{rung}}.json").exists()]
+derive("accuracy", "any", outputs=drawn("accuracy", "accuracy"), records=erring, rungs=tables["rungs"])
 zips = map(str, sorted((results / "raw/experiments").glob("*.zip")))
 derive("experiments", "tables/experiments.csv", *zips, params={{"baseline": "cublas"}})
 made = sorted(map(str, (results / "tables").glob("*.csv")))

@@ -220,7 +220,7 @@ def all_figures(
     common = {"rungs": rungs, "baseline": baseline, "caption": caption, "ladder": ladder}
     return {
         "gflops_by_size": by_size(
-            rates, column="tflops", title=titles["rate"], label="TFLOP/s", references=peak, log=False, **common
+            rates, column="tflops", title=titles["rate"], label="TFLOP/s", references=peak, log=True, **common
         ),
         "share_of_cublas": by_size(
             shares,
