@@ -1,6 +1,6 @@
 """Records what the choices of docs/measuring.md do to a measurement, and writes the figures into that page.
 
-usage: python tests/record_measuring.py gpu     on a GPU, in about half a minute: results/GPU/raw/measuring.json
+usage: python tests/record_measuring.py gpu     on a GPU, in about a minute: results/GPU/raw/measuring.json
        python tests/record_measuring.py page    the page's table of effects from the record
 """
 
@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,11 @@ os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT / "workflow"), os.environ.g
 
 from ladder import gpu as gpus  # noqa: E402
 from ladder import records  # noqa: E402
-from ladder.config import Shape, read_kernels  # noqa: E402
+from ladder.build import Build, build, environment, settings_digest, why_not_measured  # noqa: E402
+from ladder.config import Shape, read_yaml  # noqa: E402
+from ladder.plan import Plan, plan  # noqa: E402
+from ladder.toolchain import find_nvcc  # noqa: E402
+from ladder.worker import gpu_lock  # noqa: E402
 
 RUNGS = ("cublas", "async_copy")
 SIZES = (512, 1024, 2048, 4096)
@@ -34,6 +39,7 @@ PROCESSES = 3
 SUSTAINED_S = 6.0
 RECORD = ROOT / "results/h100-sxm/raw/measuring.json"
 PAGE = ROOT / "docs/measuring.md"
+UNRECORDED = "Not recorded yet; `python tests/record_measuring.py gpu` records it on a GPU, in about a minute."
 MARKS = ("<!-- measured: python tests/record_measuring.py page -->\n", "<!-- end of measured -->\n")
 # Keeps the GPU busy while the host queues what is to be timed, so that no gap of the host's is timed with it.
 SPIN = 'extern "C" __global__ void spin(long long n) { for (long long end = clock64() + n; clock64() < end;); }'
@@ -86,18 +92,25 @@ def first_launches(libraries: Mapping[str, Path], name: str, n: int) -> list[flo
     return [bench.launch_ms(queue, flush=True) for _ in range(FIRST)]
 
 
-def on_gpu() -> dict[str, Any]:
-    """The record: times in ms of each effect, with the state of the GPU where that is what changes."""
-    from ladder.build import Build, build, environment, settings_digest
-    from ladder.toolchain import find_nvcc
+def checked_builds(run: Plan) -> dict[str, Build]:
+    """The rungs as the pipeline builds them; ends with one line where a build has not passed its recorded check."""
+    builds = {name: Build(ROOT / "build/measuring" / name) for name in RUNGS}
+    nvcc, flags = find_nvcc(run.settings["compile"]["nvcc"]), run.settings["compile"]["flags"]
+    with ThreadPoolExecutor() as pool:
+        list(pool.map(lambda name: build(run.by_name(name), run.gpu, nvcc, flags, builds[name].folder), RUNGS))
+    for name, made in builds.items():
+        check = run.raw() / "check" / f"{name}.json"
+        if not check.exists():
+            sys.exit(f"{check.relative_to(ROOT)}: there is none; run: snakemake --cores all --until check")
+        if reason := why_not_measured(made, records.read_json(check)):
+            sys.exit(f"{check.relative_to(ROOT)}: {name} is not timed: {reason}")
+    return builds
 
-    device = gpus.present(0)
-    found = gpus.read_gpu(gpus.recognise(device))
-    ladder = read_kernels(ROOT / "config/kernels.yaml")
-    folder = ROOT / "build/measuring"
-    for name in RUNGS:
-        build(ladder[name], found, find_nvcc("auto"), ["-O3", "-std=c++17"], folder / name)
-    libraries = {name: Build(folder / name).library for name in RUNGS}
+
+def on_gpu(run: Plan) -> dict[str, Any]:
+    """The record: times in ms of each effect, with the state of the GPU where that is what changes."""
+    builds = checked_builds(run)
+    libraries = {name: made.library for name, made in builds.items()}
 
     warm_up = []
     for name in RUNGS:
@@ -139,9 +152,9 @@ def on_gpu() -> dict[str, Any]:
     while (gone := time.monotonic() - begin) < SUSTAINED_S:
         times = [bench.launch_ms(lambda: product.queue("cublas", 0), flush=False) for _ in range(LAUNCHES)]
         sustained.append({"after_s": round(gone, 2), "ms": float(np.median(times)), "state": gpus.state(0)})
-    compiled = {"settings": [RUNGS, SIZES, LAUNCHES, FIRST, PROCESSES, SUSTAINED_S]}
+    settings = {"settings": [RUNGS, SIZES, LAUNCHES, FIRST, PROCESSES, SUSTAINED_S]}
     return {
-        "where": environment(ROOT, device, Build(folder / RUNGS[1]).record, settings_digest(compiled)),
+        "where": environment(ROOT, run.device, builds[RUNGS[1]].record, settings_digest(settings)),
         "warm_up": warm_up,
         "l2": l2,
         "inputs": inputs,
@@ -195,25 +208,36 @@ def effects(record: Mapping[str, Any]) -> list[str]:
     return [*lines, ""]
 
 
-def with_effects(text: str, record: Mapping[str, Any]) -> str:
-    """The page with its table of effects made anew."""
+def recorded() -> dict[str, Any] | None:
+    """The record; None where there is none yet."""
+    return records.read_json(RECORD) if RECORD.exists() else None
+
+
+def with_effects(text: str, record: Mapping[str, Any] | None) -> str:
+    """The page with its table of effects made anew; without a record it says how one is made, and no more."""
     before, rest = text.split(MARKS[0])
-    return before + MARKS[0] + "\n".join(effects(record)) + MARKS[1] + rest.split(MARKS[1])[1]
+    lines = effects(record) if record else [UNRECORDED, ""]
+    return before + MARKS[0] + "\n".join(lines) + MARKS[1] + rest.split(MARKS[1])[1]
 
 
 def main() -> None:
     """Do what the arguments ask for."""
     match sys.argv[1:]:
         case ["gpu"]:
-            target = Path(os.environ.get("MEASURING", RECORD))
-            records.write_json(target, on_gpu())
+            run = plan(read_yaml(ROOT / "config/config.yaml"))
+            if not run.measuring:
+                sys.exit(f"{run.headline}; run where `nvidia-smi` lists a GPU")
+            with gpu_lock(run.device.uuid):
+                record = on_gpu(run)
+            target = run.raw() / RECORD.name
+            records.write_json(target, record)
             print(target)
         case ["first", asked]:
             request = json.loads(asked)
             libraries = {name: Path(path) for name, path in request["libraries"].items()}
             print(json.dumps(first_launches(libraries, request["name"], request["n"])))
         case ["page"]:
-            PAGE.write_text(with_effects(PAGE.read_text(), records.read_json(RECORD)))
+            records.write_text(PAGE, with_effects(PAGE.read_text(), recorded()))
         case _:
             sys.exit(re.sub(r"\n\n", "\n", __doc__))
 

@@ -1,23 +1,84 @@
-"""The effects that docs/measuring.md names are those of the record."""
+"""The effects that docs/measuring.md names are those of the record, and none where there is no record."""
 
 from __future__ import annotations
 
 import numpy as np
+import pytest
 import record_measuring
-from ladder import records
+from conftest import a_where
+from record_measuring import FIRST, PAGE, PROCESSES, RUNGS, SIZES, UNRECORDED, effects, recorded, with_effects
+
+STATE = {"power_w": 500.0, "sm_clock_mhz": 1980, "temperature_c": 40}
 
 
-def test_the_page_shows_the_effects_of_the_record():
-    text = record_measuring.PAGE.read_text()
-    assert text == record_measuring.with_effects(text, records.read_json(record_measuring.RECORD))
+def a_record() -> dict:
+    """A record in which a flush costs a tenth, the first launch takes twice as long, and zeros save a fifth."""
+    kinds = {"uniform": 1.0, "zeros": 0.8, "ones": 0.9}
+    cold = {**STATE, "power_w": 250.0}
+    return {
+        "where": a_where(),
+        "warm_up": [{"rung": rung, "n": 1024, "launches_ms": [2.0] + [1.0] * (FIRST - 1)} for rung in RUNGS],
+        "l2": [
+            {"rung": rung, "n": n, "flushed": flushed, "ms": [1.0 if flushed else 0.9]}
+            for rung in RUNGS
+            for n in SIZES
+            for flushed in (True, False)
+        ],
+        "inputs": [
+            {"rung": rung, "inputs": kind, "ms": [time], "state": cold if kind == "zeros" else STATE}
+            for rung in RUNGS
+            for kind, time in kinds.items()
+        ],
+        "sustained": {
+            "rung": "cublas",
+            "n": 4096,
+            "seconds": [
+                {"after_s": 0.0, "ms": 1.0, "state": STATE},
+                {"after_s": 6.0, "ms": 1.05, "state": {**STATE, "sm_clock_mhz": 1800, "temperature_c": 60}},
+            ],
+        },
+    }
+
+
+def test_the_page_shows_the_effects_of_the_record_and_nothing_without_one():
+    text = PAGE.read_text()
+    assert text == with_effects(text, recorded()), "write it anew with: python tests/record_measuring.py page"
+    assert (UNRECORDED in text) == (recorded() is None)
+
+
+def test_effects_are_told_as_measured():
+    text = "\n".join(effects(a_record()))
+    assert "-10.0 % at 512" in text
+    assert "the first 2.0 to 2.0 times as long, the second +0.0 %" in text
+    assert "-20.0 % with zeros (250 W instead of 500 W)" in text
+    assert "the time +5.0 %, SM clock 1980 to 1800 MHz, 40 to 60 °C" in text
+
+
+def test_a_page_without_a_record_says_how_one_is_made_and_no_number():
+    with_a_record = with_effects(PAGE.read_text(), a_record())
+    without = with_effects(with_a_record, None)
+    assert UNRECORDED in without
+    assert "| effect |" not in without
+    assert with_effects(without, a_record()) == with_a_record
 
 
 def test_the_record_has_every_effect_of_every_rung():
-    record = records.read_json(record_measuring.RECORD)
-    for rung in record_measuring.RUNGS:
-        assert {item["n"] for item in record["l2"] if item["rung"] == rung} == set(record_measuring.SIZES)
+    record = recorded()
+    if record is None:
+        pytest.skip("not recorded yet")
+    for rung in RUNGS:
+        assert {item["n"] for item in record["l2"] if item["rung"] == rung} == set(SIZES)
         assert {item["inputs"] for item in record["inputs"] if item["rung"] == rung} == {"uniform", "zeros", "ones"}
-        assert sum(item["rung"] == rung for item in record["warm_up"]) == record_measuring.PROCESSES
+        assert sum(item["rung"] == rung for item in record["warm_up"]) == PROCESSES
     every = [item["ms"] for item in (*record["l2"], *record["inputs"])]
     assert all(min(times) > 0 and np.median(times) < 100 for times in every)
     assert record["where"]["measured_at"]
+
+
+@pytest.mark.skipif(record_measuring.gpus.present(0) is not None, reason="needs a machine without a GPU")
+def test_without_a_gpu_nothing_is_recorded(monkeypatch, capsys):
+    monkeypatch.setattr("sys.argv", ["record_measuring.py", "gpu"])
+    before = record_measuring.RECORD.exists()
+    with pytest.raises(SystemExit, match="no GPU is measured"):
+        record_measuring.main()
+    assert record_measuring.RECORD.exists() == before
