@@ -3,8 +3,13 @@
 import numpy as np
 import pandas as pd
 import pytest
+from ladder.accuracy_worker import measure
 from ladder.bounds import componentwise_bound
-from ladder.config import ROOT, read_kernels, schema
+from ladder.check_worker import judge
+from ladder.config import ROOT, Shape, read_kernels, schema
+from ladder.devices import Call, Emulator
+from ladder.inputs import draw
+from ladder.library import Library, Operands
 from ladder.precision import BOUNDS, TITLES, baseline_of, label, labelled, name_of
 
 
@@ -66,3 +71,28 @@ def test_below_64_steps_the_bound_needs_another_path():
     u = 2.0**-24
     assert 48 * u > componentwise_bound(32)
     assert all((48 + k / 16 + 2) * u <= componentwise_bound(k) for k in (64, 65, 1024, 65536))
+
+
+@pytest.fixture(scope="module")
+def one_product(for_the_emulator):
+    return Library(for_the_emulator(ROOT / "tests/kernels/one_tf32_product.cu"))
+
+
+@pytest.mark.parametrize("value", [0x7FFFFFFF, 0x7FC00000, 0xFFC00000, 0x7F800000, 0xFF800000, 0x7F7FFFFF, 0xFF7FFFFF])
+def test_one_product_of_rounded_numbers_keeps_nan_infinities_and_the_largest_number(one_product, value):
+    """0x7FFFFFFF is the NaN of CUDA's arithmetic, of which rounding by adding to the bits would make a zero."""
+    shape, device = Shape(9, 8, 96), Emulator(1, 60)
+    inputs = draw("uniform", shape, True, False, 5)
+    inputs.A[3, 2] = inputs.B[70, 6] = 0.25
+    inputs.A.view(np.uint32)[3, 70] = inputs.B.view(np.uint32)[2, 6] = value
+    A, B, C = (device.put(matrix.ravel()) for matrix in (inputs.A, inputs.B, np.zeros((9, 8), np.float32)))
+    operands = Operands(device.address(A), 96, device.address(B), 8, device.address(C), 8)
+    assert device.compute(one_product, Call(shape, 1.0, 0.0, operands, device.put(np.zeros(1, np.uint32)), 0), 0) == ""
+    verdict = judge(shape, 1.0, 0.0, inputs.A, inputs.B, None, C.reshape(9, 8), "nonfinite", "gradual", "tf32")
+    assert verdict["verdict"] == "pass", verdict
+    assert np.isfinite(C).sum() == (72 if value & 0x7FFFFFFF == 0x7F7FFFFF else 8 * 7)
+
+
+def test_one_product_of_rounded_numbers_is_a_product_in_tf32(one_product):
+    found = measure(Emulator(1, 60), one_product, Shape(24, 16, 128), "normal")["error_normwise"]
+    assert 2.0**-13 < found < 2.0**-10

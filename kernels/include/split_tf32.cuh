@@ -8,7 +8,8 @@
 // - Underflow: the small part of a number below 2^-113 would be none of TF32's. All numbers are scaled by 2^24 on their
 //   way into the split, and each sum by 2^-48 on its way out.
 // - Overflow, infinities, NaN: where the sum of an element is not finite, whatever the cause, the element is computed
-//   again as the definition says, by FP32 multiply-adds.
+//   again as the definition says, by FP32 multiply-adds. Of a NaN, which is 0x7FFFFFFF after any multiplication, rounding
+//   makes big = -0; small stays NaN, and with it the sum.
 // - Short sums: a step of the tensor core adds nine numbers, each truncated to the last place of the largest, and then
 //   their sum: at most 20 u. With two such steps, the 8 u, and k / 16 + 2 roundings outside the bound of an FP32 product,
 //   (k + 3) u |A| |B|, holds from k = 53 on. Below 64 FP32 multiply-adds compute all.
@@ -132,10 +133,18 @@ struct SplitCopies {
   }
 };
 
-// x, scaled, as two TF32 numbers: the first rounded to nearest. The tensor core reads no more bits than these of the second.
+// x, scaled, as PRODUCTS of two TF32 numbers ask for it. For 3: the first rounded to nearest, of the second the tensor core
+// reads no more bits than these. For 1: the first alone, NaN for NaN.
+template <int PRODUCTS>
 __device__ inline void split_tf32(float x, uint32_t* big, uint32_t* small) {
-  *big = (__float_as_uint(x * SPLIT_SCALE) + 0x1000) & 0xFFFFE000;
-  *small = __float_as_uint(fmaf(x, SPLIT_SCALE, -__uint_as_float(*big)));
+  if constexpr (PRODUCTS == 1) {
+    constexpr int LAST_NAN = 0x7FFFE000;  // of TF32: rounding keeps what is beyond
+    *big = min(__float_as_int(x * SPLIT_SCALE), LAST_NAN) + 0x1000;
+    *small = 0;
+  } else {
+    *big = (__float_as_uint(x * SPLIT_SCALE) + 0x1000) & 0xFFFFE000;
+    *small = __float_as_uint(fmaf(x, SPLIT_SCALE, -__uint_as_float(*big)));
+  }
 }
 
 // Which tiles to compute: those where a flag is set for their rows or for their columns. Without flags, all.
@@ -145,7 +154,7 @@ struct Wanted {
   int row_step, col_step;
 };
 
-// PRODUCTS: 3, or 1 for big big alone, which is a product in TF32.
+// PRODUCTS: 3, or 1 of numbers rounded to TF32.
 template <class T, int WIDTH, int PRODUCTS>
 __global__ void __launch_bounds__(T::THREADS, T::BLOCKS) sgemm_mma(Gemm g, Wanted wanted) {
   constexpr int MS = T::WARP_ROWS / 16, NS = T::WARP_COLS / 32, KS = T::SUM_STEPS / 8;
@@ -200,7 +209,7 @@ __global__ void __launch_bounds__(T::THREADS, T::BLOCKS) sgemm_mma(Gemm g, Wante
         for (int i = 0; i < MS; ++i) {
 #pragma unroll
           for (int r = 0; r < 4; ++r) {
-            split_tf32(next_A[p][i][r], &big_A[p][i][r], &small_A[p][i][r]);
+            split_tf32<PRODUCTS>(next_A[p][i][r], &big_A[p][i][r], &small_A[p][i][r]);
           }
         }
       }
@@ -219,8 +228,8 @@ __global__ void __launch_bounds__(T::THREADS, T::BLOCKS) sgemm_mma(Gemm g, Wante
           float part[MS][4] = {};
 #pragma unroll
           for (int p = 0; p < KS; ++p) {
-            split_tf32(b[p][0][v], &big_B[p][0], &small_B[p][0]);
-            split_tf32(b[p][1][v], &big_B[p][1], &small_B[p][1]);
+            split_tf32<PRODUCTS>(b[p][0][v], &big_B[p][0], &small_B[p][0]);
+            split_tf32<PRODUCTS>(b[p][1][v], &big_B[p][1], &small_B[p][1]);
           }
 #pragma unroll
           for (int product = 3 - PRODUCTS; product < 3; ++product) {

@@ -9,7 +9,7 @@
 // - A thread's four neighbouring sums are of four rows of C. Four threads exchange them, so that each stores a vector.
 //
 // Matrices that the copy engine cannot read (not aligned to 16 bytes, or a leading dimension that is no multiple of 4) are
-// multiplied by the kernel of `mma_3xtf32`, with three products.
+// multiplied by the kernel of `mma_3xtf32`, with one product.
 //
 // Limit: the tensor cores, 1024 multiply-adds a cycle and SM; in long runs the power limit.
 //
@@ -207,7 +207,7 @@ cudaError_t run(const Gemm& g, void*, cudaStream_t stream) {
   CUtensorMap map_A = {}, map_B = {};
   if (!make_tensor_map(&map_A, g.A, g.m, g.k, g.lda, TILE_ROWS / 2, STEPS, CU_TENSOR_MAP_SWIZZLE_128B, true) ||
       !make_tensor_map(&map_B, g.B, g.k, g.n, g.ldb, STEPS, 32, CU_TENSOR_MAP_SWIZZLE_128B, true)) {
-    return run_mma<Fallback>(g, stream);
+    return run_mma<Fallback, 1>(g, stream);
   }
   int sms = 0;
   cudaError_t error = sm_count(&sms);
