@@ -23,6 +23,9 @@ from jsonschema.exceptions import ValidationError, best_match
 from ladder.errors import LadderError
 from ladder.precision import BOUNDS, baseline_of
 
+# Every process of a run reads YAML: with libyaml, which the wheels of PyYAML hold, many times as fast as without.
+Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
 ROOT = Path(__file__).resolve().parents[2]
 SCHEMAS = ROOT / "workflow" / "schemas"
 
@@ -130,7 +133,7 @@ def read_yaml(path: Path) -> Any:
         raise LadderError(f"{shown(path)}:{line} is not YAML: {problem}") from None
 
 
-class _UniqueKeys(yaml.SafeLoader):
+class _UniqueKeys(Loader):
     """YAML in which a key that is given twice is an error, as its specification says."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
@@ -152,7 +155,7 @@ def shown(path: Path) -> str:
 @cache
 def schema(name: str) -> Any:
     """The JSON schema of one kind of config file, `config`, `kernels` or `gpu`."""
-    return yaml.safe_load((SCHEMAS / f"{name}.schema.yaml").read_text())
+    return yaml.load((SCHEMAS / f"{name}.schema.yaml").read_text(), Loader)
 
 
 def with_defaults(document: Any, rules: Mapping[str, Any]) -> Any:

@@ -230,8 +230,8 @@ def recorded_shapes(raw: Path) -> set[Shape]:
     found: set[Shape] = set()
     for path in raw.glob("time/*.zip"):
         with contextlib.suppress(LadderError):
-            for name in records.read_runs(path).values():
-                found |= {Shape.parse(shape) for shape in records.run_record(name, str(path))["shapes"]}
+            for files in records.read_runs(path, "record.json").values():
+                found |= {Shape.parse(shape) for shape in records.run_record(files, str(path))["shapes"]}
     return found
 
 

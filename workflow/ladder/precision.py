@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import pandas as pd
+if TYPE_CHECKING:  # every process of a run imports this module, and few need pandas
+    import pandas as pd
 
 # As kernels.yaml declares them -> as figures and tables name them.
 TITLES = {"fp32": "FP32", "3xtf32": "3xTF32", "3xfp16": "3xFP16", "tf32": "TF32"}

@@ -103,11 +103,14 @@ def _of_this_version(record: Any, path: Path) -> dict[str, Any]:
     return record
 
 
-def read_archive(path: Path) -> dict[str, bytes]:
-    """The members of a zip by name; raises LadderError where the archive is truncated or a checksum is wrong."""
+def read_archive(path: Path, ending: str = "") -> dict[str, bytes]:
+    """The members of a zip by name, those whose names end so.
+
+    Raises LadderError where the archive is truncated or the checksum of one that is read is wrong.
+    """
     try:
         with zipfile.ZipFile(path) as archive:
-            return {name: archive.read(name) for name in archive.namelist()}
+            return {name: archive.read(name) for name in archive.namelist() if name.endswith(ending)}
     except (zipfile.BadZipFile, EOFError, OSError, ValueError, NotImplementedError, zlib.error) as error:
         raise damaged(path, error) from None
 
@@ -125,13 +128,13 @@ def write_archive(path: Path, members: Mapping[str, bytes]) -> None:
 FAILURE = "failure.json"  # in a time record: why the last attempt did not complete
 
 
-def read_runs(path: Path) -> dict[str, dict[str, bytes]]:
+def read_runs(path: Path, ending: str = "") -> dict[str, dict[str, bytes]]:
     """The runs in a time record, oldest first: for each its files by their name inside the run's folder.
 
-    Raises LadderError where the archive is damaged.
+    `ending` chooses files by how their names end. Raises LadderError where the archive is damaged.
     """
     runs: dict[str, dict[str, bytes]] = {}
-    for name, content in sorted(read_archive(path).items()):
+    for name, content in sorted(read_archive(path, ending).items()):
         run, inside, file = name.partition("/")
         if inside:
             runs.setdefault(run, {})[file] = content
