@@ -232,6 +232,14 @@ def test_the_peak_is_a_reference_line_inside_the_figure_of_rates(figures):
     assert any(list(line.get_ydata()) == [25.6, 25.6] for line in figure.axes[0].lines)
 
 
+def test_the_share_of_cublas_names_the_baseline_of_a_class_that_has_its_own(drawn):
+    items = evidence(("512",))
+    assert drawn(items)["share_of_cublas"].axes[0].get_ylabel() == "% of cuBLAS, measured side by side"
+    mine = an_evidence("mine", rung=a_rung("mine", role="baseline", precision="tf32"))
+    label = drawn([*items, mine])["share_of_cublas"].axes[0].get_ylabel()
+    assert label == "% of cuBLAS (TF32: of mine), measured side by side"
+
+
 def test_labels_of_lines_that_end_together_stand_apart(drawn):
     figure = drawn(evidence(("512",)))["share_of_cublas"]
     (axes,) = figure.axes

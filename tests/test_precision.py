@@ -10,7 +10,7 @@ from ladder.config import ROOT, Shape, read_kernels, schema
 from ladder.devices import Call, Emulator
 from ladder.inputs import draw
 from ladder.library import Library, Operands
-from ladder.precision import BOUNDS, TITLES, baseline_of, label, labelled, name_of
+from ladder.precision import BOUNDS, TITLES, baseline_of, label, labelled, name_of, other_baselines
 
 
 def test_every_class_has_a_name_and_bounds():
@@ -37,6 +37,16 @@ def test_a_rung_is_compared_with_the_baseline_of_the_class_whose_bounds_it_holds
     baselines = [{"name": "cublas", "precision": "fp32"}, {"name": "other", "precision": "tf32"}]
     assert baseline_of(precision, baselines) == baseline
     assert baseline_of(precision, baselines[:1]) == "cublas"
+
+
+def test_a_class_with_a_baseline_of_its_own_is_told_by_the_table_of_rungs():
+    rungs = pd.DataFrame(
+        [("cublas", "fp32", "baseline"), ("mine", "tf32", "baseline"), ("a", "tf32", "rung"), ("b", "3xfp16", "rung")],
+        columns=["rung", "precision", "role"],
+    )
+    assert other_baselines(rungs) == {"TF32": "mine"}
+    assert other_baselines(rungs[rungs["rung"] != "mine"]) == {}
+    assert other_baselines(rungs[rungs["role"] == "rung"]) == {}
 
 
 def test_rungs_of_the_ladder_that_split_numbers_are_held_to_fp32s_bounds():

@@ -49,6 +49,12 @@ def test_each_rung_has_its_time_rate_and_speedups_at_the_largest_square(told):
     assert lines[7:] == ["", LAST.strip()]
 
 
+def test_a_class_with_a_baseline_of_its_own_is_said_to_be_compared_with_that(told):
+    mine = an_evidence("mine", rung=a_rung("mine", role="baseline", precision="tf32"))
+    assert "of cuBLAS: of mine for TF32, of cublas for every other class." in told(good("cublas"), mine).splitlines()
+    assert "of cuBLAS: " not in told(good("cublas"), good("naive"))
+
+
 def test_the_spread_is_half_the_interval_of_the_median(told):
     text = told(good("naive", "512", times={"naive": [1.0, 1.0, 1.0, 1.0, 1.0, 1.2] * 20}))
     assert "1.000 ms   0.00 %" in text

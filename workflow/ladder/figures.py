@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 from PIL import Image
 
-from ladder.precision import labelled, name_of
+from ladder.precision import labelled, name_of, other_baselines
 from ladder.tables import headline_shape
 
 WIDTH, HEIGHT, DPI = 6.5, 5.2, 150  # inches, without the labels at the right, and dots an inch
@@ -200,6 +200,7 @@ def all_figures(
     """Every figure of the pipeline by its name."""
     rungs = rungs[rungs["role"] != "floor"]
     best = best_rung(timings[timings["rung"].isin(rungs.loc[rungs["precision"] == "fp32", "rung"])], baseline)
+    others = "; ".join(f"{title}: of {name}" for title, name in other_baselines(rungs).items())
     timings, rungs = labelled(timings, rungs), labelled(rungs, rungs)
     rates, shares = timings.copy(), timings.copy()
     for end in ("", "_ci_low", "_ci_high"):
@@ -226,7 +227,7 @@ def all_figures(
             shares,
             column="share",
             title=titles["share"],
-            label="% of cuBLAS (TF32: of cublas_tf32), measured side by side",
+            label=f"% of cuBLAS{others and f' ({others})'}, measured side by side",
             references={},
             log=False,
             **common,

@@ -39,3 +39,10 @@ def baseline_of(precision: str, baselines: Iterable[Mapping[str, Any]]) -> str:
     for each in baselines:
         named.setdefault(each["precision"], each["name"])
     return named.get(BOUNDS[precision], next(iter(named.values())))
+
+
+def other_baselines(rungs: pd.DataFrame) -> dict[str, str]:
+    """The classes of a table of rungs that are compared with another baseline than its first: title -> its name."""
+    baselines = [{"name": row.rung, "precision": row.precision} for row in rungs.itertuples() if row.role == "baseline"]
+    found = {TITLES[each]: baseline_of(each, baselines) for each in rungs["precision"].unique() if baselines}
+    return {title: name for title, name in found.items() if name != baselines[0]["name"]}

@@ -6,7 +6,7 @@ from typing import Any
 
 import pandas as pd
 
-from ladder.precision import label
+from ladder.precision import label, other_baselines
 from ladder.tables import headline_shape
 
 FAILURES = ("does not compile", "unusable", "wrong", "timing failed")  # of ladder.evidence.Evidence.status
@@ -23,8 +23,10 @@ def summary(rungs: pd.DataFrame, timings: pd.DataFrame, headline: str, results: 
         lines += _table(rungs, timings[timings["shape"] == shape], shape)
     else:
         lines += [f"{row.rung:<24} {row.status:<17} {row.emulation}".rstrip() for row in rungs.itertuples()]
-    if shape and (rungs["precision"] == "tf32").any():
-        lines += ["", "of cuBLAS: of cublas_tf32 for TF32, of cublas for every other class."]
+    if shape and (others := other_baselines(rungs)):
+        named = ", ".join(f"of {name} for {title}" for title, name in others.items())
+        first = rungs.loc[rungs["role"] == "baseline", "rung"].iloc[0]
+        lines += ["", f"of cuBLAS: {named}, of {first} for every other class."]
     if (rungs["emulation"] != "").any():
         lines += ["", "On a CPU: emulated, the same source passed the check there; needs a GPU, it cannot run there."]
     failed = [row for row in rungs.itertuples() if row.message]
