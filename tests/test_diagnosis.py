@@ -80,6 +80,53 @@ def test_bandwidth_and_tail_are_found_where_they_bind():
     assert diagnosis.tail(Profile(half)).slots_percent == 50
 
 
+def test_of_several_kernels_the_one_that_multiplies_is_shown_however_short_it_is():
+    def one(name: str, ns: float, **opcodes: int) -> dict:
+        return {"kernel": name, "metrics": {"gpu__time_duration.sum": [ns, "ns"]}, "opcodes": opcodes}
+
+    split, product, unused = one("split", 9, FFMA=7, FMUL=9), one("product", 5, HGMMA=3), one("other way", 1, IMAD=5)
+    assert main_profile([split, product, unused])["kernel"] == "product"
+    assert main_profile([one("first", 1, FFMA=8), one("sum", 5, FFMA=4)])["kernel"] == "first"
+    assert main_profile([one("short", 1), one("long", 2)])["kernel"] == "long"
+
+
+TENSOR = "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active"
+GMMA = "smsp__average_warps_issue_stalled_gmma_per_issue_active.ratio"
+
+
+def on_tensor_cores(busy: float) -> Profile:
+    """A recorded profile whose tensor pipes were so busy, and whose warps waited for them most."""
+    return Profile(kernel("conflict_free@LAYOUT=1")["metrics"] | {TENSOR: [busy, "%"], GMMA: [30.0, "inst"]})
+
+
+def test_where_tensor_cores_multiply_their_pipe_is_what_counts():
+    busy = diagnose(on_tensor_cores(85.0))
+    assert (busy[0].rule, busy[0].slots_percent) == ("tensor cores", 85.0)
+    idle = diagnose(on_tensor_cores(30.0))
+    assert idle[0].rule == "results of tensor cores"
+    assert idle[0].slots_percent < 70
+    for share in (85.0, 30.0):
+        used = slots(on_tensor_cores(share))
+        assert used["tensor cores"] == share
+        assert used["FFMA"] == 0
+        assert sum(used.values()) == pytest.approx(100)
+    assert on_tensor_cores(30.0).slots != profile("naive").slots
+
+
+def test_a_rung_whose_shares_are_of_something_else_is_not_set_beside_it():
+    rungs = [a_rung("naive"), a_rung("tiled@TILE=16", before="naive")]
+    tensor = {
+        "2048": {
+            **RECORDED["tiled@TILE=16"]["2048"],
+            "kernels": [{**kernel("tiled@TILE=16"), "metrics": on_tensor_cores(50.0).metrics}],
+        }
+    }
+    profiles = [RECORDED["naive"], tensor]
+    table = diagnosis_table([an_evidence(rung=r, profiles=p) for r, p in zip(rungs, profiles, strict=True)])
+    assert list(table["of"].unique()) == ["the issue slots", "the tensor pipe's cycles"]
+    assert table.loc[table["rung"] == "naive", "next_slots_percent"].isna().all()
+
+
 def test_hot_lines_are_those_with_most_stalled_samples_and_their_reason():
     lines = top_lines(kernel("naive"))
     assert lines[0]["file"] == "kernels/sgemm/naive.cu"

@@ -18,7 +18,7 @@ from ladder.occupancy import LIMITS, SmLimits, limits_of, occupancy
 from ladder.paper import accesses, ceilings, floors, tile_of, waves
 from ladder.plan import KERNELS
 from ladder.sass import Instruction
-from ladder.tables import instruction_table, paper_table
+from ladder.tables import instruction_table, paper_table, resource_table
 from ladder.toolchain import find_nvcc
 
 LISTING = """
@@ -54,6 +54,48 @@ def test_a_branch_to_itself_is_no_loop_and_the_inner_loop_is_that_of_the_ffmas()
     assert sass.inner_loop(sass.parse(LISTING)["kernel_b"]) == []
 
 
+OUT_OF_LINE = """
+		Function : kernel
+        /*0000*/                   MOV R1, R2 ;
+        /*0010*/                   SYNCS.PHASECHK.TRANS64.TRYWAIT P0, [R1] ;
+        /*0020*/              @!P0 BRA 0xa0 ;
+        /*0030*/                   HGMMA.64x128x8.F32.TF32 R24, gdesc[UR16], R24 ;
+        /*0040*/               @P1 BRA 0x10 ;
+        /*0050*/                   FFMA R9, R4, R8, R9 ;
+        /*0060*/                   FFMA R9, R4, R8, R9 ;
+        /*0070*/               @P2 BRA 0x50 ;
+        /*0080*/               @P3 BRA 0x0 ;
+        /*0090*/                   EXIT ;
+        /*00a0*/                   SYNCS.PHASECHK.TRANS64.TRYWAIT P0, [R1] ;
+        /*00b0*/              @!P0 BRA 0xa0 ;
+        /*00c0*/                   BRA 0x30 ;
+        /*00d0*/                   BRA 0xd0 ;
+"""
+
+
+def test_a_branch_back_from_a_wait_that_stands_elsewhere_closes_no_loop():
+    body = sass.parse(OUT_OF_LINE)["kernel"]
+    found = [[each.offset for each in loop] for loop in sass.loops(body)]
+    assert found == [
+        [0x0, 0x10, 0x20, 0x30, 0x40, 0x50, 0x60, 0x70, 0x80],
+        [0x10, 0x20, 0x30, 0x40],
+        [0x50, 0x60, 0x70],
+        [0xA0, 0xB0],
+    ]
+
+
+def test_the_inner_loop_is_that_of_the_tensor_cores_where_these_multiply():
+    loop = sass.inner_loop(sass.parse(OUT_OF_LINE)["kernel"])
+    assert [each.offset for each in loop] == [0x10, 0x20, 0x30, 0x40]
+    assert sass.ratios(sass.describe(loop)) == {}  # its FFMAs, if it had any, would not be what it computes
+
+
+def test_the_kernel_that_computes_a_product_is_the_one_with_the_fastest_unit():
+    assert sass.multiplications({"HGMMA": 1}) > sass.multiplications({"HMMA": 99, "FFMA": 99})
+    assert sass.multiplications({"HMMA": 1}) > sass.multiplications({"FFMA": 99})
+    assert sass.multiplications({"FFMA": 2}) > sass.multiplications({"FFMA": 1, "LDS": 99})
+
+
 def test_instructions_are_counted_by_class_and_width():
     loop = sass.describe(sass.inner_loop(sass.parse(LISTING)["kernel_a"]))
     assert loop["mix"] == {**dict.fromkeys(sass.CLASSES, 0), "FFMA": 3, "LDS": 2, "other": 1}
@@ -72,7 +114,16 @@ def test_a_bank_conflict_needs_three_sources_of_one_bank_that_are_not_in_the_reu
 
 @pytest.mark.parametrize(
     ("opcode", "kind"),
-    [("UIADD3", "integer"), ("LDGSTS.E", "LDGSTS"), ("BAR.SYNC", "BAR"), ("LDG.E.128", "LDG"), ("FMUL", "other")],
+    [
+        ("UIADD3", "integer"),
+        ("LDGSTS.E", "LDGSTS"),
+        ("BAR.SYNC", "BAR"),
+        ("LDG.E.128", "LDG"),
+        ("FMUL", "other"),
+        ("HMMA.1688.F32.TF32", "HMMA"),
+        ("HGMMA.64x128x16.F32", "HGMMA"),
+        ("WARPGROUP.ARRIVE", "BAR"),
+    ],
 )
 def test_opcodes_belong_to_one_class(opcode, kind):
     assert Instruction(0, f"{opcode} R1, R2").kind == kind
@@ -98,6 +149,10 @@ def test_the_inner_loop_of_ptx_is_the_one_with_most_fmas():
     )
     assert sass.ptx_loop(ptx, "kernel")[0] == "$L__BB0_2:"
     assert len(sass.ptx_loop(ptx, "kernel")) == 3
+    multiplied = ptx.replace("ret;", "ret;\n").replace(
+        "fma.rn.f32 %f1, %f2, %f3, %f1;", "{\nwgmma.mma_async.sync.x;\n}"
+    )
+    assert sass.ptx_loop(multiplied, "kernel")[2] == "wgmma.mma_async.sync.x;"
     assert sass.ptx_loop(ptx, "absent") == sass.ptx_loop(ptx, "other") == []
 
 
@@ -185,6 +240,12 @@ def an_inspection() -> dict:
 def test_the_main_kernel_is_the_one_that_computes():
     assert main_kernel(an_inspection(), "1024")[1]["kernel"] == "kernel_a"
     assert main_kernel(an_inspection(), "16") is None
+
+
+def test_resources_say_which_launch_computes():
+    table = resource_table([an_evidence(inspection=an_inspection())])
+    assert list(table.loc[table["multiplies"], "kernel"]) == ["kernel_a"]
+    assert list(table["multiplies"]) == [False, True]
 
 
 def test_tables_hold_the_loop_and_the_prediction():

@@ -20,15 +20,18 @@ from ladder.sass import CLASSES
 WIDTH = 8.0  # inches
 SECTOR = 32  # bytes
 FIGURES = ("roofline", "issue_slots", "instruction_mix", "occupancy_limits", "prediction")
+TENSOR = "HMMA, HGMMA"  # as one part of an inner loop: what tensor cores multiply with
 # Uses of issue slots that get a colour of their own; the rest is `other waits`.
 _USES = {
     "FFMA": ("FFMA",),
+    "tensor cores": ("tensor cores",),
     "other instructions": ("other instructions",),
     "MIO: throttle, short scoreboard": ("mio_throttle", "short_scoreboard"),
     "global: LG throttle, long scoreboard": ("lg_throttle", "long_scoreboard"),
     "barrier": ("barrier", "membar"),
     "dispatch, math pipe": ("dispatch_stall", "math_pipe_throttle"),
     "fixed wait, no instruction": ("wait", "no_instruction", "branch_resolving", "imc_miss"),
+    "results of tensor cores": ("gmma",),
 }
 
 
@@ -54,21 +57,30 @@ def largest(shapes: Sequence[str]) -> str:
     return str(max(square, key=int)) if square else next(iter(shapes), "")
 
 
-def stack_colors(count: int) -> list[str]:
-    """Colours of the parts of stacked bars: green for FFMAs, which come first, then grey, then the palette's others."""
-    return ["#117733", "#bbbbbb", *(color for color in PALETTE if color != "#117733")][:count]
+_COLORS = {
+    "FFMA": "#117733",
+    **dict.fromkeys((TENSOR, "tensor cores"), "#332288"),
+    **dict.fromkeys(("integer", "other instructions"), "#bbbbbb"),
+}
+
+
+def stack_colors(parts: Sequence[str]) -> list[str]:
+    """Colours of the parts of stacked bars: _COLORS for what multiplies, the palette's others in order for the rest."""
+    rest = (color for color in PALETTE if color not in _COLORS.values())
+    return [_COLORS.get(part) or next(rest) for part in parts]
 
 
 def _bars(rows: pd.DataFrame, parts: Sequence[str], title: str, label: str, caption: str, empty: str) -> Figure:
     """Stacked horizontal bars, one a row of `rows` (its index the rung) from its columns `parts`."""
     figure, axes = _canvas(1.5 + 0.28 * max(4, len(rows)), title, caption)
-    colors = stack_colors(len(parts))
+    colors = stack_colors(parts)
     left = np.zeros(len(rows))
-    for part, color in zip(parts, colors, strict=False):
+    for part, color in zip(parts, colors, strict=True):
         values = rows[part].to_numpy(float)
         axes.barh(range(len(rows)), values, left=left, color=color, label=part, edgecolor="white", linewidth=0.4)
         left += values
     axes.set_yticks(range(len(rows)), list(rows.index))
+    axes.margins(y=0.01)
     axes.invert_yaxis()
     axes.set_xlim(0, 100)
     axes.set_xlabel(label)
@@ -101,7 +113,9 @@ def loop_shares(instructions: pd.DataFrame, shape: str) -> pd.DataFrame:
     loops = instructions[instructions["part"] == "inner loop"]
     here = [shape in str(shapes).split() for shapes in loops["launched_at"]]
     loops = loops.loc[np.array(here, dtype=bool)].set_index("rung")
-    parts = ["FFMA", "integer", *(part for part in (*CLASSES, "other") if part not in ("FFMA", "integer"))]
+    loops[TENSOR] = loops["HMMA"] + loops["HGMMA"]
+    first = ["FFMA", TENSOR, "integer"]
+    parts = first + [part for part in (*CLASSES, "other") if part not in (*first, "HMMA", "HGMMA")]
     return loops[parts].div(loops["instructions"], axis=0) * 100
 
 
@@ -110,7 +124,7 @@ def issue_slots(slots: pd.DataFrame, caption: str) -> Figure:
     shape = largest(list(slots["shape"].unique()))
     rows = slot_shares(slots, shape)
     title = f"Where the issue slots go at {shape}" if shape else "Where the issue slots go"
-    label = "% of issue slots; empty ones by what warps waited for"
+    label = "% of issue slots (tensor cores: of cycles); empty ones by what warps waited for"
     return _bars(rows, list(rows.columns), title, label, caption, "No profile is recorded.")
 
 
@@ -144,10 +158,11 @@ LIMITS = ("warps", "registers", "shared memory", "blocks")
 def warp_limits(resources: pd.DataFrame, shape: str) -> pd.DataFrame:
     """Warps that an SM holds of each rung at a shape, by rung: `held` at once, and what each of LIMITS alone allows.
 
-    Of a rung that takes no shared memory this is no limit, and not a number. `resources` is the table of that name.
+    They are those of the kernel that computes the product. Of a rung that takes no shared memory this is no limit, and
+    not a number. `resources` is the table of that name.
     """
-    at = resources[(resources["shape"] == shape) & resources["blocks_per_sm"].notna()].drop_duplicates("rung")
-    at = at.set_index("rung")
+    main = resources["multiplies"].astype(bool) & resources["blocks_per_sm"].notna()
+    at = resources[main & (resources["shape"] == shape)].set_index("rung")
     warps = np.ceil(at["block_threads"].astype(float) / 32)
     found = pd.DataFrame({"held": at["blocks_per_sm"] * warps})
     for limit in LIMITS:
@@ -165,12 +180,13 @@ def occupancy_limits(resources: pd.DataFrame, caption: str) -> Figure:
     figure, axes = _canvas(1.5 + 0.28 * max(4, len(at)), title, caption)
     height = range(len(at))
     axes.barh(height, at["held"], color="#cccccc", label="held at once")
-    for limit, marker, color in zip(LIMITS, "os^D", PALETTE, strict=False):
-        axes.plot(at[limit], height, marker, color=color, label=f"limit by {limit}", alpha=0.85)
+    for limit, marker, color, size in zip(LIMITS, "os^D", PALETTE, (11, 8, 5.5, 3.5), strict=False):
+        axes.plot(at[limit], height, marker, color=color, label=f"limit by {limit}", markersize=size)
     axes.set_xscale("log", base=2)
     axes.xaxis.set_major_formatter(mpl.ticker.FuncFormatter(lambda value, _: f"{value:g}"))
     axes.set_xlim(1, 1.25 * max([64, *at.max().dropna()]))
     axes.set_yticks(height, list(at.index))
+    axes.margins(y=0.01)
     axes.invert_yaxis()
     axes.set_xlabel("warps an SM")
     axes.grid(axis="y", visible=False)
@@ -195,6 +211,7 @@ def prediction(paper: pd.DataFrame, caption: str) -> Figure:
         text = f"{row.bound_by}{_MARKS[row.wavefronts_from] if row.bound_by == 'load pipe' else ''}{share}"
         axes.text(end + 0.5, place, text, va="center", fontsize=8, color="dimgray", bbox=PLAIN)
     axes.set_yticks(height, list(at["rung"]))
+    axes.margins(y=0.01)
     axes.invert_yaxis()
     label = "TFLOP/s; beside the bars what the ceiling is, and the share of it that is measured"
     least = "\n* passes of the load pipe as the code needs at least: there is no profile"
@@ -216,17 +233,14 @@ def rates(profiles: pd.DataFrame, shape: str) -> pd.DataFrame:
     """What the roofline draws of each rung at a shape, by rung.
 
     Columns: flops (a second), dram and l2 (bytes a second), dram_peak and l2_peak (bytes a second), from the table of
-    profiles; of several kernels of one product the longest.
+    profiles; of several kernels of one product the one that computes it.
     """
-    at = profiles[profiles["shape"] == shape]
+    at = profiles[profiles["multiplies"].astype(bool) & (profiles["shape"] == shape)]
     found = {}
-    for (rung, _), kernel in at.groupby(["rung", "kernel"], sort=False):
+    for rung, kernel in at.groupby("rung", sort=False):
         value = pd.to_numeric(kernel.set_index("name")["value"], errors="coerce")
         seconds = value["duration"] * 1e-9
-        if rung in found and found[rung]["seconds"] > seconds:
-            continue
         found[rung] = {
-            "seconds": seconds,
             "flops": 2 * value["ffma_per_cycle"] * value["sm_frequency"],
             "dram": (value["dram_bytes_read"] + value["dram_bytes_written"]) / seconds,
             "l2": SECTOR * (value["l2_sectors"] + value["l2_sectors_written"]) / seconds,

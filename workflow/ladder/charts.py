@@ -127,7 +127,7 @@ def check_errors(checks: pd.DataFrame, order: Sequence[str]) -> dict[str, Any] |
 def issue_slots(slots: pd.DataFrame, order: Sequence[str]) -> dict[str, Any] | None:
     """Stacked bars: where the issue slots of each profiled rung go; a choice of the shape. `slots` is the table."""
     by_shape = {shape: slot_shares(slots, shape) for shape in slots["shape"].unique()}
-    return _stacked(by_shape, order, "slots", "% of issue slots", 240)
+    return _stacked(by_shape, order, "slots", "% of issue slots (tensor cores: of cycles)", 240)
 
 
 def instruction_mix(instructions: pd.DataFrame, order: Sequence[str]) -> dict[str, Any] | None:
@@ -158,7 +158,7 @@ def _stacked(
     data["place"] = data["part"].map({part: place for place, part in enumerate(parts)})
     chosen = _shape_choice(name, list(tables))
     picked = alt.selection_point(name=f"{name}_part", fields=["part"], bind="legend", toggle="true")
-    colors = alt.Scale(domain=parts, range=[legible(color) for color in stack_colors(len(parts))])
+    colors = alt.Scale(domain=parts, range=[legible(color) for color in stack_colors(parts)])
     chart = (
         alt.Chart(data)
         .transform_filter((alt.datum.shape == chosen) & (alt.datum.percent > 0))

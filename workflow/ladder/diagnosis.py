@@ -2,17 +2,22 @@
 
 Every cycle each scheduler of an SM has one issue slot. A slot holds an FFMA, another instruction, or nothing; the
 empty ones are shared out to what warps waited for, by the cycles that they waited. So the shares of a kernel add up to
-100 %. Names of stall reasons and their meaning: NVIDIA, Nsight Compute Profiling Guide, «Metrics Reference: Warp Stall
-Reasons». A rule takes a `Profile` and gives a `Finding`, or None where it does not apply.
+100 %. Where tensor cores multiply, one instruction keeps them busy for many cycles, so the cycles of their pipe stand
+for the slots: it works, or it idles while warps issue other instructions or wait. Names of stall reasons and their
+meaning: NVIDIA, Nsight Compute Profiling Guide, «Metrics Reference: Warp Stall Reasons». A rule takes a `Profile` and
+gives a `Finding`, or None where it does not apply.
 """
 
 from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+from ladder.sass import class_of, multiplications
 
 _STALL = re.compile(r"smsp__average_warps_issue_stalled_(\w+)_per_issue_active\.ratio")
 _NO_STALLS = ("selected", "not_selected")  # a warp that issues, or could
@@ -21,7 +26,10 @@ LEAST = 3.0  # percent of issue slots below which a finding is not listed
 
 @dataclass(frozen=True)
 class Profile:
-    """The metrics of one profiled kernel, by Nsight Compute's names."""
+    """The metrics of one profiled kernel, by Nsight Compute's names.
+
+    Where tensor cores multiply, read cycles of their pipe for `issue slots`.
+    """
 
     metrics: Mapping[str, Any]
 
@@ -42,9 +50,30 @@ class Profile:
         return dict(sorted(found.items()))
 
     @property
+    def tensor(self) -> float:
+        """Percent of the cycles in which the tensor pipes work, where tensor cores multiply; 0 where they do not.
+
+        They multiply where the pipes work in more than a twentieth of the cycles.
+        """
+        works = self.get("sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active")
+        return works if works > 5 else 0.0
+
+    @property
+    def slots(self) -> str:
+        """What shares of this kernel are shares of."""
+        return "the tensor pipe's cycles" if self.tensor else "the issue slots"
+
+    @property
     def empty(self) -> float:
-        """Percent of issue slots in which no warp could issue."""
+        """Percent of issue slots in which no warp could issue; of cycles in which tensor pipes that multiply idle."""
+        if self.tensor:
+            return 100 - self.tensor
         return 100 - self.get("smsp__issue_active.avg.pct_of_peak_sustained_active")
+
+    @property
+    def issued(self) -> float:
+        """Percent of issue slots that hold an instruction; 0 where tensor cores multiply, as it costs them no cycle."""
+        return 0.0 if self.tensor else 100 - self.empty
 
     @property
     def ffma(self) -> float:
@@ -66,8 +95,12 @@ class Profile:
         return busy * sms / ffmas if ffmas else math.nan
 
     def lost_to(self, *reasons: str) -> float:
-        """Percent of issue slots that stay empty for these reasons."""
-        waits = {name: cycles for name, cycles in self.stalls.items() if name not in _NO_STALLS}
+        """Percent of issue slots that stay empty for these reasons.
+
+        Where tensor cores multiply, a warp that issues meanwhile is one of the reasons: selected.
+        """
+        no_stalls = ("not_selected",) if self.tensor else _NO_STALLS
+        waits = {name: cycles for name, cycles in self.stalls.items() if name not in no_stalls}
         total = sum(waits.values())
         return self.empty * sum(waits.get(reason, 0.0) for reason in reasons) / total if total else 0.0
 
@@ -82,12 +115,13 @@ class Finding:
 
 
 def slots(profile: Profile) -> dict[str, float]:
-    """Where the issue slots go, in percent: FFMA, other instructions, and empty ones by stall reason."""
-    issued = 100 - profile.empty
+    """Where the issue slots go, in percent: FFMA, tensor cores, other instructions, and empty ones by stall reason."""
     waits = [reason for reason in profile.stalls if reason not in _NO_STALLS]
+    ffmas = profile.issued * profile.ffma / 100
     return {
-        "FFMA": issued * profile.ffma / 100,
-        "other instructions": issued * (1 - profile.ffma / 100),
+        "FFMA": ffmas,
+        "tensor cores": profile.tensor,
+        "other instructions": profile.lost_to("selected") if profile.tensor else profile.issued - ffmas,
         **{reason: profile.lost_to(reason) for reason in waits},
     }
 
@@ -138,7 +172,7 @@ def mio_queue(profile: Profile) -> Finding | None:
     """
     reasons = ("mio_throttle", "short_scoreboard")
     text = f"{_waits(profile, *reasons)}; {profile.shared:.0f} % of instructions load from or store to shared memory"
-    taken = profile.lost_to(*reasons) + (100 - profile.empty) * profile.shared / 100
+    taken = profile.lost_to(*reasons) + profile.issued * profile.shared / 100
     return Finding("MIO queue (shared memory)", taken, text)
 
 
@@ -181,7 +215,7 @@ def dispatch(profile: Profile) -> Finding | None:
     Nsight Compute Profiling Guide: conflicts or resources that are not there, among them the ports of the register file
     (see the register-bank conflicts of the inner loop in the table of instructions).
     """
-    reasons = ("dispatch_stall", "math_pipe_throttle")
+    reasons = ("dispatch_stall",) if profile.tensor else ("dispatch_stall", "math_pipe_throttle")
     return Finding("dispatch and register ports", profile.lost_to(*reasons), _waits(profile, *reasons))
 
 
@@ -199,10 +233,38 @@ def dependencies(profile: Profile) -> Finding | None:
 def overhead(profile: Profile) -> Finding | None:
     """Issue slots that hold neither an FFMA nor a shared access: global loads, addresses, guards and barriers.
 
-    Where an SM has 128 FP32 lanes an FFMA needs a slot in every cycle, so each other instruction is paid for.
+    Where an SM has 128 FP32 lanes an FFMA needs a slot in every cycle, so each other instruction is paid for. Where
+    tensor cores multiply, it is what warps issue while their pipe idles.
     """
-    share = (100 - profile.empty) * (100 - profile.ffma - profile.shared) / 100
-    return Finding("addresses, guards and other instructions", share, f"{profile.ffma:.0f} % of instructions are FFMAs")
+    rule = "addresses, guards and other instructions"
+    if profile.tensor:
+        busy = profile.get("smsp__issue_active.avg.pct_of_peak_sustained_active")
+        return Finding(rule, profile.lost_to("selected"), f"{busy:.0f} % of the issue slots hold an instruction")
+    share = profile.issued * (100 - profile.ffma - profile.shared) / 100
+    return Finding(rule, share, f"{profile.ffma:.0f} % of instructions are FFMAs")
+
+
+def tensor_pipe(profile: Profile) -> Finding | None:
+    """Tensor cores that work in most cycles: nearer than this to their peak only fewer products make it faster.
+
+    NVIDIA's answer in its developer forum, topic 355164: `sm__pipe_tensor_cycles_active` counts the work of both HMMA
+    and HGMMA.
+    """
+    if not profile.tensor > 60:
+        return None
+    return Finding("tensor cores", profile.tensor, f"their pipe works in {profile.tensor:.0f} % of the cycles")
+
+
+def tensor_results(profile: Profile) -> Finding | None:
+    """Warps that wait for what tensor cores compute: stall GMMA, and Math Pipe Throttle before the next product.
+
+    Applies where tensor cores multiply. The slots are cycles in which the pipe idles meanwhile, as between a product
+    and the next that adds to it.
+    """
+    reasons = ("gmma", "math_pipe_throttle")
+    if not profile.tensor:
+        return None
+    return Finding("results of tensor cores", profile.lost_to(*reasons), _waits(profile, *reasons))
 
 
 def bandwidth(profile: Profile) -> Finding | None:
@@ -236,6 +298,8 @@ RULES: tuple[Callable[[Profile], Finding | None], ...] = (
     dispatch,
     dependencies,
     overhead,
+    tensor_pipe,
+    tensor_results,
     bandwidth,
     tail,
 )
@@ -260,8 +324,18 @@ def diagnose(profile: Profile, least: float = LEAST) -> list[Finding]:
 
 
 def main_profile(kernels: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
-    """Of the kernels of one product the one that takes the longest."""
-    return max(kernels, key=lambda kernel: kernel["metrics"].get("gpu__time_duration.sum", [0])[0])
+    """Of the kernels of one product the one that computes it, by what warps executed (`sass.multiplications`).
+
+    Of equals, as where a record was made before opcodes were kept, the one that takes the longest.
+    """
+
+    def rank(kernel: Mapping[str, Any]) -> tuple[Any, ...]:
+        counts: Counter[str] = Counter()
+        for opcode, count in kernel.get("opcodes", {}).items():
+            counts[class_of(opcode)] += count
+        return *multiplications(counts), kernel["metrics"].get("gpu__time_duration.sum", [0])[0]
+
+    return max(kernels, key=rank)
 
 
 def top_lines(kernel: Mapping[str, Any], count: int = 10) -> list[dict[str, Any]]:

@@ -24,7 +24,7 @@ def inspect(
     symbol, what `resource_report` gives for each kernel of the library, and its `code`), launches (for each shape the
     launches that the rung makes on a GPU with so many SMs: symbol, grid, block, dynamic_shared_bytes, and the
     `occupancy` where nvcc's toolkit and the SM's limits are given). `code` is what `sass.describe` says of the whole
-    kernel and of its inner loop (null where it has none with FFMAs), with that loop as SASS and PTX.
+    kernel and of its inner loop (null where none multiplies), with that loop as SASS and PTX.
     """
     compiled = made.record
     record: dict[str, Any] = {key: compiled[key] for key in ("status", "message", "rung")}
@@ -75,9 +75,9 @@ def _code(made: Build, symbols: list[str], nvcc: Nvcc | None) -> dict[str, Any]:
 
 
 def main_kernel(inspection: dict[str, Any], shape: str) -> tuple[dict[str, Any], dict[str, Any]] | None:
-    """The launch at a shape, and its kernel, that computes the product: of all the one with most FFMAs in a loop.
+    """The launch at a shape, and its kernel, that computes the product, by the inner loops (`sass.multiplications`).
 
-    None where the rung makes no launch through the contract, as cuBLAS does.
+    None where the rung makes no such launch through the contract, as cuBLAS does.
     """
     kernels = {kernel["symbol"]: kernel for kernel in inspection["kernels"]}
     computing = [
@@ -85,4 +85,4 @@ def main_kernel(inspection: dict[str, Any], shape: str) -> tuple[dict[str, Any],
         for launch in inspection["launches"].get(shape, [])
         if ((kernels.get(launch["symbol"]) or {}).get("code") or {}).get("loop")
     ]
-    return max(computing, key=lambda pair: pair[1]["code"]["loop"]["mix"]["FFMA"], default=None)
+    return max(computing, key=lambda pair: sass.multiplications(pair[1]["code"]["loop"]["mix"]), default=None)

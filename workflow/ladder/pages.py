@@ -142,16 +142,18 @@ def _good_and_bad(rung: Rung, own: Mapping[str, pd.DataFrame], diagnosis: pd.Dat
             text = f"{item.share_of_prediction:.0%} of its lowest ceiling on paper ({item.bound_by}) at {shape}."
             (good if item.share_of_prediction > 0.8 else bad).append(text)
     shape = largest(list(findings["shape"]))
-    at = diagnosis[diagnosis["shape"] == shape].set_index(["rung", "finding"])["slots_percent"]
+    of = next(iter(findings.loc[findings["shape"] == shape, "of"]), "")
+    at = diagnosis[(diagnosis["shape"] == shape) & (diagnosis["of"] == of)]
+    at = at.set_index(["rung", "finding"])["slots_percent"]
     now, before = (dict(at.loc[name]) if name in at.index else {} for name in (rung.name, rung.before))
     for finding in dict.fromkeys([*before, *now]) if before and now else ():
         then, share = before.get(finding, 0.0), now.get(finding, 0.0)
         words = [_share(finding, shares) for shares in (now, before)]
-        text = f"{finding}: {words[0]} of the issue slots at {shape}, {words[1]} in {rung.before}."
+        text = f"{finding}: {words[0]} of {of} at {shape}, {words[1]} in {rung.before}."
         if abs(share - then) >= CHANGED:
             (good if share < then else bad).append(text)
     for item in findings[findings["shape"] == shape].head(1).itertuples():
-        bad.append(f"Bound first by {item.finding}: {item.slots_percent:.0f} % of the issue slots ({item.evidence}).")
+        bad.append(f"Bound first by {item.finding}: {item.slots_percent:.0f} % of {of} ({item.evidence}).")
     found = []
     for title, lines in (("What is good", good), ("What is bad", bad)):
         if lines:
@@ -171,7 +173,7 @@ def _findings(diagnosis: pd.DataFrame) -> list[str]:
     if diagnosis.empty:
         return [*parts, "There is no profile of this build.", ""]
     for shape, rows in diagnosis.groupby("shape", sort=False):
-        parts += [f"At {shape}, by share of the issue slots:", ""]
+        parts += [f"At {shape}, by share of {rows['of'].iloc[0]}:", ""]
         for item in rows.head(FINDINGS).itertuples():
             after = ""
             if isinstance(item.next_rung, str) and item.next_rung and not math.isnan(item.next_slots_percent):
@@ -224,10 +226,10 @@ def _profile(profiles: pd.DataFrame) -> list[str]:
         return []
     shape = largest(list(profiles["shape"].unique()))
     at = profiles[profiles["shape"] == shape]
-    durations = pd.to_numeric(at.loc[at["name"] == "duration"].set_index("kernel")["value"])
-    at = at[at["kernel"] == durations.idxmax()]
-    parts = [f"## Profile at {shape}", "", f"Of `{durations.idxmax()}`"]
-    parts[-1] += f", the longest of {len(durations)} kernels." if len(durations) > 1 else "."
+    kernels = at.loc[at["name"] == "duration", "kernel"]
+    at = at[at["multiplies"].astype(bool)]
+    parts = [f"## Profile at {shape}", "", f"Of `{at['kernel'].iloc[0]}`"]
+    parts[-1] += f", which multiplies, of {len(kernels)} kernels." if len(kernels) > 1 else "."
     parts += ["", "![Roofline of all rungs](../figures/roofline.svg)", ""]
     for section, rows in at.groupby("section", sort=False):
         metrics = [(item.name, _value(item.value), item.unit) for item in rows.itertuples(index=False)]
@@ -287,13 +289,17 @@ def _counts(instructions: pd.DataFrame, shape: str) -> list[str]:
         for bits in (32, 64, 128)
         if row[f"{kind.lower()}_{bits}bit"]
     ]
-    ratios = [
-        ("FFMA, share of the issue slots", f"{row['ffma_share']:.1%}"),
-        ("shared loads an FFMA", row["shared_loads_per_ffma"]),
-        ("global loads an FFMA", row["global_loads_per_ffma"]),
-        ("FFMAs with a register-bank conflict", row["bank_conflicts"]),
-        ("operands of FFMAs that are reused", row["reused_operands"]),
-    ]
+    ratios = (
+        [
+            ("FFMA, share of the issue slots", f"{row['ffma_share']:.1%}"),
+            ("shared loads an FFMA", row["shared_loads_per_ffma"]),
+            ("global loads an FFMA", row["global_loads_per_ffma"]),
+            ("FFMAs with a register-bank conflict", row["bank_conflicts"]),
+            ("operands of FFMAs that are reused", row["reused_operands"]),
+        ]
+        if not math.isnan(row["ffma_share"])
+        else []
+    )
     return markdown_table([*classes, *widths, *ratios], ["of the inner loop", "number"])
 
 
@@ -332,7 +338,13 @@ def index(rungs: Sequence[Rung], tables: Mapping[str, pd.DataFrame]) -> str:
                 f"{first['finding'].iloc[0]}, {first['slots_percent'].iloc[0]:.0f} %" if len(first) else "",
             )
         )
-    head = ["rung", "what it is", f"GFLOP/s at {shape}", "of cuBLAS", "what binds it, of the issue slots"]
+    head = [
+        "rung",
+        "what it is",
+        f"GFLOP/s at {shape}",
+        "of cuBLAS",
+        "what binds it, of the issue slots or the tensor pipe's cycles",
+    ]
     pictures = {
         "roofline": "Roofline", "issue_slots": "Where the issue slots go", "instruction_mix": "Instructions",
         "occupancy_limits": "Occupancy", "prediction": "Prediction",

@@ -17,16 +17,19 @@ from ladder.toolchain import Nvcc, tool_beside
 # Reference. What is in none of them is `other`.
 CLASSES = {
     "FFMA": r"FFMA2?",
+    "HMMA": r"[A-Z]?MMA",
+    "HGMMA": r"[A-Z]GMMA",
     "LDS": r"LDS|LDSM",
     "STS": r"STS|STSM",
     "LDG": r"LDG|LD",
     "STG": r"STG|ST",
     "LDGSTS": r"LDGSTS|UTMALDG|UBLKCP",
-    "BAR": r"BAR|B2R|DEPBAR|LDGDEPBAR|SYNCS|ARRIVES|WARPSYNC|ERRBAR|MEMBAR",
+    "BAR": r"BAR|B2R|DEPBAR|LDGDEPBAR|SYNCS|ARRIVES|WARPSYNC|WARPGROUP|UCGABAR_\w+|ERRBAR|MEMBAR",
     # Integer arithmetic and logic, moves between registers, and reads of constants and special registers.
     "integer": r"U?(IADD\w*|IMAD\w*|IMUL\w*|ISETP|IABS|LEA|LOP3?|PLOP3|SHF|SHL|SHR|IMNMX|VIADD\w*|VIMNMX\w*|VOTE\w*"
     r"|BMSK|SGXT|POPC|FLO|PRMT|SEL|MOV|R2UR|S2R|S2UR|CS2R|LDC|LDCU)",
 }
+MULTIPLYING = ("HGMMA", "HMMA", "FFMA")  # the classes that a product is computed by, the fastest unit first
 _CLASSES = {name: re.compile(pattern) for name, pattern in CLASSES.items()}
 _FUNCTION = re.compile(r"^\s*Function : (\S+)")
 _INSTRUCTION = re.compile(r"^\s*/\*([0-9a-f]{4,})\*/\s+(.*?)\s*;")
@@ -51,7 +54,7 @@ class Instruction:
     @property
     def kind(self) -> str:
         """The class of CLASSES that it belongs to, or `other`."""
-        return next((name for name, pattern in _CLASSES.items() if pattern.fullmatch(self.opcode)), "other")
+        return class_of(self.opcode)
 
     @property
     def width_bits(self) -> int:
@@ -64,6 +67,21 @@ class Instruction:
         """The offset that a branch jumps to; None for what is no direct branch."""
         match = _TARGET.search(self.text) if self.opcode == "BRA" else None
         return int(match[1], 16) if match else None
+
+
+def class_of(opcode: str) -> str:
+    """The class of CLASSES that an opcode without modifiers belongs to, or `other`."""
+    return next((name for name, pattern in _CLASSES.items() if pattern.fullmatch(opcode)), "other")
+
+
+def multiplications(counts: Mapping[str, int]) -> tuple[int, ...]:
+    """How many instructions multiply, by MULTIPLYING: of several kernels or loops the greatest computes the product.
+
+    One HGMMA outranks any number of HMMAs, and one of these any number of FFMAs: a kernel that has the faster unit uses
+    the slower one beside it only. `counts` is by the names of CLASSES, of instructions or of how often warps executed
+    them.
+    """
+    return tuple(counts.get(name, 0) for name in MULTIPLYING)
 
 
 def disassemble(library: Path, nvcc: Nvcc | None = None) -> dict[str, list[Instruction]]:
@@ -92,34 +110,87 @@ def parse(listing: str) -> dict[str, list[Instruction]]:
 
 
 def loops(body: Sequence[Instruction]) -> list[list[Instruction]]:
-    """The loops of a kernel by their back edges: a branch to an earlier instruction, and all that lies between.
+    """The natural loops of a kernel, in the order of their first instructions.
 
-    A branch to itself, which ends every kernel, is none.
+    A. Aho et al., Compilers, 2nd edition, section 9.6: a back edge is a branch to an earlier instruction that every way
+    to the branch leads through; its loop is all that reaches the branch without that instruction. What the compiler has
+    put elsewhere than between the two, as it does with waits that seldom repeat, is left out. A branch to itself, which
+    ends every kernel, is no loop.
     """
-    spans = {(each.target, each.offset) for each in body if each.target is not None and each.target < each.offset}
-    return [[each for each in body if first <= each.offset <= last] for first, last in sorted(spans)]
+    after = _successors(body)
+    before: list[list[int]] = [[] for _ in body]
+    for place, following in enumerate(after):
+        for other in following:
+            before[other].append(place)
+    places = {each.offset: place for place, each in enumerate(body)}
+    found = []
+    for last, each in enumerate(body):
+        first = places.get(each.target, last) if each.target is not None else last
+        if first < last and last not in _reached(0, after, avoided=first):
+            inside = _reached(last, before, avoided=first)
+            found.append((first, last, [body[first], *(body[p] for p in sorted(inside) if first < p <= last)]))
+    return [loop for _, _, loop in sorted(found, key=lambda item: item[:2])]
+
+
+def _successors(body: Sequence[Instruction]) -> list[list[int]]:
+    """The instructions that may follow each, by their places; a call returns, an indirect branch leads nowhere."""
+    places = {each.offset: place for place, each in enumerate(body)}
+    joined: dict[str, int] = {}  # where the warps of a barrier (BSSY) meet again (BSYNC)
+    after = []
+    for place, each in enumerate(body):
+        operands = _PREDICATE.sub("", each.text).replace(",", " ").split()[1:]
+        always = not each.text.startswith("@") and len(operands) <= 1
+        following = [place + 1] if place + 1 < len(body) else []
+        if each.opcode == "BSSY" and (target := _TARGET.search(each.text)):
+            joined[operands[0]] = int(target[1], 16)
+        if each.target is not None:
+            following = [places[each.target]] * (each.target in places) + ([] if always else following)
+        elif each.opcode == "BSYNC" and always and joined.get(operands[0]) in places:
+            following = [places[joined[operands[0]]]]
+        elif each.opcode in ("EXIT", "RET", "BRX") and not each.text.startswith("@"):
+            following = []
+        after.append(following)
+    return after
+
+
+def _reached(start: int, edges: Sequence[Sequence[int]], avoided: int) -> set[int]:
+    """The places that edges lead to from `start`, itself among them, by ways without `avoided`."""
+    if start == avoided:
+        return set()
+    reached, waiting = {start}, [start]
+    while waiting:
+        for other in edges[waiting.pop()]:
+            if other != avoided and other not in reached:
+                reached.add(other)
+                waiting.append(other)
+    return reached
 
 
 def inner_loop(body: Sequence[Instruction]) -> list[Instruction]:
-    """The loop that the product is computed in: of those that hold no other with FFMAs, the one with most FFMAs.
+    """The loop that the product is computed in, by the fastest unit that any loop of the kernel multiplies with.
 
-    Of equals the shortest, which has no guards at the edges. Empty where no loop has an FFMA.
+    Of the loops that hold no other that multiplies so, the one with most such instructions; of equals the shortest,
+    which has no guards at the edges. Empty where no loop multiplies.
     """
-    computing = [loop for loop in loops(body) if _ffmas(loop)]
-    innermost = [
-        loop
-        for loop in computing
-        if not any(_within(other, loop) for other in computing if other is not loop and len(other) < len(loop))
-    ]
-    return max(innermost, key=lambda loop: (_ffmas(loop), -len(loop)), default=[])
+    found = loops(body)
+    unit = next((name for name in MULTIPLYING if any(mix(loop)[name] for loop in found)), None)
+    spans = [(loop[0].offset, loop[-1].offset, mix(loop)[unit]) for loop in found] if unit else []
+    chosen = innermost(spans)
+    return found[spans.index(chosen)] if chosen else []
 
 
-def _within(inner: Sequence[Instruction], outer: Sequence[Instruction]) -> bool:
-    return outer[0].offset <= inner[0].offset and inner[-1].offset <= outer[-1].offset
+def innermost(spans: Sequence[tuple[int, int, int]]) -> tuple[int, int, int] | None:
+    """Of spans (first, last, how much multiplies in it) the one with most among those that hold no other that does.
+
+    Of equals the shortest; None where nothing multiplies.
+    """
+    computing = [span for span in spans if span[2]]
+    holding = {outer for outer in computing for inner in computing if inner != outer and _within(inner, outer)}
+    return max((span for span in computing if span not in holding), key=lambda s: (s[2], s[0] - s[1]), default=None)
 
 
-def _ffmas(body: Sequence[Instruction]) -> int:
-    return sum(each.kind == "FFMA" for each in body)
+def _within(inner: tuple[int, int, int], outer: tuple[int, int, int]) -> bool:
+    return outer[0] <= inner[0] and inner[1] <= outer[1]
 
 
 def mix(body: Sequence[Instruction]) -> dict[str, int]:
@@ -173,14 +244,18 @@ def describe(body: Sequence[Instruction]) -> dict[str, Any]:
 
 
 def ratios(loop: Mapping[str, Any]) -> dict[str, float]:
-    """What the counts of an inner loop say for each FFMA; `loop` is of `describe` and has FFMAs.
+    """What the counts of an inner loop say for each FFMA; empty where its product is computed by another unit.
+
+    `loop` is of `describe`.
 
     Keys: ffma_share (of issue slots), shared_loads_per_ffma and global_loads_per_ffma (instructions),
     load_bytes_per_ffma (bytes that a thread's loads bring into registers), and wavefronts_per_ffma: the fewest passes
     through the load/store data pipe, one for a warp's load of 32 or 64 bits and two for one of 128, which is what
     Nsight Compute counts where all lanes of a warp read one address.
     """
-    count = loop["mix"]["FFMA"]
+    *tensor, count = multiplications(loop["mix"])
+    if any(tensor) or not count:
+        return {}
     loads = [(int(bits), number) for kind in ("LDS", "LDG") for bits, number in loop["widths"][kind].items()]
     loaded = sum(bits // 8 * number for bits, number in loads)
     return {
@@ -194,6 +269,8 @@ def ratios(loop: Mapping[str, Any]) -> dict[str, float]:
 
 _PTX_LABEL = re.compile(r"^(\$\w+):")
 _PTX_BRANCH = re.compile(r"\bbra(?:\.uni)?\s+(\$\w+);")
+_PTX_NEXT = re.compile(r"^\.(visible|weak|entry|func|extern)\b", re.MULTILINE)  # of the next function
+_PTX_MULTIPLYING = ("wgmma.mma_async.", "mma.sync.", "fma.rn.f32")  # as MULTIPLYING
 
 
 def ptx_loop(ptx: str, symbol: str) -> list[str]:
@@ -202,8 +279,8 @@ def ptx_loop(ptx: str, symbol: str) -> list[str]:
     if start is None:
         return []
     rest = ptx[start.end() :]
-    end = rest.find("\n}")
-    lines = [line.strip() for line in rest[: end if end >= 0 else None].splitlines()]
+    end = _PTX_NEXT.search(rest)
+    lines = [line.strip() for line in rest[: end.start() if end else None].splitlines()]
     lines = [line for line in lines if line and not line.startswith((".loc", "//", ".pragma"))]
     labels = {match[1]: place for place, line in enumerate(lines) if (match := _PTX_LABEL.match(line))}
     found = []
@@ -211,15 +288,8 @@ def ptx_loop(ptx: str, symbol: str) -> list[str]:
         match = _PTX_BRANCH.search(line)
         if match and labels.get(match[1], place) < place:
             found.append((labels[match[1]], place))
-    computing = [(first, last) for first, last in found if _fmas(lines[first : last + 1])]
-    innermost = [
-        (first, last)
-        for first, last in computing
-        if not any(first <= a and b <= last and (a, b) != (first, last) for a, b in computing)
-    ]
-    best = max(innermost, key=lambda span: (_fmas(lines[span[0] : span[1] + 1]), span[0] - span[1]), default=None)
-    return lines[best[0] : best[1] + 1] if best else []
-
-
-def _fmas(lines: Sequence[str]) -> int:
-    return sum("fma.rn.f32" in line for line in lines)
+    for unit in _PTX_MULTIPLYING:
+        spans = [(first, last, sum(unit in line for line in lines[first : last + 1])) for first, last in found]
+        if chosen := innermost(spans):
+            return lines[chosen[0] : chosen[1] + 1]
+    return []

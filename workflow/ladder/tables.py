@@ -49,6 +49,8 @@ HEADLINES = {
     "ipc_elapsed": ("sm__inst_executed.avg.per_cycle_elapsed", "compute workload"),
     "issue_slots_busy": ("smsp__issue_active.avg.pct_of_peak_sustained_active", "compute workload"),
     "fma_pipe_active": ("sm__pipe_fma_cycles_active.avg.pct_of_peak_sustained_active", "compute workload"),
+    "tensor_pipe_active": ("sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active", "compute workload"),
+    "tma_pipe_active": ("sm__pipe_tma_cycles_active.avg.pct_of_peak_sustained_active", "compute workload"),
     "l1_hit_rate": ("l1tex__t_sector_hit_rate.pct", "memory workload"),
     "l2_hit_rate": ("lts__t_sector_hit_rate.pct", "memory workload"),
     "dram_bytes": ("dram__bytes.sum.per_second", "memory workload"),
@@ -339,8 +341,9 @@ def check_table(evidence: Sequence[Evidence]) -> pd.DataFrame:
 def resource_table(evidence: Sequence[Evidence]) -> pd.DataFrame:
     """One row a rung, shape and launched kernel: what it takes of an SM, by the compiler and the rung's own launch.
 
-    Columns: rung, shape, kernel, grid, block_threads, registers (a thread), static_shared_bytes and
-    dynamic_shared_bytes (a block), stack_bytes, spill_store_bytes, spill_load_bytes (a thread), blocks_per_sm,
+    Columns: rung, shape, kernel, multiplies (whether it is, of the rung's launches at the shape, the one that computes
+    the product), grid, block_threads, registers (a thread), static_shared_bytes and dynamic_shared_bytes (a block),
+    stack_bytes, spill_store_bytes, spill_load_bytes (a thread), blocks_per_sm,
     occupancy_percent (theoretical), occupancy_limited_by, block_limit_{warps,registers,shared_memory,blocks} (by
     cuda_occupancy.h; empty where the SM's limits are not known), architecture, nvcc.
     """
@@ -348,6 +351,7 @@ def resource_table(evidence: Sequence[Evidence]) -> pd.DataFrame:
     for item in evidence:
         resources = {kernel["symbol"]: kernel for kernel in item.inspection["kernels"]}
         for shape, launches in item.inspection["launches"].items():
+            main = main_kernel(item.inspection, shape)
             for launch in launches:
                 kernel = resources.get(launch["symbol"], {})
                 rows.append(
@@ -355,6 +359,7 @@ def resource_table(evidence: Sequence[Evidence]) -> pd.DataFrame:
                         "rung": item.rung.name,
                         "shape": shape,
                         "kernel": kernel.get("kernel", ""),
+                        "multiplies": main is not None and launch is main[0],
                         "grid": "x".join(map(str, launch["grid"])),
                         "block_threads": int(np.prod(launch["block"])),
                         **{key: kernel.get(key) for key in RESOURCES},
@@ -364,7 +369,8 @@ def resource_table(evidence: Sequence[Evidence]) -> pd.DataFrame:
                         "nvcc": item.inspection["nvcc"],
                     }
                 )
-    return pd.DataFrame(rows, columns=["rung", "shape", "kernel", "grid", "block_threads", *RESOURCES, *_AFTER])
+    columns = ["rung", "shape", "kernel", "multiplies", "grid", "block_threads", *RESOURCES, *_AFTER]
+    return pd.DataFrame(rows, columns=columns)
 
 
 RESOURCES = ("registers", "static_shared_bytes", "stack_bytes", "spill_store_bytes", "spill_load_bytes")
@@ -490,16 +496,20 @@ PAPER_COLUMNS = [
 def profile_table(evidence: Sequence[Evidence]) -> pd.DataFrame:
     """One row a rung, shape, kernel and headline metric of Nsight Compute.
 
-    Columns: rung, shape, kernel, section, name (ours), metric (Nsight Compute's), value, unit.
+    Columns: rung, shape, kernel, multiplies (whether it is the one of the product's kernels that computes it), section,
+    name (ours), metric (Nsight Compute's), value, unit.
     """
     rows = []
     for item in evidence:
         for shape, profile in item.profiles.items():
+            main = main_profile(profile["kernels"])
             for kernel in profile["kernels"]:
+                own = (item.rung.name, shape, kernel["kernel"], kernel is main)
                 for name, (metric, section) in (HEADLINES | _stalls(kernel["metrics"])).items():
                     value, unit = kernel["metrics"].get(metric, (None, ""))
-                    rows.append((item.rung.name, shape, kernel["kernel"], section, name, metric, value, unit))
-    return pd.DataFrame(rows, columns=["rung", "shape", "kernel", "section", "name", "metric", "value", "unit"])
+                    rows.append((*own, section, name, metric, value, unit))
+    columns = ["rung", "shape", "kernel", "multiplies", "section", "name", "metric", "value", "unit"]
+    return pd.DataFrame(rows, columns=columns)
 
 
 def _stalls(metrics: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
@@ -547,7 +557,7 @@ def hotspot_table(evidence: Sequence[Evidence]) -> pd.DataFrame:
 def slot_table(evidence: Sequence[Evidence]) -> pd.DataFrame:
     """One row a rung, shape and use of the issue slots (`ladder.diagnosis.slots`).
 
-    Columns: rung, shape, use (FFMA, other instructions, or the stall reason of empty slots), percent.
+    Columns: rung, shape, use (FFMA, tensor cores, other instructions, or the stall reason of empty slots), percent.
     """
     rows = [
         (item.rung.name, shape, use, percent)
@@ -561,9 +571,10 @@ def slot_table(evidence: Sequence[Evidence]) -> pd.DataFrame:
 def diagnosis_table(evidence: Sequence[Evidence]) -> pd.DataFrame:
     """One row a rung, shape and finding, by rank: what binds the rung, and what the next rung does about it.
 
-    Columns: rung, shape, rank, finding, slots_percent (of issue slots), evidence, next_rung (the first rung whose
-    `before` this one is; empty where none is), next_slots_percent (the same finding there, however small; 0 where its
-    rule does not apply, empty where that rung has no profile of this shape).
+    Columns: rung, shape, rank, finding, slots_percent, of (what it is a share of: the issue slots, or the tensor pipe's
+    cycles), evidence, next_rung (the first rung whose `before` this one is; empty where none is), next_slots_percent
+    (the same finding there, however small; 0 where its rule does not apply, empty where that rung has no profile of
+    this shape or its shares are of something else).
     """
     profiles = {
         (item.rung.name, shape): Profile(main_profile(profile["kernels"])["metrics"])
@@ -575,6 +586,7 @@ def diagnosis_table(evidence: Sequence[Evidence]) -> pd.DataFrame:
     for (name, shape), profile in profiles.items():
         follower = followers.get(name, "")
         after = profiles.get((follower, shape))
+        after = after if after is not None and after.slots == profile.slots else None
         then = {} if after is None else {found.rule: found.slots_percent for found in diagnose(after, least=0.0)}
         for rank, finding in enumerate(diagnose(profile), 1):
             rows.append(
@@ -584,6 +596,7 @@ def diagnosis_table(evidence: Sequence[Evidence]) -> pd.DataFrame:
                     "rank": rank,
                     "finding": finding.rule,
                     "slots_percent": finding.slots_percent,
+                    "of": profile.slots,
                     "evidence": finding.evidence,
                     "next_rung": follower,
                     "next_slots_percent": math.nan if after is None else then.get(finding.rule, 0.0),
@@ -593,7 +606,7 @@ def diagnosis_table(evidence: Sequence[Evidence]) -> pd.DataFrame:
 
 
 DIAGNOSIS_COLUMNS = [
-    *("rung", "shape", "rank", "finding", "slots_percent", "evidence", "next_rung", "next_slots_percent"),
+    *("rung", "shape", "rank", "finding", "slots_percent", "of", "evidence", "next_rung", "next_slots_percent"),
 ]
 
 # The rows of the comparison of rungs: what it says -> (name in HEADLINES, unit, factor).
@@ -603,6 +616,7 @@ _COMPARED = {
     "memory throughput": ("memory_throughput", "%", 1),
     "DRAM throughput": ("dram_throughput", "%", 1),
     "FMA pipe active": ("fma_pipe_active", "%", 1),
+    "tensor pipe active": ("tensor_pipe_active", "%", 1),
     "issue slots busy": ("issue_slots_busy", "%", 1),
     "no eligible warp": ("no_eligible", "%", 1),
     "executed instructions": ("executed_instructions", "million", 1e-6),
@@ -628,7 +642,7 @@ def rung_comparison(evidence: Sequence[Evidence]) -> pd.DataFrame:
     """The worklogs' table: one row a shape and metric of Nsight Compute, one column a rung.
 
     Columns: shape, metric, unit, then the rungs that have a profile, in climbing order. Stalls are cycles that a warp
-    waits for each instruction that it issues. Of several kernels of one product the longest counts.
+    waits for each instruction that it issues. Of several kernels of one product the one that computes it counts.
     """
     columns: dict[str, dict[tuple[str, str, str], float]] = {}
     for item in evidence:
