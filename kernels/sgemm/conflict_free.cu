@@ -5,17 +5,18 @@
 // - The load of B. Neighbouring threads are TN = 8 floats apart, so 8 of them touch every second vector of 256 bytes:
 //   half of the banks, twice each.
 // - The transposed store of A. A warp stores 16 rows at p and 16 at p + 4 (at p + 1 in the 4-byte variant). 4 * BM is a
-//   multiple of 32, so both halves meet in the same 16 banks.
+//   multiple of 32, so both halves meet in the same 16 banks. (With BK = 16 it is 8 rows at each of four p, and four
+//   meet in a bank.)
 //
 // LAYOUT = 1 reorders the rows of the tiles, at the cost of 64 bytes for each row of B. Of B, the first vectors of all
 // threads come before the second ones; of A, half of the rows that a warp stores trade places with the 16 beside them.
-// LAYOUT = 2 keeps the order and spends padding: a vector after each row of A, a vector after every 32 columns of B.
-// Nothing changes but at_A and at_B.
+// LAYOUT = 2 keeps the order and spends gaps: of A, 128 / BK floats after the steps of p that one thread stores, so that
+// the rows of a warp's store fill the 32 banks; of B, a vector after every 32 columns. Nothing changes but at_A and at_B.
 //
-// Limit: shared memory's cycles. The loads of a step take 8 instead of 12, beside 64 FMAs, which take an SM 16; global
+// Limit: shared memory's cycles. The loads of a step take 12 instead of 20, beside 64 FMAs, which take an SM 16; global
 // loads, instructions and intensity stay what they were.
 //
-// Occupancy: as before, two blocks of 256 threads an SM; 8 KiB of shared memory, 8.5 and 8.6 with the gaps of the
+// Occupancy: as before, two blocks of 256 threads an SM; 8 KiB of shared memory, 8.5 and 9 with the gaps of the
 // layouts.
 #include "gemm.cuh"
 #include "vector.cuh"
@@ -45,19 +46,20 @@ static_assert(BM % TM == 0 && BN % TN == 0, "the thread tiles must cover the blo
 static_assert(THREADS <= 1024, "a block has at most 1024 threads");
 static_assert(THREADS * 4 % BK == 0 && BK % 4 == 0 && BM % (THREADS * 4 / BK) == 0, "whole rows of A's tile in a pass");
 static_assert(THREADS * 4 % BN == 0 && BK % (THREADS * 4 / BN) == 0, "whole rows of B's tile in a pass");
+static_assert(BN % 128 == 0, "a warp stores to one row of B's tile, for two would share banks");
 
 #if LAYOUT == 1
+constexpr int SIZE_A = BK * BM;
 constexpr int GAP_B = 128 / TN;
-constexpr int PITCH_A = BM;
 constexpr int PITCH_B = BN + (TN / 4 - 1) * GAP_B;
 static_assert(BM % 32 == 0 && BN / TN % 8 == 0 && TN <= 32 && BN / 4 % TN == 0,
               "the reordering must keep vectors whole");
-// Where row p of the tile keeps the element of A's row `row`. Of the BK / 4 threads that share a row of A, each moves its
-// elements by 128 / BK rows more than the one before, so that the rows of a warp's store fill the 32 banks.
+// Where the tile keeps step p of A's row `row`. Of the BK / 4 threads that share a row of A, each moves its elements by
+// 128 / BK rows more than the one before, so that the rows of a warp's store fill the 32 banks.
 template <int STEP_A>
 __device__ inline int at_A(int p, int row) {
   int thread = STEP_A == 1 ? p / 4 : p % STEP_A;
-  return row ^ (thread * (128 / BK) % 32);
+  return p * BM + (row ^ (thread * (128 / BK) % 32));
 }
 // Where a row of the tile keeps the element of B's column `col`: the vectors number 0 of all threads, then number 1, ...
 // The gap before each spreads the stores, which go through the numbers of a thread before the next thread.
@@ -66,22 +68,23 @@ __device__ inline int at_B(int col) {
   return number * (BN / TN * 4 + GAP_B) + col / TN * 4 + col % 4;
 }
 #elif LAYOUT == 2
-constexpr int PITCH_A = BM + 4;
+constexpr int GAP_A = 128 / BK;  // floats after the steps that a thread stores side by side: 4 by vector, else 1
+constexpr int SIZE_A = BK * (BM + GAP_A);
 constexpr int PITCH_B = BN + BN / 32 * 4;
-static_assert(BN % 32 == 0, "padding follows every 32 columns");
+static_assert(BM % 32 == 0, "the gaps alone must tell steps of p apart");
 template <int STEP_A>
-__device__ inline int at_A(int, int row) {
-  return row;
+__device__ inline int at_A(int p, int row) {
+  return p * BM + (STEP_A == 1 ? p / 4 : p) * GAP_A + row;
 }
 __device__ inline int at_B(int col) { return col + col / 32 * 4; }
 #else
 #error "LAYOUT is 1 (reordered) or 2 (padded)"
 #endif
-static_assert((PITCH_A + PITCH_B) * BK * 4 <= 48 * 1024, "static shared memory ends at 48 KiB");
+static_assert((SIZE_A + BK * PITCH_B) * 4 <= 48 * 1024, "static shared memory ends at 48 KiB");
 
 template <int WIDTH_A, int WIDTH_B>
 __global__ void __launch_bounds__(THREADS, 2) sgemm_conflict_free(Gemm g) {
-  __shared__ __align__(16) float tile_A[BK][PITCH_A];  // transposed
+  __shared__ __align__(16) float tile_A[SIZE_A];  // transposed
   __shared__ __align__(16) float tile_B[BK][PITCH_B];
   Tile tile = whole_tile(g, tile_of_block(g, BM, BN), BM, BN, WIDTH_B);
   int rows_left = g.m - tile.row;
@@ -117,7 +120,7 @@ __global__ void __launch_bounds__(THREADS, 2) sgemm_conflict_free(Gemm g) {
     for (int i = 0; i < BM / ROWS_A; ++i) {
 #pragma unroll
       for (int v = 0; v < 4; ++v) {
-        tile_A[p_A + v * STEP_A][at_A<STEP_A>(p_A + v * STEP_A, row_A + i * ROWS_A)] = ldg_A[i][v];
+        tile_A[at_A<STEP_A>(p_A + v * STEP_A, row_A + i * ROWS_A)] = ldg_A[i][v];
       }
     }
 #pragma unroll
@@ -134,7 +137,7 @@ __global__ void __launch_bounds__(THREADS, 2) sgemm_conflict_free(Gemm g) {
       alignas(16) float frag_B[TN];
 #pragma unroll
       for (int i = 0; i < TM; i += 4) {
-        copy_vector<4>(&frag_A[i], &tile_A[p][at_A<STEP_A>(p, row) + i]);
+        copy_vector<4>(&frag_A[i], &tile_A[at_A<STEP_A>(p, row) + i]);
       }
 #pragma unroll
       for (int j = 0; j < TN; j += 4) {

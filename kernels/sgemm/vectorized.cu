@@ -9,8 +9,8 @@
 // element.
 //
 // Limit: issue slots. In a step of p 4 shared loads stand beside 64 FMAs; what the copies need, 2 barriers included, is
-// some 60 instructions for the 512 FMAs of a tile. That is 85 % FMAs instead of 81 %. What is left: the transposed
-// stores and the loads of B meet bank conflicts (`conflict_free`).
+// some 60 instructions for the 512 FMAs of a tile. That is 85 % FMAs instead of 81 %. What is left are bank conflicts:
+// with them the loads of a step take 20 cycles of shared memory, beside FMAs that take an SM 16 (`conflict_free`).
 //
 // Occupancy: at most 128 registers a thread, two blocks of 256 threads, 16 of an SM's 64 warps; 8 KiB of shared memory.
 #include "gemm.cuh"
