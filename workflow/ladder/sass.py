@@ -7,6 +7,7 @@ import subprocess
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +47,7 @@ class Instruction:
     offset: int
     text: str
 
-    @property
+    @cached_property
     def opcode(self) -> str:
         """The opcode without its modifiers: `LDS` of `@!P0 LDS.128 R4, [R2]`."""
         return _PREDICATE.sub("", self.text).split()[0].split(".")[0]
@@ -69,6 +70,7 @@ class Instruction:
         return int(match[1], 16) if match else None
 
 
+@cache
 def class_of(opcode: str) -> str:
     """The class of CLASSES that an opcode without modifiers belongs to, or `other`."""
     return next((name for name, pattern in _CLASSES.items() if pattern.fullmatch(opcode)), "other")

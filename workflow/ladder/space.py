@@ -13,6 +13,7 @@ import operator
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from ladder.gpu import Gpu
@@ -52,9 +53,14 @@ def evaluate(expression: str, names: Mapping[str, int]) -> int:
     by zero. Whole numbers are taken as non-negative, where C++ and Python divide alike.
     """
     try:
-        return int(_value(ast.parse(_as_python(expression), mode="eval").body, names))
+        return int(_value(_parsed(expression), names))
     except (SyntaxError, KeyError, TypeError, ZeroDivisionError, OverflowError, RecursionError) as error:
         raise ValueError(f"{expression.strip()!r} cannot be evaluated ({type(error).__name__}: {error})") from None
+
+
+@cache
+def _parsed(expression: str) -> ast.AST:
+    return ast.parse(_as_python(expression), mode="eval").body
 
 
 def _as_python(expression: str) -> str:
@@ -113,6 +119,7 @@ def _value(node: ast.AST, names: Mapping[str, int]) -> Any:
 _GUARDED = re.compile(r"^#ifndef\s+([A-Z][A-Z0-9_]*)\s*\n#define\s+\1\s+(\d+)\s*$", re.MULTILINE)
 _CONSTANT = re.compile(r"\bconstexpr\s+(?:int|unsigned|size_t|int64_t)\s+(\w+)\s*=\s*([^;]+);")
 _ASSERT = re.compile(r'\bstatic_assert\s*\((.*?),\s*"([^"]*)"\s*\)\s*;', re.DOTALL)
+_BRACE = re.compile(r"([{}])")
 _BOUNDS = re.compile(r"__launch_bounds__\(([^,()]+),([^,()]+)\)")
 
 
@@ -187,11 +194,11 @@ def _holds(condition: str, names: Mapping[str, int]) -> bool:
 def _file_scope(text: str) -> str:
     """The text outside all braces."""
     depth, kept = 0, []
-    for char in text:
-        depth += char == "{"
+    for part in _BRACE.split(text):
+        depth += part == "{"
         if depth == 0:
-            kept.append(char)
-        depth -= char == "}"
+            kept.append(part)
+        depth -= part == "}"
     return "".join(kept)
 
 

@@ -181,6 +181,7 @@ def compile_command(rung: Rung, gpu: Gpu, nvcc: Nvcc, flags: list[str], output: 
         f"-gencode=arch={virtual},code={gpu.architecture}",
         "-Xptxas=-v",
         "-shared",
+        "--no-device-link",  # no kernel calls into another file
         "-Xcompiler=-fPIC",
         f"-I{INCLUDE.relative_to(ROOT)}",
         *nvcc.library_flags,
