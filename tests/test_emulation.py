@@ -67,6 +67,13 @@ def test_a_library_needs_a_gpu(tmp_path):
     assert emulated(tmp_path, LADDER["cublas"].source.join(["kernels/", ""]))["status"] == "needs a GPU"
 
 
+def test_matrices_that_are_copied_to_the_workspace_first_give_the_same_product(tmp_path):
+    wide = {"shape": "9x515x21", **PLAIN, "alpha": 0.5, "beta": 1, "padding": 2, "offset": 1}
+    deep = {"shape": "3x17x1030", **PLAIN, "padding": 1, "offset": 3}
+    record = emulated(tmp_path, "tests/kernels/copied_first.cu", [*CASES, wide, deep])
+    assert (record["status"], len(record["cases"])) == ("emulated", len(CASES) + 2), record
+
+
 @pytest.mark.parametrize(
     ("fault", "message"),
     [

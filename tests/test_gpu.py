@@ -263,6 +263,16 @@ def test_any_product_that_hypothesis_draws_is_right(builds, gpu_alone):
     holds()
 
 
+@pytest.mark.parametrize("padding", [[0, 0, 0], [3, 1, 0], [1, 4, 3], [4, 2, 1]])
+def test_matrices_that_fastest_copies_first_give_the_right_product(builds, gpu_alone, padding):
+    library = Library(Build(builds["fastest"]).library)
+    shape = Shape(2047, 2047, 2047)
+    assert any("copy_aligned" in launch.kernel for launch in library.launches(shape, sms=132))
+    case = {"shape": str(shape), "alpha": -1.25, "beta": 0.75, "padding": padding, "offset": [0, 4, 1]}
+    for family in ("uniform", "nonfinite"):
+        assert check_case(Gpu(0), library, {**case, "family": family}, 3, runs=2)["verdict"] == "pass"
+
+
 @pytest.mark.parametrize(
     ("shape", "alpha", "beta"),
     [

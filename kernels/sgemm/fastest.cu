@@ -15,12 +15,15 @@
 //   product, down a column and up the next, lets the compiler keep B's element for TM FFMAs, and the way that parts of
 //   sums are stored puts the sums in other banks than A's elements (fastest_work.cuh).
 // - The main loop has 8 steps of k: one of 16 is beyond the instruction cache.
+// - Rows of A or B that do not all begin at multiples of 16 bytes are out of the copy engine's reach and take four loads for
+//   a vector. Where it pays, by the same model, the matrix is first copied to the workspace (aligned_copy.cuh).
 // - Nothing in the main loop looks at the edges: what a tile takes from beyond an edge is not stored, or is zero.
 //
 // Limit: issue slots, of which 91 % are FFMAs in the main loop, and the bank conflicts that are left.
 //
 // Occupancy: the large tile takes 208 registers of each thread that multiplies (128 sums, 48 of fragments) and 88 of each
 // that copies, 8 and 4 of an SM's 64 warps, and 97 KiB of shared memory for 4 stages.
+#include "aligned_copy.cuh"
 #include "fastest_alike.cuh"
 #include "fastest_roles.cuh"
 #include "fastest_work.cuh"
@@ -41,10 +44,18 @@ using Tiny = Tiling<32, 32, 32, 3, 4, 4, 32, 16, 8>;
 // Queues the product's kernel.
 using RunPlan = cudaError_t (*)(const Gemm&, const Plan&, float* rooms, int sms, cudaStream_t);
 
+// A product, and which of its matrices are copied to the workspace before it. There the copies come first.
+struct Source {
+  Gemm g;  // with the copies
+  bool copied_A = false, copied_B = false;
+  size_t bytes = 0;  // of the workspace, for the copies
+};
+
 // A plan with a tiling, and what the model says of it.
 struct Choice {
+  Source source;
   Plan plan;
-  size_t workspace_bytes;
+  size_t parts_bytes;  // of the workspace, for parts of sums
   RunPlan run;
   cudaError_t (*add)(const Gemm&, const Plan&, float*, cudaStream_t);
   double cycles;
@@ -55,9 +66,18 @@ struct Choice {
 // - A wave of blocks takes `wave_cycles` more to fill the first stages and to store the results. A sharer with a tile at
 //   an edge is slower, which matters least where others wait less.
 // - Parts cost a launch, 8000 cycles, and each float of them is written and read at 16 bytes a cycle and SM.
+// - A copied matrix costs a launch too, and each of its floats is read and written at 10 bytes a cycle and SM.
 template <class T>
-void consider(const Gemm& g, int sms, RunPlan run, double alone, double full, double wave_cycles, Choice* best) {
-  constexpr double LAUNCH = 8000.0, BYTES = 16.0;
+void consider(const Source& source, int sms, RunPlan run, double alone, double full, double wave_cycles, Choice* best) {
+  constexpr double LAUNCH = 8000.0, BYTES = 16.0, COPIED_BYTES = 10.0;
+  const Gemm& g = source.g;
+  double copies = 0.0;
+  if (source.copied_A) {
+    copies += LAUNCH + 8.0 * g.m * g.k / (COPIED_BYTES * sms);
+  }
+  if (source.copied_B) {
+    copies += LAUNCH + 8.0 * g.k * g.n / (COPIED_BYTES * sms);
+  }
   double edge = g.m % T::BM != 0 || g.n % T::BN != 0 ? 1.0 + 0.12 / T::BLOCKS : 1.0;
   Plan plan = {ceil_div(g.m, T::BM), ceil_div(g.n, T::BN), ceil_div(g.k, T::BK), 0, 0, 0, 0};
   int64_t tiles = static_cast<int64_t>(plan.tiles_m) * plan.tiles_n;
@@ -77,20 +97,20 @@ void consider(const Gemm& g, int sms, RunPlan run, double alone, double full, do
       plan.sharers = static_cast<int>(sharers);
       plan.steps = sharers > 0 ? steps_left / sharers : 0;
       plan.longer = sharers > 0 ? steps_left % sharers : 0;
-      double cycles = static_cast<double>(whole / slots) * wave(slots, plan.tiles_k);
+      double cycles = copies + static_cast<double>(whole / slots) * wave(slots, plan.tiles_k);
       if (whole % slots > 0) {
         cycles += wave(whole % slots, plan.tiles_k);
       }
       if (sharers > 0) {
         cycles += wave(sharers, edge * (plan.steps + (plan.longer > 0)));
       }
-      size_t workspace_bytes = 0;
+      size_t parts_bytes = 0;
       if (has_parts(plan)) {
-        workspace_bytes = sizeof(float) * 2 * sharers * T::BM * T::BN;
+        parts_bytes = sizeof(float) * 2 * sharers * T::BM * T::BN;
         cycles += LAUNCH + static_cast<double>(sharers + tiles - whole) * 8 * T::BM * T::BN / (BYTES * sms);
       }
       if (best->run == nullptr || cycles < best->cycles) {
-        *best = {plan, workspace_bytes, run, launch_add_parts<T>, cycles};
+        *best = {source, plan, parts_bytes, run, launch_add_parts<T>, cycles};
       }
       if (sharers == most) {
         break;
@@ -100,38 +120,73 @@ void consider(const Gemm& g, int sms, RunPlan run, double alone, double full, do
   }
 }
 
-cudaError_t choose(const Gemm& g, int* sms, Choice* best) {
+// The product with A, B or both in the workspace.
+Source with_copies(const Gemm& g, bool copied_A, bool copied_B, void* workspace) {
+  Source source = {g, copied_A, copied_B};
+  auto at = reinterpret_cast<uintptr_t>(workspace);
+  if (copied_A) {
+    source.g.A = reinterpret_cast<const float*>(at);
+    source.g.lda = aligned_ld(g.k);
+    source.bytes += aligned_copy_bytes(g.m, g.k);
+  }
+  if (copied_B) {
+    source.g.B = reinterpret_cast<const float*>(at + source.bytes);
+    source.g.ldb = aligned_ld(g.n);
+    source.bytes += aligned_copy_bytes(g.k, g.n);
+  }
+  return source;
+}
+
+cudaError_t choose(const Gemm& g, void* workspace, int* sms, Choice* best) {
   cudaError_t error = sm_count(sms);
   *best = {};
+  Source source = {g};
 #ifdef HAS_COPYING_WARPS
-  // Single floats take the copying warps longer than vectors.
-  double copies = vector_width(g.A, g.lda) == 4 && vector_width(g.B, g.ldb) == 4 ? 1.0 : 0.83;
-  consider<Large>(g, *sms, run_roles<Large>, 106 * copies, 106 * copies, 6000, best);
-  consider<Wide>(g, *sms, run_roles<Wide>, 107 * copies, 107 * copies, 6000, best);
-  consider<Deep>(g, *sms, run_roles<Deep>, 93 * copies, 93 * copies, 9000, best);
+  bool vectors_A = vector_width(g.A, g.lda) == 4;
+  bool vectors_B = vector_width(g.B, g.ldb) == 4;
+  for (bool copied_A : {false, true}) {
+    for (bool copied_B : {false, true}) {
+      if ((vectors_A && copied_A) || (vectors_B && copied_B)) {
+        continue;
+      }
+      // Single floats take the copying warps longer than vectors.
+      double copies = (vectors_A || copied_A ? 1.0 : 0.96) * (vectors_B || copied_B ? 1.0 : 0.85);
+      Source from = with_copies(g, copied_A, copied_B, workspace);
+      consider<Large>(from, *sms, run_roles<Large>, 106 * copies, 106 * copies, 6000, best);
+      consider<Wide>(from, *sms, run_roles<Wide>, 107 * copies, 107 * copies, 6000, best);
+      consider<Deep>(from, *sms, run_roles<Deep>, 93 * copies, 93 * copies, 9000, best);
+    }
+  }
 #else
-  consider<Large>(g, *sms, run_alike<Large>, 100, 100, 10000, best);
-  consider<Wide>(g, *sms, run_alike<Wide>, 60, 92, 6000, best);
+  consider<Large>(source, *sms, run_alike<Large>, 100, 100, 10000, best);
+  consider<Wide>(source, *sms, run_alike<Wide>, 60, 92, 6000, best);
 #endif
-  consider<Tall>(g, *sms, run_alike<Tall>, 50, 89, 4700, best);
-  consider<Square>(g, *sms, run_alike<Square>, 60, 81, 4000, best);
-  consider<Small>(g, *sms, run_alike<Small>, 50, 61, 4000, best);
-  consider<Tiny>(g, *sms, run_alike<Tiny>, 29, 54, 3000, best);
+  consider<Tall>(source, *sms, run_alike<Tall>, 50, 89, 4700, best);
+  consider<Square>(source, *sms, run_alike<Square>, 60, 81, 4000, best);
+  consider<Small>(source, *sms, run_alike<Small>, 50, 61, 4000, best);
+  consider<Tiny>(source, *sms, run_alike<Tiny>, 29, 54, 3000, best);
   return error;
 }
 
 size_t workspace_for(const Gemm& g) {
   int sms = 1;
   Choice choice;
-  choose(g, &sms, &choice);
-  return choice.workspace_bytes;
+  choose(g, nullptr, &sms, &choice);
+  return choice.source.bytes + choice.parts_bytes;
 }
 
-cudaError_t run(const Gemm& g, void* workspace, cudaStream_t stream) {
+cudaError_t run(const Gemm& given, void* workspace, cudaStream_t stream) {
   int sms = 1;
   Choice choice;
-  cudaError_t error = choose(g, &sms, &choice);
-  float* rooms = static_cast<float*>(workspace);
+  cudaError_t error = choose(given, workspace, &sms, &choice);
+  const Gemm& g = choice.source.g;
+  float* rooms = reinterpret_cast<float*>(static_cast<char*>(workspace) + choice.source.bytes);
+  if (error == cudaSuccess && choice.source.copied_A) {
+    error = copy_aligned(given.A, given.lda, g.m, g.k, const_cast<float*>(g.A), stream);
+  }
+  if (error == cudaSuccess && choice.source.copied_B) {
+    error = copy_aligned(given.B, given.ldb, g.k, g.n, const_cast<float*>(g.B), stream);
+  }
   if (error == cudaSuccess) {
     error = choice.run(g, choice.plan, rooms, sms, stream);
   }
