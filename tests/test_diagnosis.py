@@ -94,6 +94,20 @@ TENSOR = "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active"
 GMMA = "smsp__average_warps_issue_stalled_gmma_per_issue_active.ratio"
 
 
+def test_a_rung_of_wgmma_is_bound_by_its_tensor_cores():
+    assert kernel("wgmma_3xtf32")["kernel"] == "sgemm_split"
+    first, *others = diagnose(profile("wgmma_3xtf32"))
+    assert first.rule == diagnosis.TENSOR_CORES
+    assert 60 < first.slots_percent < 100
+    assert sum(each.slots_percent for each in others) < 100 - first.slots_percent + 10  # the tail is not the pipe's
+
+
+def test_a_rung_of_mma_is_bound_by_latency_and_what_it_issues_beside_its_products():
+    shares = found("mma_3xtf32")
+    assert list(shares)[:2] == ["fixed latencies, too few warps", "addresses, guards and other instructions"]
+    assert diagnosis.TENSOR_CORES not in shares
+
+
 def on_tensor_cores(busy: float) -> Profile:
     """A recorded profile whose tensor pipes were so busy, and whose warps waited for them most."""
     return Profile(kernel("conflict_free@LAYOUT=1")["metrics"] | {TENSOR: [busy, "%"], GMMA: [30.0, "inst"]})

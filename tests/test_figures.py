@@ -234,10 +234,19 @@ def test_the_peak_is_a_reference_line_inside_the_figure_of_rates(figures):
 
 def test_the_share_of_cublas_names_the_baseline_of_a_class_that_has_its_own(drawn):
     items = evidence(("512",))
-    assert drawn(items)["share_of_cublas"].axes[0].get_ylabel() == "% of cuBLAS, measured side by side"
+    assert drawn(items)["share_of_cublas"].axes[0].get_ylabel() == "% of cuBLAS"
     mine = an_evidence("mine", rung=a_rung("mine", role="baseline", precision="tf32"))
     label = drawn([*items, mine])["share_of_cublas"].axes[0].get_ylabel()
-    assert label == "% of cuBLAS (TF32: of mine), measured side by side"
+    assert label == "% of cuBLAS (TF32: of mine)"
+
+
+def test_the_label_of_the_axis_stands_inside_the_figure_clear_of_the_numbers_beside_it(figures):
+    for figure in figures.values():
+        (axes,) = figure.axes
+        label = axes.yaxis.label.get_window_extent()
+        numbers = [text.get_window_extent().x0 for text in axes.get_yticklabels() if text.get_text()]
+        assert 0 < label.x0 < label.x1 < min(numbers) - 2
+        assert figure.get_window_extent().y0 < label.y0 < label.y1 < figure.get_window_extent().y1
 
 
 def test_labels_of_lines_that_end_together_stand_apart(drawn):

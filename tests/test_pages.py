@@ -124,6 +124,17 @@ def test_a_page_says_what_changed_from_the_rung_before(recorded):
     assert re.search(r"uncoalesced global loads: less than 3 % of the issue slots at 4096, 9\d % in naive", coalesced)
 
 
+def test_a_page_of_a_rung_on_tensor_cores_says_what_binds_it_and_what_its_other_kernels_cost(made):
+    item = an_evidence("naive", inspection=made[1], profiles=RECORDED["wgmma_3xtf32"])
+    text = page(a_rung("naive"), made[1], all_tables([item], ROUND_GPU, "cublas", "naive"))
+    good, bad = text.split("## What is good")[1].split("## What is bad")
+    assert re.search(r"Bound first by tensor cores: \d+ % of the tensor pipe's cycles", good)
+    assert re.search(r"\d+% of the time at 2048 is that of other kernels: `split_lines`\.", bad)
+    assert "by share of the tensor pipe's cycles" in text
+    assert re.search(r"\| split_lines \| [\d.]+ \| \d+\.\d% \|", text)
+    assert "Of `sgemm_split`, which computes the product." in text
+
+
 def test_a_page_shows_the_stalls_most_first_and_no_empty_ones(recorded):
     table = a_page(recorded, "naive").split("| a warp's state between two instructions |")[1].split("\n\n")[0]
     rows = [row.split(" | ") for row in table.splitlines()[2:]]

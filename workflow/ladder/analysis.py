@@ -12,7 +12,7 @@ import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from ladder.figures import DPI, FIXED, PALETTE, PLAIN, spread, styles
+from ladder.figures import DPI, FIXED, PALETTE, PLAIN, TEXT_SIZES, spread, styles
 from ladder.gpu import Gpu
 from ladder.precision import labelled
 from ladder.sass import CLASSES
@@ -36,8 +36,7 @@ _USES = {
 
 
 def _canvas(height: float, title: str, caption: str) -> tuple[Figure, Axes]:
-    sizes = {"axes.titlesize": 12, "axes.labelsize": 10, "xtick.labelsize": 9, "ytick.labelsize": 9}
-    sns.set_theme(style="whitegrid", rc={**FIXED, **sizes})
+    sns.set_theme(style="whitegrid", rc={**FIXED, **TEXT_SIZES})
     figure = Figure(figsize=(WIDTH, height), dpi=DPI)
     axes = figure.subplots()
     axes.set_title(title, loc="left", fontweight="bold")
@@ -64,18 +63,18 @@ _COLORS = {
 }
 
 
-def stack_colors(parts: Sequence[str]) -> list[str]:
-    """Colours of the parts of stacked bars: _COLORS for what multiplies, the palette's others in order for the rest."""
+def stack_colors(rows: pd.DataFrame) -> dict[str, str]:
+    """Colours of those columns of stacked bars that occur: _COLORS, and the palette's others in order for the rest."""
     rest = (color for color in PALETTE if color not in _COLORS.values())
-    return [_COLORS.get(part) or next(rest) for part in parts]
+    colors = {part: _COLORS.get(part) or next(rest) for part in rows.columns}
+    return {part: color for part, color in colors.items() if rows.empty or rows[part].max() > 0}
 
 
-def _bars(rows: pd.DataFrame, parts: Sequence[str], title: str, label: str, caption: str, empty: str) -> Figure:
-    """Stacked horizontal bars, one a row of `rows` (its index the rung) from its columns `parts`."""
+def _bars(rows: pd.DataFrame, title: str, label: str, caption: str, empty: str) -> Figure:
+    """Stacked horizontal bars, one a row of `rows` (its index the rung) from those of its columns that occur."""
     figure, axes = _canvas(1.5 + 0.28 * max(4, len(rows)), title, caption)
-    colors = stack_colors(parts)
     left = np.zeros(len(rows))
-    for part, color in zip(parts, colors, strict=True):
+    for part, color in stack_colors(rows).items():
         values = rows[part].to_numpy(float)
         axes.barh(range(len(rows)), values, left=left, color=color, label=part, edgecolor="white", linewidth=0.4)
         left += values
@@ -125,7 +124,7 @@ def issue_slots(slots: pd.DataFrame, caption: str) -> Figure:
     rows = slot_shares(slots, shape)
     title = f"Where the issue slots go at {shape}" if shape else "Where the issue slots go"
     label = "% of issue slots (tensor cores: of cycles); empty ones by what warps waited for"
-    return _bars(rows, list(rows.columns), title, label, caption, "No profile is recorded.")
+    return _bars(rows, title, label, caption, "No profile is recorded.")
 
 
 def shapes_of(instructions: pd.DataFrame) -> list[str]:
@@ -144,7 +143,6 @@ def instruction_mix(instructions: pd.DataFrame, caption: str) -> Figure:
     title = f"FFMAs are at most {best:.0f} % of an inner loop" if len(rows) else "Instructions of the inner loops"
     return _bars(
         rows,
-        list(rows.columns),
         title,
         "% of the instructions of the inner loop" + (f" at {shape}" if shape else ""),
         caption,
@@ -302,7 +300,7 @@ def roofline(
             continue
         line = np.array([low, top * 1e12 / peak])
         axes.plot(line, line * peak / 1e12, color=color, linewidth=1.2)
-        offset = (-5, 3) if side == "right" else (5, -5)
+        offset = (-9, 3) if side == "right" else (5, -5)
         at = 2.0 if side == "right" else 1.0
         text, place = f"{label} {peak / 1e12:.1f} TB/s", (at, at * peak / 1e12)
         axes.annotate(text, place, xytext=offset, textcoords="offset points", ha=side, fontsize=8, color=color)

@@ -144,10 +144,12 @@ def _stacked(
     tables = {shape: frame for shape, frame in tables.items() if len(frame)}
     if not tables:
         return None
-    parts = list(next(iter(tables.values())).columns)
+    colors_of = stack_colors(pd.concat(tables.values()))
+    parts = list(colors_of)
     data = pd.concat(
         [
-            frame.rename_axis("rung")
+            frame[parts]
+            .rename_axis("rung")
             .reset_index()
             .melt("rung", var_name="part", value_name="percent")
             .assign(shape=shape)
@@ -158,7 +160,7 @@ def _stacked(
     data["place"] = data["part"].map({part: place for place, part in enumerate(parts)})
     chosen = _shape_choice(name, list(tables))
     picked = alt.selection_point(name=f"{name}_part", fields=["part"], bind="legend", toggle="true")
-    colors = alt.Scale(domain=parts, range=[legible(color) for color in stack_colors(parts)])
+    colors = alt.Scale(domain=parts, range=[legible(color) for color in colors_of.values()])
     chart = (
         alt.Chart(data)
         .transform_filter((alt.datum.shape == chosen) & (alt.datum.percent > 0))

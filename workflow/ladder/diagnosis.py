@@ -21,6 +21,7 @@ from ladder.sass import class_of, multiplications
 
 _STALL = re.compile(r"smsp__average_warps_issue_stalled_(\w+)_per_issue_active\.ratio")
 _NO_STALLS = ("selected", "not_selected")  # a warp that issues, or could
+TENSOR_CORES = "tensor cores"  # the one finding that a kernel may be content with
 LEAST = 3.0  # percent of issue slots below which a finding is not listed
 
 
@@ -120,7 +121,7 @@ def slots(profile: Profile) -> dict[str, float]:
     ffmas = profile.issued * profile.ffma / 100
     return {
         "FFMA": ffmas,
-        "tensor cores": profile.tensor,
+        TENSOR_CORES: profile.tensor,
         "other instructions": profile.lost_to("selected") if profile.tensor else profile.issued - ffmas,
         **{reason: profile.lost_to(reason) for reason in waits},
     }
@@ -252,7 +253,7 @@ def tensor_pipe(profile: Profile) -> Finding | None:
     """
     if not profile.tensor > 60:
         return None
-    return Finding("tensor cores", profile.tensor, f"their pipe works in {profile.tensor:.0f} % of the cycles")
+    return Finding(TENSOR_CORES, profile.tensor, f"their pipe works in {profile.tensor:.0f} % of the cycles")
 
 
 def tensor_results(profile: Profile) -> Finding | None:

@@ -27,6 +27,7 @@ _LINES = ("-", (0, (4, 1)), (0, (1, 1)))  # one for each time that the colours a
 _FACES = (None, "white", "white")  # of the markers, in step with the lines; None is the line's own colour
 _MARKERS = "osD^vPX*<>"  # ten for nine colours: entries of one colour have different ones
 PLAIN = {"facecolor": "white", "edgecolor": "none", "pad": 0.6}  # behind a text, so that no grid line crosses it
+TEXT_SIZES = {"axes.titlesize": 12, "axes.labelsize": 10, "xtick.labelsize": 9, "ytick.labelsize": 9}
 FIXED = {"svg.hashsalt": "gemm-ladder", "svg.fonttype": "path", "font.family": "DejaVu Sans"}
 
 
@@ -82,7 +83,7 @@ def by_size(
     lines by their label; `caption` says on which GPU and when the numbers were recorded.
     """
     with mpl.rc_context({**mpl.rcParamsDefault, **FIXED}):
-        sns.set_theme(style="whitegrid", rc={**FIXED, "axes.titlesize": 12, "axes.labelsize": 10})
+        sns.set_theme(style="whitegrid", rc={**FIXED, **TEXT_SIZES})
         figure = Figure(figsize=(WIDTH, HEIGHT * max(1, LABEL_GAP * len(rungs))), dpi=DPI)
         axes = figure.subplots()
         look = styles(rungs, baseline, ladder)
@@ -128,7 +129,7 @@ def by_size(
 def _end_labels(axes: Axes, ends: Sequence[tuple[float, str]], look: Mapping[str, Mapping[str, Any]]) -> None:
     """Write each line's marker and name beside its end, moved up or down as far as it takes to keep the names apart.
 
-    The figure is made wider by as much as the longest name needs.
+    The figure is made wider by as much as the longest name needs at the right, and the axis's label at the left.
     """
     figure = axes.figure
     figure.canvas.draw()
@@ -145,9 +146,11 @@ def _end_labels(axes: Axes, ends: Sequence[tuple[float, str]], look: Mapping[str
         text = axes.text(1.075, y, name, va="center", fontsize=8, color=dark, **outside)
         right = max(right, text.get_window_extent().x1 / figure.dpi)
     left, bottom, width, height = axes.get_position().bounds
-    wide = right + 0.02 * WIDTH
+    margin = 0.02 * WIDTH
+    more = max(0.0, margin - axes.yaxis.get_tightbbox().x0 / figure.dpi)
+    wide = more + right + margin
     figure.set_figwidth(wide)
-    axes.set_position((left * WIDTH / wide, bottom, width * WIDTH / wide, height))
+    axes.set_position(((more + left * WIDTH) / wide, bottom, width * WIDTH / wide, height))
 
 
 def spread(heights: Sequence[float], gap: float) -> list[float]:
@@ -227,7 +230,7 @@ def all_figures(
             shares,
             column="share",
             title=titles["share"],
-            label=f"% of cuBLAS{others and f' ({others})'}, measured side by side",
+            label=f"% of cuBLAS{others and f' ({others})'}",
             references={},
             log=False,
             **common,
@@ -236,7 +239,7 @@ def all_figures(
             timings,
             column="speedup_over_naive",
             title=titles["speedup"],
-            label="times as fast as naive, measured side by side",
+            label="times as fast as naive",
             references={},
             log=True,
             **common,

@@ -11,7 +11,7 @@ import pandas as pd
 
 from ladder.analysis import largest
 from ladder.config import ROOT, Rung, Shape
-from ladder.diagnosis import LEAST
+from ladder.diagnosis import LEAST, TENSOR_CORES
 from ladder.inspection import main_kernel
 from ladder.sass import CLASSES
 
@@ -152,13 +152,27 @@ def _good_and_bad(rung: Rung, own: Mapping[str, pd.DataFrame], diagnosis: pd.Dat
         text = f"{finding}: {words[0]} of {of} at {shape}, {words[1]} in {rung.before}."
         if abs(share - then) >= CHANGED:
             (good if share < then else bad).append(text)
+    kernels = _kernels(own["profiles"], shape)
+    others = kernels[~kernels["multiplies"]]
+    if len(others) and others["share"].sum() >= LEAST / 100:
+        named = ", ".join(f"`{name}`" for name in dict.fromkeys(others["kernel"]))
+        bad.append(f"{others['share'].sum():.0%} of the time at {shape} is that of other kernels: {named}.")
     for item in findings[findings["shape"] == shape].head(1).itertuples():
-        bad.append(f"Bound first by {item.finding}: {item.slots_percent:.0f} % of {of} ({item.evidence}).")
+        (good if item.finding == TENSOR_CORES else bad).append(
+            f"Bound first by {item.finding}: {item.slots_percent:.0f} % of {of} ({item.evidence})."
+        )
     found = []
     for title, lines in (("What is good", good), ("What is bad", bad)):
         if lines:
             found += [f"## {title}", "", *(f"- {line}" for line in lines), ""]
     return found
+
+
+def _kernels(profiles: pd.DataFrame, shape: str) -> pd.DataFrame:
+    """The kernels of a rung's product at a shape, in their order: kernel, multiplies, ms, and share of their time."""
+    at = profiles[(profiles["shape"] == shape) & (profiles["name"] == "duration")]
+    time = pd.to_numeric(at["value"]) / 1e6
+    return at[["kernel", "multiplies"]].astype({"multiplies": bool}).assign(ms=time, share=time / time.sum())
 
 
 def _share(finding: str, shares: Mapping[str, float]) -> str:
@@ -226,11 +240,14 @@ def _profile(profiles: pd.DataFrame) -> list[str]:
         return []
     shape = largest(list(profiles["shape"].unique()))
     at = profiles[profiles["shape"] == shape]
-    kernels = at.loc[at["name"] == "duration", "kernel"]
+    kernels = _kernels(profiles, shape)
     at = at[at["multiplies"].astype(bool)]
-    parts = [f"## Profile at {shape}", "", f"Of `{at['kernel'].iloc[0]}`"]
-    parts[-1] += f", which multiplies, of {len(kernels)} kernels." if len(kernels) > 1 else "."
-    parts += ["", "![Roofline of all rungs](../figures/roofline.svg)", ""]
+    parts = [f"## Profile at {shape}", ""]
+    if len(kernels) > 1:
+        rows = [(item.kernel, item.ms, f"{item.share:.1%}") for item in kernels.itertuples()]
+        parts += markdown_table(rows, ["kernel", "ms", "of the time"])
+    parts += [f"Of `{at['kernel'].iloc[0]}`{', which computes the product' if len(kernels) > 1 else ''}.", ""]
+    parts += ["![Roofline of all rungs](../figures/roofline.svg)", ""]
     for section, rows in at.groupby("section", sort=False):
         metrics = [(item.name, _value(item.value), item.unit) for item in rows.itertuples(index=False)]
         stalls = [(name, value) for name, value, _ in metrics if name.startswith("stall_")]

@@ -10,7 +10,7 @@ from ladder.tables import read_table
 with one_line_errors(snakemake.log[0]):
     run = plan(snakemake.config)
     timings, rungs = read_table(snakemake.input.timings), read_table(snakemake.input.rungs)
-    caption = f"Recorded on {recorded_on(run.raw())}; medians with their 95 % intervals."
+    caption = f"Recorded on {recorded_on(run.raw())}; medians with their 95 % intervals; ratios measured side by side."
     folder = Path(snakemake.output[0]).parent
     ladder = [rung.entry for rung in run.ladder.values() if rung.role == "rung"]
     figures = all_figures(timings, rungs, run.baseline.name, run.gpu.peak_gflops, caption, ladder)
