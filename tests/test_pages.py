@@ -8,7 +8,7 @@ import re
 import numpy as np
 import pandas as pd
 import pytest
-from conftest import ROUND_GPU, a_rung, a_timing, an_evidence
+from conftest import ROUND_GPU, a_rung, a_timing, a_where, an_evidence
 from ladder.analysis import (
     FIGURES,
     LIMITS,
@@ -125,7 +125,8 @@ def test_a_page_says_what_changed_from_the_rung_before(recorded):
 
 
 def test_a_page_of_a_rung_on_tensor_cores_says_what_binds_it_and_what_its_other_kernels_cost(made):
-    item = an_evidence("naive", inspection=made[1], profiles=RECORDED["wgmma_3xtf32"])
+    profiles = {"2048": RECORDED["wgmma_3xtf32"]["2048"] | {"where": a_where()}}
+    item = an_evidence("naive", inspection=made[1], profiles=profiles)
     text = page(a_rung("naive"), made[1], all_tables([item], ROUND_GPU, "cublas", "naive"))
     good, bad = text.split("## What is good")[1].split("## What is bad")
     assert re.search(r"Bound first by tensor cores: \d+ % of the tensor pipe's cycles", good)
