@@ -22,14 +22,18 @@ TEST_KERNELS = ROOT / "tests" / "kernels"
 RECORDED = "h100-sxm"  # whose records a machine without a GPU shows
 PARTS = ("config", "envs", "kernels", "profiles", "workflow", f"results/{RECORDED}/raw")
 
-# What most tests run: a variant is among it, and all of it is recorded.
+# What most tests run: a variant is among it, and all of it is recorded. The emulator gets a few small products; where a
+# page is followed (tests/test_docs.py), those of the configuration.
 FEW_RUNGS = ["cublas", "naive", "tiled@TILE=16"]
 SIZES = "sizes=[512,1024]"
+CHECK = "check={shapes: [1, 33x65x17], family_shapes: [33x65x17]}"
+# Of what is recorded a copy holds what FEW_RUNGS need, the trials of one entry and one experiment.
+KEPT = {*FEW_RUNGS, "tiled", "small_tiles"}
 
 
 def few(*more: str) -> list[str]:
     """The configuration that most tests run, with more kernels."""
-    return [f"kernels=[{','.join(FEW_RUNGS + list(more))}]", SIZES]
+    return [f"kernels=[{','.join(FEW_RUNGS + list(more))}]", SIZES, CHECK]
 
 
 FEW = few()
@@ -54,12 +58,22 @@ class Run:
 
 
 def copy_project(folder: Path, records: bool = True) -> Path:
-    """Copy the project's sources, and with `records` what is recorded, but nothing that is derived."""
+    """Copy the project's sources, and with `records` some of what is recorded (KEPT), but nothing that is derived."""
     folder.mkdir(parents=True)
     shutil.copy2(ROOT / "Snakefile", folder)
     for part in PARTS if records else PARTS[:-1]:
-        shutil.copytree(ROOT / part, folder / part, ignore=shutil.ignore_patterns("__pycache__", ".*"))
+        shutil.copytree(ROOT / part, folder / part, ignore=_left_out)
     return folder
+
+
+def _left_out(folder: str, names: list[str]) -> list[str]:
+    """Those of the names in a folder of the project that a copy does not hold."""
+    record = Path(folder).parent.name == "raw"
+    return [
+        name
+        for name in names
+        if name.startswith(".") or name == "__pycache__" or (record and name.partition(".")[0] not in KEPT)
+    ]
 
 
 def add_kernel(folder: Path, source: str, name: str | None = None) -> str:

@@ -19,6 +19,7 @@ import yaml
 from ladder.plan import recorded_on
 from ladder.worker import gpu_lock
 from pipeline import (
+    CHECK,
     FEW,
     FEW_RUNGS,
     RECORDED,
@@ -186,7 +187,7 @@ def test_until_compile_makes_libraries_and_nothing_else(fresh):
 
 def test_other_sizes_can_come_from_a_config_file(project):
     (project / "mine.yaml").write_text("sizes: [512]\nkernels: [naive, tiled@TILE=16]\n")
-    run = snakemake(project, [], "--configfile", "mine.yaml")
+    run = snakemake(project, [CHECK], "--configfile", "mine.yaml")
     assert run.status == 0, run.output
     timed = table(project, "timings")
     assert set(timed["shape"]) == {512}
@@ -208,7 +209,8 @@ def test_the_report_is_made_without_a_network(project):
 
 
 def test_a_gpu_without_records_is_compiled_and_inspected(project):
-    run = snakemake(project, ["gpu=t4", "kernels=[naive,tiled@TILE=8]", "sizes=[512]"])
+    config = ["gpu=t4", "kernels=[naive,tiled@TILE=8]", "sizes=[512]", CHECK]
+    run = snakemake(project, config)
     assert run.status == 0, run.output
     assert "nothing is recorded" in run.said[0]
     assert statuses(project, "t4") == {"naive": "not recorded", "tiled@TILE=8": "not recorded"}
@@ -217,7 +219,6 @@ def test_a_gpu_without_records_is_compiled_and_inspected(project):
     assert (resources["registers"] > 0).all()
     assert not (project / "results" / "t4" / "figures").exists()
     assert (project / "build" / "t4" / "summary.txt").is_file()
-    config = ["gpu=t4", "kernels=[naive,tiled@TILE=8]", "sizes=[512]"]
     run = snakemake(project, config, "--report", "report.html")
     assert run.status == 0, run.output
     assert "Nothing is recorded for this GPU" in (project / "report.html").read_text()
@@ -285,6 +286,8 @@ def test_an_entry_without_its_source_is_one_line_that_names_it(project):
 
 # Rungs that fail
 
+FAILING = ("syntax_error", "no_export", "undefined_symbol", "aborts")
+
 
 @pytest.fixture(scope="session")
 def with_a_new_rung(finished, tmp_path_factory):
@@ -314,29 +317,39 @@ def test_a_new_rung_leaves_the_builds_of_the_others_alone(with_a_new_rung, finis
         assert (with_a_new_rung / library).stat().st_mtime_ns == (finished / library).stat().st_mtime_ns, rung
 
 
-def test_a_rung_that_does_not_compile_fails_alone_with_the_compilers_line(project):
-    add_kernel(project, "syntax_error")
-    shutil.rmtree(project / "results" / RECORDED / "figures")
-    run = snakemake(project, few("syntax_error"))
-    assert run.status != 0
-    assert "Traceback" not in run.output
+@pytest.fixture(scope="session")
+def with_rungs_that_fail(finished, tmp_path_factory):
+    """The finished project, run again after rungs were dropped into it that fail, each in a way of its own."""
+
+    def make(folder):
+        project = copied(finished, folder)
+        shutil.rmtree(project / "results" / RECORDED / "figures")
+        for source in FAILING:
+            add_kernel(project, source)
+        run = snakemake(project, few(*FAILING))
+        (project / "log").write_text(run.output)
+        assert run.status != 0, run.output
+
+    return once(tmp_path_factory, "with_rungs_that_fail", make)
+
+
+def test_a_rung_that_does_not_compile_fails_alone_with_the_compilers_line(with_rungs_that_fail):
+    said = (with_rungs_that_fail / "log").read_text()
+    assert "Traceback" not in said
     message = 'does not compile: kernels/sgemm/syntax_error.cu(5): error: identifier "no_such_kernel" is undefined'
-    assert run.output.count(f"syntax_error: {message}") == 1
-    assert statuses(project) == {**dict.fromkeys(FEW_RUNGS, "ok"), "syntax_error": "does not compile"}
-    assert set(table(project, "timings")["rung"]) == set(FEW_RUNGS)
-    assert len(list((project / "results" / RECORDED / "figures").glob("*.svg"))) >= 3
-
-
-def test_rungs_whose_libraries_cannot_be_used_fail_alone(project):
-    for source in ("no_export", "undefined_symbol", "aborts"):
-        add_kernel(project, source)
-    run = snakemake(project, few("no_export", "undefined_symbol", "aborts"))
-    assert run.status != 0
-    assert "Traceback" not in run.output
-    assert f"Figures: results/{RECORDED}/figures" in run.output, "there is no summary"
-    found = statuses(project)
+    assert said.count(f"syntax_error: {message}") == 1
+    found = statuses(with_rungs_that_fail)
+    assert found.pop("syntax_error") == "does not compile"
     assert {rung: found.get(rung) for rung in FEW_RUNGS} == dict.fromkeys(FEW_RUNGS, "ok")
-    messages = dict(table(project, "rungs")[["rung", "message"]].fillna("").to_numpy())
+    assert found.keys() == {*FEW_RUNGS, *FAILING} - {"syntax_error"}
+    assert set(table(with_rungs_that_fail, "timings")["rung"]) == set(FEW_RUNGS)
+    assert len(list((with_rungs_that_fail / "results" / RECORDED / "figures").glob("*.svg"))) >= 3
+
+
+def test_rungs_whose_libraries_cannot_be_used_fail_alone(with_rungs_that_fail):
+    said = (with_rungs_that_fail / "log").read_text()
+    assert f"Figures: results/{RECORDED}/figures" in said, "there is no summary"
+    messages = dict(table(with_rungs_that_fail, "rungs")[["rung", "message"]].fillna("").to_numpy())
     assert "EXPORT_SGEMM" in messages["no_export"]
     assert "defined_nowhere" in messages["undefined_symbol"]
 
@@ -385,14 +398,26 @@ def test_a_record_that_cannot_be_read_is_one_line_that_names_it_and_stays(projec
 # Runs that are killed
 
 
-@pytest.mark.parametrize("when", [f"build/{RECORDED}/*/library.so", f"results/{RECORDED}/tables/*.csv"])
-def test_a_killed_run_is_taken_up_by_the_same_command(fresh, finished, when):
-    with started(fresh, FEW, "--cores", "4"):
-        wait_for(lambda: any(fresh.glob(when)))
-    run = snakemake(fresh, FEW, "--cores", "4")
+def killed_and_taken_up(folder: Path, finished: Path, when: str) -> None:
+    """Kill a run when such a file is there, give the same command again, and find what an undisturbed run made."""
+    with started(folder, FEW, "--cores", "4") as process:
+        wait_for(lambda: any(folder.glob(when)))
+        assert process.poll() is None, "the run was over before it was killed"
+    run = snakemake(folder, FEW, "--cores", "4")
     assert run.status == 0, run.output
-    assert contents(fresh / RAW) == contents(finished / RAW)
-    assert derived(fresh) == derived(finished)
+    assert contents(folder / RAW) == contents(finished / RAW)
+    assert derived(folder) == derived(finished)
+
+
+def test_a_run_killed_while_it_compiles_is_taken_up_by_the_same_command(fresh, finished):
+    killed_and_taken_up(fresh, finished, f"build/{RECORDED}/*/library.so")
+
+
+def test_a_run_killed_while_it_derives_is_taken_up_by_the_same_command(project, finished):
+    for part in ("tables", "figures", "pages"):
+        shutil.rmtree(project / "results" / RECORDED / part)
+    (project / "results" / RECORDED / "report.html").unlink()
+    killed_and_taken_up(project, finished, f"results/{RECORDED}/tables/*.csv")
 
 
 def test_a_run_beside_one_that_is_alive_is_refused(fresh):
