@@ -6,10 +6,27 @@
 
 #include "fastest_work.cuh"
 
+// Starts a copy of 4 bytes. AHEAD: what is read brings the 256 bytes around it to the L2 cache.
+template <bool AHEAD>
+__device__ inline void copy_float_async(float* to, const float* from) {
+#ifdef __CUDACC__
+  if constexpr (AHEAD) {
+    asm volatile(
+        "cp.async.ca.shared.global.L2::256B [%0], [%1], 4;" ::"r"(static_cast<uint32_t>(__cvta_generic_to_shared(to))),
+        "l"(from)
+        : "memory");
+    return;
+  }
+#endif
+  __pipeline_memcpy_async(to, from, 4);
+}
+
 // The copies of one thread from global to shared memory, a tile of A and a tile of B at a time.
 template <class T, bool INSIDE, int WIDTH_B>
 struct Copies {
   static constexpr int ROWS_A = T::THREADS / 8;  // a warp copies 4 rows of A by 8 steps of p: whole sectors, 32 banks
+  // A stage takes 64 bytes of a row of A: tall tiles, which read the most of A, ask for the bytes of the next stages too.
+  static constexpr bool AHEAD_A = T::BM > T::BN;
   static constexpr int COLS_B = T::THREADS * WIDTH_B < T::BN ? T::THREADS * WIDTH_B : T::BN;
   static constexpr int ROWS_B = T::THREADS * WIDTH_B / COLS_B;
   static_assert(T::BK % 8 == 0 && T::BM % ROWS_A == 0, "whole rows of A's tile in a pass, 8 steps of p at a time");
@@ -45,7 +62,7 @@ struct Copies {
       for (int p = 0; p < T::BK; p += 8) {
         float* to = stage + to_A + p * T::PITCH_A + i;
         if (p + p_A >= missing) {
-          __pipeline_memcpy_async(to, from + p, 4);
+          copy_float_async<AHEAD_A>(to, from + p);
         } else {
           *to = 0.0f;
         }

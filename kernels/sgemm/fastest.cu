@@ -65,6 +65,8 @@ struct Choice {
 // - BLOCKS blocks on an SM get `full` FMAs a cycle together (128 would be the peak), a block alone gets `alone`.
 // - A wave of blocks takes `wave_cycles` more to fill the first stages and to store the results. A sharer with a tile at
 //   an edge is slower, which matters least where others wait less.
+// - Groups of warps multiply a stage in so short a time that they wait for what no other block has brought to the L2
+//   cache before: of A where a row of tiles is short, of B where a column is.
 // - Parts cost a launch, 8000 cycles, and each float of them is written and read at 16 bytes a cycle and SM.
 // - A copied matrix costs a launch too, and each of its floats is read and written at 10 bytes a cycle and SM.
 template <class T>
@@ -85,6 +87,9 @@ void consider(const Source& source, int sms, RunPlan run, double alone, double f
   auto wave = [&](int64_t blocks, double steps) {
     int64_t on_sm = (blocks + sms - 1) / sms;
     double rate = T::BLOCKS == 1 ? full : alone + (full - alone) * (on_sm - 1) / (T::BLOCKS - 1);
+    if (T::GROUPS > 1) {
+      rate /= 1.0 + 0.18 * (1.0 / plan.tiles_m + 1.0 / plan.tiles_n);
+    }
     return wave_cycles + on_sm * steps * T::BM * T::BN * T::BK / rate;
   };
 
