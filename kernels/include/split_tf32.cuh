@@ -4,7 +4,8 @@
 // the first 11 bits. In a b = big big + big small + small big + small small the last term is left out. A number keeps 23
 // or 24 bits so, and with the term left out |error| <= 8 u |a b|, u = 2^-24.
 // - The tensor core's sums truncate. So each is short: three products over 8 or 16 steps of k, the two small ones first,
-//   begin from zero; what comes out is added to an FP32 sum on the CUDA cores, rounded to nearest.
+//   begin from zero; what comes out is added to an FP32 sum on the CUDA cores, rounded to nearest. Beyond k = 2048 the
+//   sums of sections of 512 steps are added in turn, so that the error hardly grows with k; that takes more registers.
 // - Underflow: the small part of a number below 2^-113 would be none of TF32's. All numbers are scaled by 2^24 on their
 //   way into the split, and each sum by 2^-48 on its way out.
 // - Overflow, infinities, NaN: where the sum of an element is not finite, whatever the cause, the element is computed
@@ -56,6 +57,8 @@ struct SplitTiling {
 constexpr float SPLIT_SCALE = 16777216.0f;                         // 2^24
 constexpr float SPLIT_UNSCALE = 1.0f / SPLIT_SCALE / SPLIT_SCALE;  // 2^-48
 constexpr int SPLIT_MIN_K = 64;
+constexpr int SECTION = 512;  // steps of k that are summed before they are added to a total,
+constexpr int WHOLE = 2048;   // if there are more than these
 
 // The sum of an element by FP32 multiply-adds in the order of k, from its row of A and its column of B. Not inlined: it is
 // rarely needed, and its loop should not take registers from what is.
@@ -154,8 +157,8 @@ struct Wanted {
   int row_step, col_step;
 };
 
-// PRODUCTS: 3, or 1 of numbers rounded to TF32.
-template <class T, int WIDTH, int PRODUCTS>
+// PRODUCTS: 3, or 1 of numbers rounded to TF32. SECTIONS: whether k is summed in sections.
+template <class T, int WIDTH, int PRODUCTS, bool SECTIONS>
 __global__ void __launch_bounds__(T::THREADS, T::BLOCKS) sgemm_mma(Gemm g, Wanted wanted) {
   constexpr int MS = T::WARP_ROWS / 16, NS = T::WARP_COLS / 32, KS = T::SUM_STEPS / 8;
   float* shared = dynamic_shared<float>();
@@ -182,6 +185,9 @@ __global__ void __launch_bounds__(T::THREADS, T::BLOCKS) sgemm_mma(Gemm g, Wante
   // Of 32 neighbouring columns a lane has 4 (lane / 4) .. 4 (lane / 4) + 3 as B, one for each of four mma_tf32, and of
   // their results 8 (lane % 4) .. 8 (lane % 4) + 7: two whole vectors in a row of C.
   float sum[MS][NS][2][8] = {};
+  constexpr int SUMS = MS * NS * 16;
+  float* sums = &sum[0][0][0][0];
+  float totals[SUMS] = {};
   int row_A = warp_row + lane % 16;
   int col_A = lane / 16 * 4;
   int at_B = lane % 4 * T::PITCH_B + warp_col + lane / 4 * 4;
@@ -269,6 +275,19 @@ __global__ void __launch_bounds__(T::THREADS, T::BLOCKS) sgemm_mma(Gemm g, Wante
         }
       }
     }
+    if (SECTIONS && (t + 1) % (SECTION / T::STEPS) == 0) {
+#pragma unroll
+      for (int i = 0; i < SUMS; ++i) {
+        totals[i] += sums[i];
+        sums[i] = 0.0f;
+      }
+    }
+  }
+  if (SECTIONS) {
+#pragma unroll
+    for (int i = 0; i < SUMS; ++i) {
+      sums[i] += totals[i];
+    }
   }
 
   int width_C = vector_width(g.C, g.ldc);
@@ -307,6 +326,9 @@ cudaError_t run_mma(const Gemm& g, cudaStream_t stream, Wanted wanted = {}) {
     return launch(sgemm_short, tile_grid(g, 8, 32), dim3(256), 0, stream, g);
   }
   bool vectors = vector_width(g.A, g.lda) == 4 && vector_width(g.B, g.ldb) == 4 && g.k % 4 == 0 && g.n % 4 == 0;
-  auto kernel = vectors ? sgemm_mma<T, 4, PRODUCTS> : sgemm_mma<T, 1, PRODUCTS>;
+  bool sections = PRODUCTS == 3 && g.k > WHOLE;
+  auto kernel = sections
+                    ? (vectors ? sgemm_mma<T, 4, PRODUCTS, PRODUCTS == 3> : sgemm_mma<T, 1, PRODUCTS, PRODUCTS == 3>)
+                    : (vectors ? sgemm_mma<T, 4, PRODUCTS, false> : sgemm_mma<T, 1, PRODUCTS, false>);
   return launch(kernel, tile_grid(g, T::ROWS, T::COLS), dim3(T::THREADS), T::SHARED_BYTES, stream, g, wanted);
 }

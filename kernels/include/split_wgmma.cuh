@@ -464,11 +464,12 @@ __global__ void __launch_bounds__((CONSUMERS + 1) * 128, 1) __cluster_dims__(2, 
 
 using Fallback = SplitTiling<64, 128, 16, 32, 64, 4, 2, 16>;
 
-// Whether the product is left to sgemm_mma: one with a short sum, or so small that the pre-pass does not pay.
+// Whether the product is left to sgemm_mma: one with a short sum, or so small or thin that the pre-pass does not pay.
 template <class T>
 bool too_small(const Gemm& g) {
   constexpr double MOST = 1024.0 * 1024.0 * 1024.0;
-  return g.k < T::MIN_K || static_cast<double>(g.m) * g.n * g.k <= MOST;
+  constexpr int THIN = 64;
+  return g.k < T::MIN_K || std::min(g.m, g.n) <= THIN || static_cast<double>(g.m) * g.n * g.k <= MOST;
 }
 
 template <class T>
