@@ -9,9 +9,10 @@
 // - Blocks are numbered in groups of GROUP rows of tiles. The 396 blocks that run together on an H100 then cover 16 x
 //   25 tiles: 1024 rows of A and 3200 columns of B, instead of 512 and 6400 in groups of 8.
 //
-// Limit: latency, which three tiles on their way hide better than one. Issue slots stay 89 % FMAs: the 4 shared loads of a
-// step take 6 % of them, the copies with their addresses 5 %. Loads for each result and intensity stay too: k / 64 + k /
-// 128 floats from global memory, 21 FLOP for each of their bytes.
+// Limit: latency, which three tiles on their way hide better than one, and the transposed stores with their bank
+// conflicts. Issue slots stay 89 % FMAs: the 4 shared loads of a step take 6 % of them, the copies with their addresses
+// 5 %. Loads for each result and intensity stay too: k / 64 + k / 128 floats from global memory, 21 FLOP for each of
+// their bytes.
 //
 // Occupancy: some 140 registers a thread (64 sums, 32 of fragments), three blocks of 128 threads, 12 of an SM's 64
 // warps; 36.8 KiB of shared memory for 3 stages.

@@ -10,8 +10,8 @@
 //
 // LAYOUT = 1 reorders the rows of the tiles, at the cost of 64 bytes for each row of B. Of B, the first vectors of all
 // threads come before the second ones; of A, half of the rows that a warp stores trade places with the 16 beside them.
-// LAYOUT = 2 keeps the order and spends gaps: of A, 128 / BK floats after the steps of p that one thread stores, so that
-// the rows of a warp's store fill the 32 banks; of B, a vector after every 32 columns. Nothing changes but at_A and at_B.
+// LAYOUT = 2 keeps the order and spends gaps: of A, 128 / BK floats between what neighbouring threads store, so that the
+// rows of a warp's store fill the 32 banks; of B, a vector after every 32 columns. Nothing changes but at_A and at_B.
 //
 // Limit: shared memory's cycles. The loads of a step take 12 instead of 20, beside 64 FMAs, which take an SM 16; global
 // loads, instructions and intensity stay what they were.
@@ -49,17 +49,17 @@ static_assert(THREADS * 4 % BN == 0 && BK % (THREADS * 4 / BN) == 0, "whole rows
 static_assert(BN % 128 == 0, "a warp stores to one row of B's tile, for two would share banks");
 
 #if LAYOUT == 1
-constexpr int SIZE_A = BK * BM;
 constexpr int GAP_B = 128 / TN;
+constexpr int PITCH_A = BM;
 constexpr int PITCH_B = BN + (TN / 4 - 1) * GAP_B;
 static_assert(BM % 32 == 0 && BN / TN % 8 == 0 && TN <= 32 && BN / 4 % TN == 0,
               "the reordering must keep vectors whole");
-// Where the tile keeps step p of A's row `row`. Of the BK / 4 threads that share a row of A, each moves its elements by
-// 128 / BK rows more than the one before, so that the rows of a warp's store fill the 32 banks.
+// Where row p of the tile keeps the element of A's row `row`. Of the BK / 4 threads that share a row of A, each moves its
+// elements by 128 / BK rows more than the one before, so that the rows of a warp's store fill the 32 banks.
 template <int STEP_A>
 __device__ inline int at_A(int p, int row) {
   int thread = STEP_A == 1 ? p / 4 : p % STEP_A;
-  return p * BM + (row ^ (thread * (128 / BK) % 32));
+  return row ^ (thread * (128 / BK) % 32);
 }
 // Where a row of the tile keeps the element of B's column `col`: the vectors number 0 of all threads, then number 1, ...
 // The gap before each spreads the stores, which go through the numbers of a thread before the next thread.
@@ -68,23 +68,25 @@ __device__ inline int at_B(int col) {
   return number * (BN / TN * 4 + GAP_B) + col / TN * 4 + col % 4;
 }
 #elif LAYOUT == 2
-constexpr int GAP_A = 128 / BK;  // floats after the steps that a thread stores side by side: 4 by vector, else 1
-constexpr int SIZE_A = BK * (BM + GAP_A);
+constexpr int GAP_A = 128 / BK;
+constexpr int PITCH_A = BM + 32 - GAP_A;
 constexpr int PITCH_B = BN + BN / 32 * 4;
 static_assert(BM % 32 == 0, "the gaps alone must tell steps of p apart");
+// Where row p of the tile keeps the element of A's row `row`. By the pitch alone neighbouring p lie GAP_A banks apart, and
+// those that 4 steps of p separate, as neighbouring threads with vectors are, in one: so these are moved.
 template <int STEP_A>
 __device__ inline int at_A(int p, int row) {
-  return p * BM + (STEP_A == 1 ? p / 4 : p) * GAP_A + row;
+  return STEP_A == 1 ? row + p / 4 * GAP_A : row;
 }
 __device__ inline int at_B(int col) { return col + col / 32 * 4; }
 #else
 #error "LAYOUT is 1 (reordered) or 2 (padded)"
 #endif
-static_assert((SIZE_A + BK * PITCH_B) * 4 <= 48 * 1024, "static shared memory ends at 48 KiB");
+static_assert((PITCH_A + PITCH_B) * BK * 4 <= 48 * 1024, "static shared memory ends at 48 KiB");
 
 template <int WIDTH_A, int WIDTH_B>
 __global__ void __launch_bounds__(THREADS, 2) sgemm_conflict_free(Gemm g) {
-  __shared__ __align__(16) float tile_A[SIZE_A];  // transposed
+  __shared__ __align__(16) float tile_A[BK][PITCH_A];  // transposed
   __shared__ __align__(16) float tile_B[BK][PITCH_B];
   Tile tile = whole_tile(g, tile_of_block(g, BM, BN), BM, BN, WIDTH_B);
   int rows_left = g.m - tile.row;
@@ -120,7 +122,7 @@ __global__ void __launch_bounds__(THREADS, 2) sgemm_conflict_free(Gemm g) {
     for (int i = 0; i < BM / ROWS_A; ++i) {
 #pragma unroll
       for (int v = 0; v < 4; ++v) {
-        tile_A[at_A<STEP_A>(p_A + v * STEP_A, row_A + i * ROWS_A)] = ldg_A[i][v];
+        tile_A[p_A + v * STEP_A][at_A<STEP_A>(p_A + v * STEP_A, row_A + i * ROWS_A)] = ldg_A[i][v];
       }
     }
 #pragma unroll
@@ -137,7 +139,7 @@ __global__ void __launch_bounds__(THREADS, 2) sgemm_conflict_free(Gemm g) {
       alignas(16) float frag_B[TN];
 #pragma unroll
       for (int i = 0; i < TM; i += 4) {
-        copy_vector<4>(&frag_A[i], &tile_A[at_A<STEP_A>(p, row) + i]);
+        copy_vector<4>(&frag_A[i], &tile_A[p][at_A<STEP_A>(p, row) + i]);
       }
 #pragma unroll
       for (int j = 0; j < TN; j += 4) {

@@ -3,12 +3,12 @@
 //
 // Against `warp_tiled` there are two buffers for everything that has to be waited for:
 // - Shared memory holds two tiles. The next tile's global loads are issued before this tile's FMAs and land in
-//   registers; they are stored to the other buffer after BK - 1 of the BK steps, some 2900 cycles later (a load takes
-//   600 to 1000). A tile needs one barrier instead of two, since nobody reads the buffer that is written.
-// - Registers hold two steps of fragments. The shared loads of step p + 1 (some 30 cycles) run behind the FMAs of step
-//   p, and the first fragments of the next tile are loaded behind the last FMAs of this one. In a step the FMAs go
-//   through the results there and back, so that at a row's end the element of B stays where it is; with fragments to
-//   spare the compiler can keep to that order.
+//   registers; they are stored to the other buffer after BK - 1 of the BK steps, 2880 cycles of FMAs later where three
+//   blocks share an SM. A tile needs one barrier instead of two, since nobody reads the buffer that is written.
+// - Registers hold two steps of fragments. The shared loads of step p + 1 run behind the FMAs of step p, and the first
+//   fragments of the next tile are loaded behind the last FMAs of this one. In a step the FMAs go through the results
+//   there and back, so that at a row's end the element of B stays where it is; with fragments to spare the compiler can
+//   keep to that order.
 // - What is in flight during the FMAs must not branch: of k the first tile is the short one, and only it asks which
 //   steps are there. (Where k or n is no multiple of 4, A or B is then copied by 4 bytes. INSIDE = false, for matrices
 //   smaller than a tile, checks the edges.)
@@ -45,8 +45,7 @@
 #endif
 
 constexpr int THREADS = (BM / WM) * (BN / WN) * 32;
-constexpr int GAP_A = 128 / BK;  // floats after the steps that a thread stores side by side: 4 by vector, else 1
-constexpr int SIZE_A = BK * (BM + GAP_A);
+constexpr int PITCH_A = BM + 4;        // fewer of the transposed stores of A's vectors share a bank
 constexpr int STEP_M = WM / (TM / 4);  // rows between a thread's vectors
 constexpr int STEP_N = WN / (TN / 4);  // columns between them
 static_assert(TM % 4 == 0 && TN % 4 == 0, "a thread tile must consist of whole vectors");
@@ -55,14 +54,7 @@ static_assert(BM % WM == 0 && BN % WN == 0, "the warp tiles must cover the block
 static_assert(THREADS <= 1024, "a block has at most 1024 threads");
 static_assert(THREADS * 4 % BK == 0 && BK % 4 == 0 && BM % (THREADS * 4 / BK) == 0, "whole rows of A's tile in a pass");
 static_assert(THREADS * 4 % BN == 0 && BK % (THREADS * 4 / BN) == 0, "whole rows of B's tile in a pass");
-static_assert(BM % 32 == 0, "the gaps alone must tell steps of p apart");
-static_assert(2 * (SIZE_A + BK * BN) * 4 <= 48 * 1024, "static shared memory ends at 48 KiB");
-
-// Where the tile keeps step p of A's row `row`.
-template <int STEP_A>
-__device__ inline int at_A(int p, int row) {
-  return p * BM + (STEP_A == 1 ? p / 4 : p) * GAP_A + row;
-}
+static_assert(2 * (PITCH_A + BN) * BK * 4 <= 48 * 1024, "static shared memory ends at 48 KiB");
 
 // Global memory to registers: of every ROWS-th row of a tile 4 floats, neighbours where WIDTH is 4, else STEP apart. Zeros
 // stand for what lies outside C's rows and columns (not looked at where INSIDE) and for steps of p before `p_first`; all
@@ -92,12 +84,12 @@ __device__ inline void load_tile_B(float (&to)[PASSES][4], const float* from, in
 
 // Registers to shared memory, A's tile transposed.
 template <int ROWS, int WIDTH, int STEP, int PASSES>
-__device__ inline void store_tile_A(float (&tile_A)[SIZE_A], const float (&from)[PASSES][4], int row, int p) {
+__device__ inline void store_tile_A(float (&tile_A)[BK][PITCH_A], const float (&from)[PASSES][4], int row, int p) {
 #pragma unroll
   for (int i = 0; i < PASSES; ++i) {
 #pragma unroll
     for (int v = 0; v < 4; ++v) {
-      tile_A[at_A<STEP>(p + v * STEP, row + i * ROWS)] = from[i][v];
+      tile_A[p + v * STEP][row + i * ROWS] = from[i][v];
     }
   }
 }
@@ -114,7 +106,7 @@ __device__ inline void store_tile_B(float (&tile_B)[BK][BN], const float (&from)
 
 template <bool INSIDE, int WIDTH_A, int WIDTH_B>
 __global__ void __launch_bounds__(THREADS) sgemm_double_buffered(Gemm g) {
-  __shared__ __align__(16) float tile_A[2][SIZE_A];  // transposed
+  __shared__ __align__(16) float tile_A[2][BK][PITCH_A];  // transposed
   __shared__ __align__(16) float tile_B[2][BK][BN];
   Tile tile = whole_tile(g, tile_of_block(g, BM, BN), BM, BN, WIDTH_B);
   int tid = threadIdx.x;
@@ -152,7 +144,7 @@ __global__ void __launch_bounds__(THREADS) sgemm_double_buffered(Gemm g) {
   store_tile_A<ROWS_A, WIDTH_A, STEP_A>(tile_A[0], ldg_A, row_A, p_A);
   store_tile_B<ROWS_B, WIDTH_B, STEP_B>(tile_B[0], ldg_B, p_B, col_B);
   __syncthreads();
-  load_fragment(frag_A[0], &tile_A[0][at_A<STEP_A>(0, row)], STEP_M);
+  load_fragment(frag_A[0], &tile_A[0][0][row], STEP_M);
   load_fragment(frag_B[0], &tile_B[0][0][col], STEP_N);
 
   for (int buffer = 0; tiles > 0; --tiles, buffer ^= 1) {
@@ -161,18 +153,21 @@ __global__ void __launch_bounds__(THREADS) sgemm_double_buffered(Gemm g) {
       B += BK * g.ldb;
       load_tile_A<INSIDE, ROWS_A, WIDTH_A, STEP_A>(ldg_A, A, g.lda, rows_left, -BK);
       load_tile_B<INSIDE, ROWS_B, WIDTH_B, STEP_B>(ldg_B, B, g.ldb, cols_left, -BK);
-      __syncwarp();
+      // With more than 8 steps the compiler would move the loads down to their stores, where little hides them.
+      if (BK > 8) {
+        __syncwarp();
+      }
     }
 #pragma unroll
     for (int p = 0; p < BK; ++p) {
       if (p + 1 < BK) {
-        load_fragment(frag_A[(p + 1) % 2], &tile_A[buffer][at_A<STEP_A>(p + 1, row)], STEP_M);
+        load_fragment(frag_A[(p + 1) % 2], &tile_A[buffer][p + 1][row], STEP_M);
         load_fragment(frag_B[(p + 1) % 2], &tile_B[buffer][p + 1][col], STEP_N);
       } else if (tiles > 1) {
         store_tile_A<ROWS_A, WIDTH_A, STEP_A>(tile_A[buffer ^ 1], ldg_A, row_A, p_A);
         store_tile_B<ROWS_B, WIDTH_B, STEP_B>(tile_B[buffer ^ 1], ldg_B, p_B, col_B);
         __syncthreads();
-        load_fragment(frag_A[0], &tile_A[buffer ^ 1][at_A<STEP_A>(0, row)], STEP_M);
+        load_fragment(frag_A[0], &tile_A[buffer ^ 1][0][row], STEP_M);
         load_fragment(frag_B[0], &tile_B[buffer ^ 1][0][col], STEP_N);
       }
 #pragma unroll
