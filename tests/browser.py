@@ -67,9 +67,13 @@ function report() {
 addEventListener("load", () => { setTimeout(choose, 3000); setTimeout(report, 4000); });
 </script>
 """
+# The page is made narrower once it is drawn, as it is where a scroll bar appears.
 FRAME = """<!doctype html><pre id="found"></pre>
-<iframe src="page.html" style="width:{width}px;height:900px;border:0"></iframe>
-<script>addEventListener("message", event => found.textContent = JSON.stringify(event.data));</script>"""
+<iframe id="page" src="page.html" style="width:{wider}px;height:900px;border:0"></iframe>
+<script>
+addEventListener("load", () => setTimeout(() => page.style.width = "{width}px", 2000));
+addEventListener("message", event => found.textContent = JSON.stringify(event.data));
+</script>"""
 
 
 @dataclass(frozen=True)
@@ -86,7 +90,7 @@ def look(page: Path, width: int, dark: bool) -> Seen:
         folder = Path(name)
         body, end = page.read_text().rsplit("</body>", 1)
         (folder / "page.html").write_text(f"{body}{PROBE}</body>{end}")
-        (folder / "frame.html").write_text(FRAME.format(width=width))
+        (folder / "frame.html").write_text(FRAME.format(width=width, wider=width + 16))
         result = subprocess.run(
             [
                 *(BROWSER, "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-sync"),

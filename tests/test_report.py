@@ -88,6 +88,18 @@ def test_another_precision_is_never_the_answer(material):
     assert "async_copy" not in " ".join(answer(with_tables(material, rungs=rungs)))
 
 
+def test_the_answer_names_the_fastest_rung_that_keeps_the_bounds_of_fp32_with_tensor_cores_and_its_class(material):
+    rungs = material.tables["rungs"].copy()
+    rungs.loc[rungs["precision"] != "fp32", "precision"] = "tf32"
+    assert "tensor cores" not in " ".join(answer(with_tables(material, rungs=rungs)))
+    rungs.loc[rungs["rung"] == "async_copy", "precision"] = "3xtf32"
+    tables = {
+        name: labelled(table, rungs) for name, table in (("rungs", rungs), ("timings", material.tables["timings"]))
+    }
+    (line,) = [line for line in answer(with_tables(material, **tables)) if "tensor cores" in line]
+    assert "async_copy (3xTF32) is the fastest" in line
+
+
 def test_without_measurements_the_report_says_so(material):
     empty = {name: material.tables[name].iloc[:0] for name in ("timings", "geomeans", "checks", "published")}
     nothing = with_tables(material, **empty)

@@ -67,12 +67,13 @@ def by_size(data: pd.DataFrame, look: Mapping[str, Mapping[str, Any]], order: Se
         )
     )
     faint = alt.condition(picked, alt.value(0.3), alt.value(0.02))
-    band = base.mark_errorband().encode(y=alt.Y("low:Q", title=""), y2="high:Q", opacity=faint)
+    logarithmic = {"title": "", "scale": alt.Scale(type="log"), "axis": alt.Axis(format="~g", tickCount=8)}
+    band = base.mark_errorband().encode(y=alt.Y("low:Q", **logarithmic), y2="high:Q", opacity=faint)
     line = base.mark_line(strokeWidth=2).encode(
-        y=alt.Y("value:Q", title=""),
+        y=alt.Y("value:Q", **logarithmic),
         strokeDash=alt.StrokeDash("rung:N", scale=dashes, sort=list(order), legend=_legend()),
     )
-    points = base.mark_point(filled=True, size=45).encode(y="value:Q", tooltip=_tooltip())
+    points = base.mark_point(filled=True, size=45).encode(y=alt.Y("value:Q", **logarithmic), tooltip=_tooltip())
     return _finished(alt.layer(band, line, points).add_params(metric, picked), HEIGHT)
 
 
@@ -115,8 +116,9 @@ def check_errors(checks: pd.DataFrame, order: Sequence[str]) -> dict[str, Any] |
     rungs = [rung for rung in order if rung in set(worst["rung"])]
     rung = alt.param(name="check_rung", value=rungs[0], bind=_select(rungs, "Rung: "))
     base = alt.Chart(worst)
-    x = alt.X("k:Q", scale=alt.Scale(type="log"), title="k")
-    y = alt.Y("share:Q", scale=alt.Scale(type="log", domainMax=1), title="error / bound", axis=alt.Axis(format=".0e"))
+    x = alt.X("k:Q", scale=alt.Scale(type="log"), title="k", axis=alt.Axis(tickCount=5, format="~g"))
+    y = alt.Y("share:Q", scale=alt.Scale(type="log", domainMax=1), title="error / bound",
+              axis=alt.Axis(tickCount=5, format="~g"))  # fmt: skip
     tip = ["rung", "shape", "alpha", "beta", alt.Tooltip("share:Q", title="error / bound", format=".2g")]
     others = base.mark_point(color="gray", opacity=0.25, size=18).encode(x=x, y=y)
     own = base.transform_filter(alt.datum.rung == rung).mark_point(filled=True, size=70, opacity=1)
@@ -234,7 +236,7 @@ def prediction(paper: pd.DataFrame, order: Sequence[str]) -> dict[str, Any] | No
     ]  # fmt: skip
     base = alt.Chart(data).transform_filter(alt.datum.shape == chosen).encode(y=_rungs(order, set(data["rung"])))
     outer = base.mark_bar(color="gray", opacity=0.35, size=19).encode(
-        x=alt.X("predicted:Q", title="TFLOP/s"), tooltip=tip
+        x=alt.X("predicted:Q", title="TFLOP/s", axis=alt.Axis(tickCount=10)), tooltip=tip
     )
     inner = base.mark_bar(color=legible(PALETTE[0]), size=10).encode(x="measured:Q", tooltip=tip)
     text = base.mark_text(align="left", dx=6, color="currentColor").encode(x="predicted:Q", text="bound_by:N")
@@ -276,8 +278,7 @@ def roofline(
             lines += [
                 {"shape": shape, "ceiling": name, "intensity": x, "tflops": x * slope} for x in (0.3, top / slope)
             ]
-            place = 0.3**0.7 * (top / slope) ** 0.3
-            names.append({"shape": shape, "ceiling": name, "intensity": place, "tflops": place * slope})
+            names.append({"shape": shape, "ceiling": name, "intensity": 0.32, "tflops": 0.32 * slope})
     if not points:
         return None
     dots, roofs, texts = (
@@ -306,7 +307,7 @@ def roofline(
                  alt.Tooltip("tflops:Q", title="TFLOP/s", format=FORMAT)],
     )  # fmt: skip
     words = alt.Chart(texts).transform_filter(alt.datum.shape == chosen)
-    words = words.mark_text(align="left", dx=6, dy=6, color="currentColor").encode(x=x, y=y, text="ceiling:N")
+    words = words.mark_text(align="left", dy=14, color="currentColor").encode(x=x, y=y, text="ceiling:N")
     return _finished(alt.layer(roof, words, marks).add_params(chosen, picked), HEIGHT)
 
 
@@ -352,8 +353,8 @@ def legible(color: str) -> str:
 
 
 def _legend(symbol: str = "stroke", width: int = 150) -> alt.Legend:
-    """A legend below the chart, of as many columns of so many pixels as the chart is wide."""
-    columns = alt.ExprRef(f"max(1, floor(width / {width}))")
+    """A legend below the chart, of as many columns of so many pixels as fit beside the names of rungs."""
+    columns = alt.ExprRef(f"max(1, floor((containerSize()[0] - 140) / {width}))")
     return alt.Legend(title=None, orient="bottom", columns=columns, symbolType=symbol, symbolOpacity=1, labelLimit=240)
 
 

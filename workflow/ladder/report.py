@@ -26,7 +26,7 @@ from ladder.config import ROOT, Rung
 from ladder.figures import best_rung, square_rows, styles
 from ladder.gpu import Gpu
 from ladder.plan import Plan, recorded_on
-from ladder.precision import label, labelled
+from ladder.precision import BOUNDS, label, labelled
 from ladder.published import findings
 from ladder.tables import headline_shape, read_table
 
@@ -132,7 +132,23 @@ def answer(material: Material) -> list[str]:
             f"Over the square sizes from 512 up, {top['rung']} is best: {top['speedup']:.1%} of cuBLAS"
             " in the geometric mean."
         )
+    if split := _best_split(material):
+        lines.append(split)
     return lines
+
+
+def _best_split(material: Material) -> str:
+    """The sentence on the fastest rung that keeps the bounds of FP32 with tensor cores; empty where none is timed."""
+    timings, rungs = material.tables["timings"], material.tables["rungs"]
+    kept = [each for each, bound in BOUNDS.items() if bound == BOUNDS["fp32"] and each != "fp32"]
+    names = rungs.loc[rungs["precision"].isin(kept) & (rungs["role"] == "rung"), "rung"]
+    best = best_rung(timings[timings["rung"].isin(names)], material.baseline) if len(names) else None
+    if not best:
+        return ""
+    return (
+        f"With FP32's bounds on errors kept by tensor cores, {best['rung']} is the fastest at {best['n']}: "
+        f"{best['gflops'] / 1e3:.1f} TFLOP/s, {best['speedup_over_cublas']:.2f} times cuBLAS in FP32."
+    )
 
 
 def _charts(material: Material, timed: Sequence[str]) -> dict[str, dict[str, Any]]:
