@@ -241,7 +241,7 @@ def prediction(paper: pd.DataFrame, order: Sequence[str]) -> dict[str, Any] | No
     inner = base.mark_bar(color=legible(PALETTE[0]), size=10).encode(x="measured:Q", tooltip=tip)
     text = base.mark_text(align="left", dx=6, color="currentColor").encode(x="predicted:Q", text="bound_by:N")
     return _finished(
-        alt.layer(outer, inner, text, _room(base, "predicted", 1.3)).add_params(chosen), 24 * data["rung"].nunique()
+        alt.layer(outer, inner, text, _room(base, "predicted", 1.5)).add_params(chosen), 24 * data["rung"].nunique()
     )
 
 
