@@ -17,6 +17,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from ladder import gpu, records
+from ladder.accuracy_worker import measure
 from ladder.bounds import componentwise_bound
 from ladder.build import Build
 from ladder.check_worker import check_case
@@ -244,6 +245,12 @@ def test_every_rung_of_the_ladder_is_right_and_every_wrong_one_is_found(compiled
             assert wrong["verdict"].str.contains(WRONG[name]).any(), f"{name}: {set(wrong['verdict'])}"
         else:
             assert wrong.empty, f"{name}: {wrong.iloc[0].to_dict()}"
+
+
+def test_errors_are_measured_with_the_time_of_a_launch(builds, gpu_alone):
+    found = measure(Gpu(0), Library(Build(builds["naive"]).library), Shape(256, 256, 1024), "normal")
+    assert 0 < found["error_normwise"] < 1e-5
+    assert 0.001 < found["time_ms"] < 100
 
 
 def test_any_product_that_hypothesis_draws_is_right(builds, gpu_alone):

@@ -76,6 +76,43 @@ def test_three_products_of_split_numbers_lose_no_more_than_eight_units():
     assert (np.abs(big_a * big_b - exact) / np.abs(exact) * 2.0**24).max() > 2000  # and one product alone 2^11 and more
 
 
+def toward_zero(x, places):
+    """Truncated to so many binary places below the leading bit of the largest along the first axis."""
+    last = np.ldexp(1.0, np.frexp(np.abs(x).max(axis=0))[1] - places)
+    return np.trunc(x / last) * last
+
+
+def on_tensor_cores(products, k):
+    """The sum of 16 steps of k at a time: 8 terms and the sum so far, aligned with two spare bits, then cut to 24."""
+    total = np.float32(0)
+    for first in range(0, k, 16):
+        part = np.zeros(products[0].shape[1:])
+        for terms in products:
+            for p in (first, first + 8):
+                part = toward_zero(toward_zero(np.stack([part, *terms[p : p + 8]]), 26).sum(axis=0)[None], 24)[0]
+        total = (total + part).astype(np.float32)
+    return total
+
+
+def test_of_wide_ranges_no_fourth_product_brings_the_error_of_a_short_sum_to_that_of_multiply_adds():
+    """Where one term is most of the sum, FP32 loses its last rounding; a split loses bits of both factors besides."""
+    k = 64
+    inputs = draw("wide_range", Shape(1, 1024, k), True, False, 3)
+    a, b = np.repeat(inputs.A.T, 1024, axis=1), inputs.B
+    (big_a, small_a), (big_b, small_b) = split(a), split(b)
+    exact, scale = ((a.astype(np.float64) * b) ** power for power in (1, 2))
+    chain = np.float32(0)
+    for term in exact:
+        chain = (chain + term).astype(np.float32)
+
+    def error(found):
+        return np.sqrt(np.mean((found - exact.sum(axis=0)) ** 2 / scale.sum(axis=0))) * 2.0**24
+
+    three = [small_a * big_b, big_a * small_b, big_a * big_b]
+    of_three, of_four = error(on_tensor_cores(three, k)), error(on_tensor_cores([small_a * small_b, *three], k))
+    assert error(chain) * 1.3 < of_four < of_three
+
+
 def test_below_64_steps_the_bound_needs_another_path():
     """8 u for splitting, 20 u for each of two steps of the tensor core, and the roundings outside."""
     u = 2.0**-24
