@@ -5,11 +5,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from corpus import compile_rung
 from hypothesis import settings
 from ladder import config, gpu, plan, records, toolchain, tuned, tuning
 from ladder.build import Build
 from ladder.config import Rung, Shape
-from ladder.emulation import compile_for_emulator
 from ladder.evidence import Evidence
 from ladder.gpu import Gpu, Present
 from ladder.timing import Measurement, ShapeTiming
@@ -55,14 +55,21 @@ KERNELS = {
 
 @pytest.fixture(scope="session")
 def for_the_emulator(tmp_path_factory):
-    """Compiles a source for the emulator, once for all processes of the session; returns the library's path."""
+    """Compiles a source for the emulator, once for all processes of the session; returns the library's path.
 
-    def library(source: Path, macros: dict[str, str] | None = None) -> Path:
+    With -O1, which takes less time than the pipeline's -O3; tests/test_emulation.py has every rung as the pipeline
+    compiles it.
+    """
+
+    def library(source: Path, macros: dict[str, str] | None = None, level: str = "-O1") -> Path:
+        defined = [f"{key}={value}" for key, value in (macros or {}).items()]
+
         def make(folder: Path) -> None:
             folder.mkdir()
-            assert not compile_for_emulator(source, macros or {}, folder / "library.so", source.parent)
+            made = compile_rung(source, folder / "library.so", level, *(f"-D{each}" for each in defined))
+            assert made.returncode == 0, made.stderr
 
-        name = "-".join(["emulated", source.stem, *(f"{key}={value}" for key, value in (macros or {}).items())])
+        name = "-".join(["emulated", source.stem, *defined, level])
         return once(tmp_path_factory, name, make) / "library.so"
 
     return library

@@ -1,22 +1,20 @@
 """The check without a GPU: sound rungs are emulated, wrong ones fail in one line, others are said to need a GPU."""
 
 import re
-import shutil
 from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
 import pytest
 from conftest import a_build, a_rung
-from corpus import RUNGS
 from ladder import emulation
 from ladder.checking import PLAIN, emulated_cases, emulated_runs
 from ladder.config import ROOT, Rung, Shape, read_kernels, read_yaml, variant_name
-from ladder.emulation import compile_for_emulator, emulate_rung
+from ladder.emulation import emulate_rung
 from ladder.plan import plan
 from ladder.toolchain import sources
 from ladder.tuned import with_tuned
-from pipeline import copy_project, snakemake
+from pipeline import FEW, copied, finished_run, snakemake
 
 LADDER = read_kernels(ROOT / "config" / "kernels.yaml")
 FAMILIES = ["uniform", "normal", "wide_range", "cancellation", "subnormal", "signed_zeros", "nonfinite"]
@@ -48,14 +46,7 @@ def as_built() -> list[Rung]:
 
 
 @pytest.mark.parametrize("rung", as_built(), ids=lambda rung: variant_name(rung.name.split("@")[0], rung.macros))
-def test_every_rung_of_the_ladder_passes_as_it_is_built_or_needs_a_gpu(tmp_path, rung, monkeypatch, for_the_emulator):
-    def compiled(source, macros, library, include):
-        if source not in RUNGS:
-            return compile_for_emulator(source, macros, library, include)
-        shutil.copy(for_the_emulator(source, macros), library)  # which other tests run as well
-        return ""
-
-    monkeypatch.setattr(emulation, "compile_for_emulator", compiled)
+def test_every_rung_of_the_ladder_passes_as_it_is_built_or_needs_a_gpu(tmp_path, rung):
     record = emulate_rung(rung, a_build(tmp_path / "build"), CASES, 2, 60, tmp_path / "log")
     apart = "bulk_copy.cuh" in {path.name for path in sources(rung)}
     assert (record["status"], len(record["cases"])) == (("needs a GPU", 0) if apart else ("emulated", len(CASES))), (
@@ -176,13 +167,13 @@ def test_the_version_of_gxx_is_asked_for(tmp_path, monkeypatch):
 # The whole pipeline on a machine without a GPU
 
 
-def test_a_rung_that_the_emulator_finds_wrong_fails_the_run_and_its_recorded_times_are_not_shown(tmp_path):
-    project = copy_project(tmp_path / "project")
+def test_a_rung_that_the_emulator_finds_wrong_fails_the_run_and_its_recorded_times_are_not_shown(
+    tmp_path_factory, tmp_path
+):
+    project = copied(finished_run(tmp_path_factory) / "project", tmp_path / "project")
     source = project / "kernels/sgemm/tiled.cu"
     source.write_text(source.read_text().replace("    __syncthreads();\n", "", 1))
-    lean = ("timing={references: []}", "tune={use: false}")
-    check = "check={shapes: [1, 7], cases: [{alpha: 1, beta: 0}], families: []}"
-    run = snakemake(project, ["kernels=[naive,tiled@TILE=16]", "sizes=[1024]", check, *lean])
+    run = snakemake(project, FEW)
     assert run.status != 0
 
     found = "1: uninitialised read: sgemm_tiled block (0,0,0) thread ("

@@ -187,7 +187,7 @@ def test_until_compile_makes_libraries_and_nothing_else(fresh):
 
 def test_other_sizes_can_come_from_a_config_file(project):
     (project / "mine.yaml").write_text("sizes: [512]\nkernels: [naive, tiled@TILE=16]\n")
-    run = snakemake(project, [CHECK], "--configfile", "mine.yaml")
+    run = snakemake(project, [CHECK], "--configfile", "mine.yaml", "--until", "tables")
     assert run.status == 0, run.output
     timed = table(project, "timings")
     assert set(timed["shape"]) == {512}

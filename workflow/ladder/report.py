@@ -6,6 +6,7 @@ import base64
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -78,9 +79,7 @@ def render(material: Material) -> str:
         why=[name for name in WHY if name in specs],
         compared=_comparison(material.tables["metrics_by_rung"]),
         specs=_script(specs),
-        vega=Markup(
-            vl_convert.javascript_bundle(vl_version=".".join(altair.SCHEMA_VERSION.lstrip("v").split(".")[:2]))
-        ),
+        vega=Markup(_vega()),
         tables_script=Markup(generate_init_offline_itables_html(itables.options.dt_bundle)),
         ladder=_ladder_table(rungs, timings) if timed else "",
         shape=headline_shape(timings[timings["rung"].isin(timed)]) if timed else "",
@@ -149,6 +148,12 @@ def _best_split(material: Material) -> str:
         f"With FP32's bounds on errors kept by tensor cores, {best['rung']} is the fastest at {best['n']}: "
         f"{best['gflops'] / 1e3:.1f} TFLOP/s, {best['speedup_over_cublas']:.2f} times cuBLAS in FP32."
     )
+
+
+@cache
+def _vega() -> str:
+    """The libraries that draw the charts, as one script; vl-convert takes seconds to bundle them."""
+    return vl_convert.javascript_bundle(vl_version=".".join(altair.SCHEMA_VERSION.lstrip("v").split(".")[:2]))
 
 
 def _charts(material: Material, timed: Sequence[str]) -> dict[str, dict[str, Any]]:
