@@ -129,14 +129,14 @@ def snakemake(folder: Path, config: Sequence[str], *arguments: str, gpu: bool = 
 
 @contextmanager
 def started(
-    folder: Path, config: Sequence[str], *arguments: str, gpu: bool = False
+    folder: Path, config: Sequence[str], *arguments: str, gpu: bool = False, **variables: str
 ) -> Iterator[subprocess.Popen[bytes]]:
     """Start Snakemake in a copy, with its output in run.log, and kill it with all its children at the end."""
     with (folder / "run.log").open("wb") as log:
         process = subprocess.Popen(
             command(config, arguments),
             cwd=folder,
-            env=environment(folder, gpu),
+            env=environment(folder, gpu, **variables),
             stdout=log,
             stderr=subprocess.STDOUT,
             start_new_session=True,

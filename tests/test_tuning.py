@@ -632,9 +632,21 @@ def test_without_a_gpu_recorded_trials_become_a_table_and_a_figure(copy, monkeyp
     assert contents(copy / f"results/{RECORDED}") == made
 
 
+# Python runs this first in each of its processes: of the workers of a search the second waits until it is killed.
+HALT = """
+import pathlib, signal, sys
+
+if "ladder.tune_worker" in sys.orig_argv:
+    with pathlib.Path({path!r}).open("a") as file:
+        file.write("started\\n")
+    if pathlib.Path({path!r}).read_text().count("started") == 2:
+        signal.pause()
+"""
+
+
 @pytest.mark.gpu
 @pytest.mark.skipif(gpus.present() is None, reason="there is no GPU here")
-def test_a_killed_search_on_a_gpu_goes_on_and_later_runs_build_what_it_chose(copy):
+def test_a_killed_search_on_a_gpu_goes_on_and_later_runs_build_what_it_chose(copy, tmp_path):
     config = [
         "kernels=[coalesced]",
         "tune_sizes=[256,512]",
@@ -643,21 +655,20 @@ def test_a_killed_search_on_a_gpu_goes_on_and_later_runs_build_what_it_chose(cop
         "profile={enabled: false}",
     ]
 
-    def tried():
-        return any(Record.read(path, "coalesced").trials for path in copy.glob("results/*/raw/trials/*.gz"))
-
-    with started(copy, config, "tune", gpu=True) as process:
-        wait_for(lambda: tried() or process.poll() is not None)
+    workers = tmp_path / "workers"
+    write(tmp_path / "first/sitecustomize.py", HALT.format(path=str(workers)))
+    with started(copy, config, "tune", gpu=True, PYTHONPATH=str(tmp_path / "first")) as process:
+        wait_for(lambda: (workers.exists() and workers.read_text().count("started") == 2) or process.poll() is not None)
         assert process.poll() is None, (copy / "run.log").read_text()
     (path,) = copy.glob("results/*/raw/trials/*.gz")
     kept = Record.read(path, "coalesced").trials
-    assert kept
+    assert len(kept) == 1
     run = snakemake(copy, config, "tune", gpu=True)
     assert run.status == 0, run.output
     record = Record.read(path, "coalesced")
     assert {name for name, _ in record.trials} == {"coalesced@BM=4,BN=32", "coalesced@BM=8,BN=32"}
     assert {trial["status"] for trial in record.trials.values()} == {"ok"}
-    assert all(record.trials[key]["batch"] == trial["batch"] for key, trial in kept.items() if key[1] == SCREEN)
+    assert all(record.trials[key]["batch"] == trial["batch"] for key, trial in kept.items())
     (file,) = (copy / "config/tuned").iterdir()
     (classes,) = read_tuned(file).rungs.values()
     assert set(classes) == {Shape.parse("256"), Shape.parse("512")}
