@@ -49,6 +49,8 @@ env: $(VENV)/.$(ENV) ## make .venv from the pins, once (ENV=cuda12, PYTHON=pytho
 # From nothing each time the pins change, so that it holds them and nothing else.
 $(VENV)/.$(ENV): envs/build.txt envs/$(ENV).txt envs/$(CUBLAS).txt
 	$(CHECK_PYTHON)
+	@test ! -L $(VENV) || { \
+	  echo 'make: $(VENV) is a link: what it leads to would be emptied; remove the link first: rm $(VENV)' >&2; exit 1; }
 	$(PYTHON) -m venv --clear $(VENV)
 	$(INSTALL) -r envs/build.txt
 	$(INSTALL) -r envs/$(ENV).txt

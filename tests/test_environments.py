@@ -2,6 +2,8 @@
 
 import importlib.metadata
 import re
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -61,6 +63,19 @@ def test_every_direct_requirement_is_pinned_as_asked(lock):
     for package, (_, version) in direct(lock.stem).items():
         assert package in pinned
         assert version in (None, pinned[package])
+
+
+def test_an_environment_that_is_a_link_is_not_emptied(tmp_path):
+    project, other = tmp_path / "project", tmp_path / "other"
+    shutil.copytree(ENVS, project / "envs")
+    shutil.copy(ENVS.parent / "Makefile", project)
+    other.mkdir()
+    (other / "kept").touch()
+    (project / ".venv").symlink_to(other)
+    run = subprocess.run(["make", "env"], cwd=project, capture_output=True, text=True, check=False)
+    assert run.returncode != 0
+    assert "make: .venv is a link" in run.stderr
+    assert (other / "kept").exists()
 
 
 def test_every_in_file_is_locked():

@@ -11,7 +11,6 @@ import pytest
 from conftest import ROUND_GPU, a_rung, a_timing, a_where, an_evidence
 from ladder.analysis import (
     FIGURES,
-    LIMITS,
     all_figures,
     compute_ceilings,
     issue_slots,
@@ -24,6 +23,7 @@ from ladder.config import ROOT, read_kernels
 from ladder.diagnosis import Profile
 from ladder.figures import save
 from ladder.gpu import read_gpu
+from ladder.occupancy import LIMITS
 from ladder.pages import by_work, index, number, page, scaled
 from ladder.paper import load_pipe_wavefronts
 from ladder.tables import all_tables, read_table, write_table

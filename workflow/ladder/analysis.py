@@ -14,6 +14,7 @@ from matplotlib.figure import Figure
 
 from ladder.figures import DPI, FIXED, PALETTE, PLAIN, TEXT_SIZES, spread, styles
 from ladder.gpu import Gpu
+from ladder.occupancy import LIMITS
 from ladder.precision import labelled
 from ladder.sass import CLASSES
 
@@ -148,9 +149,6 @@ def instruction_mix(instructions: pd.DataFrame, caption: str) -> Figure:
         caption,
         "No rung has an inner loop.",
     )
-
-
-LIMITS = ("warps", "registers", "shared memory", "blocks")
 
 
 def warp_limits(resources: pd.DataFrame, shape: str) -> pd.DataFrame:

@@ -10,7 +10,6 @@ import pandas as pd
 from matplotlib.colors import to_hex, to_rgb
 
 from ladder.analysis import (
-    LIMITS,
     compute_ceilings,
     largest,
     loop_shares,
@@ -22,6 +21,7 @@ from ladder.analysis import (
 )
 from ladder.figures import PALETTE
 from ladder.gpu import Gpu
+from ladder.occupancy import LIMITS
 
 # label -> (column of the table of timings, factor)
 METRICS = {

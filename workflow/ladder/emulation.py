@@ -27,17 +27,8 @@ def compile_for_emulator(source: Path, macros: dict[str, str], library: Path, in
     What a CPU cannot do, such as inline PTX or tensor maps, does not compile.
     """
     command = ["g++", f"@{EMULATOR / 'flags.txt'}", *(f"-D{key}={value}" for key, value in macros.items())]
-    command += [
-        "-I",
-        str(EMULATOR),
-        "-I",
-        str(ROOT / "kernels" / "include"),
-        "-I",
-        str(include),
-        "-o",
-        str(library),
-        str(source),
-    ]
+    command += [f"-I{path}" for path in (EMULATOR, ROOT / "kernels" / "include", include)]
+    command += ["-o", str(library), str(source)]
     result = subprocess.run(
         [*command, "-lstdc++", "-lm", "-lc", "-lgcc"], cwd=ROOT, capture_output=True, text=True, check=False
     )

@@ -431,7 +431,9 @@ INSTRUCTION_COLUMNS = [
 
 
 def paper_table(evidence: Sequence[Evidence], gpu: Gpu) -> pd.DataFrame:
-    """One row a rung of the class fp32 and shape: the calculation on paper (`ladder.paper`) beside what was measured.
+    """The calculation on paper (`ladder.paper`) beside what was measured: one row a rung and shape.
+
+    Of the rungs of the class fp32 whose product FFMAs compute.
 
     Columns: rung, shape, flop, minimum_bytes, compute_floor_ms, memory_floor_ms, intensity_minimum, BM, BN, TM, TN,
     global_reads_per_result, shared_reads_per_result (elements), intensity_global, intensity_shared (FLOP a byte),
@@ -445,7 +447,7 @@ def paper_table(evidence: Sequence[Evidence], gpu: Gpu) -> pd.DataFrame:
             continue
         for text in item.inspection["launches"]:
             found, shape = main_kernel(item.inspection, text), Shape.parse(text)
-            if found is None:
+            if found is None or not sass.ratios(found[1]["code"]["loop"]):
                 continue
             launch, kernel = found
             tile = tile_of(item.rung, shape)
