@@ -21,7 +21,7 @@ def kernel(name: str) -> dict:
 
 
 def profile(name: str) -> Profile:
-    return Profile(kernel(name)["metrics"])
+    return Profile.of(kernel(name))
 
 
 def found(name: str) -> dict[str, float]:
@@ -127,6 +127,17 @@ def test_where_tensor_cores_multiply_their_pipe_is_what_counts():
     assert on_tensor_cores(30.0).slots != profile("naive").slots
 
 
+def test_warps_that_only_copy_keep_no_slot_empty():
+    waiting = kernel("tiled@TILE=32") | {
+        "loop": {"selected": 50, "not_selected": 9, "no_instructions": 30, "barrier": 10}
+    }
+    lost = Profile.of(waiting)
+    assert lost.lost_to("no_instruction") == pytest.approx(0.75 * lost.empty)
+    assert lost.lost_to("mio_throttle") == 0
+    assert sum(slots(lost).values()) == pytest.approx(100)
+    assert "75% of the waits in the loop that multiplies" in diagnosis.dependencies(lost).evidence
+
+
 def test_a_rung_whose_shares_are_of_something_else_is_not_set_beside_it():
     rungs = [a_rung("naive"), a_rung("tiled@TILE=16", before="naive")]
     tensor = {
@@ -165,7 +176,7 @@ def now(name: str, shape: str) -> dict:
 
 
 def shares(name: str, shape: str) -> dict[str, float]:
-    return {finding.rule: finding.slots_percent for finding in diagnose(Profile(now(name, shape)["metrics"]))}
+    return {finding.rule: finding.slots_percent for finding in diagnose(Profile.of(now(name, shape)))}
 
 
 @pytest.mark.parametrize("shape", ["2048", "4096"])

@@ -17,6 +17,7 @@ from ladder.build import Build
 from ladder.profiling import (
     HOTTEST,
     keep_profiles,
+    loop_samples,
     ncu_command,
     opcodes,
     profile_shape,
@@ -206,9 +207,35 @@ def test_executed_opcodes_are_counted_by_name():
     assert opcodes(Action({"sass__inst_executed_per_opcode": {"LDS": 4, "FFMA": 64}})) == {"FFMA": 64, "LDS": 4}
 
 
+class Loop(Action):
+    """A kernel of a few instructions by name, the first executed once."""
+
+    SASS = (
+        "S2R R0",
+        "@!P1 SYNCS.TRYWAIT P0, [R1]",
+        "FFMA R1, R2",
+        "@P0 BAR.SYNC 0x0",
+        "FFMA R3, R4",
+        "FFMA R5",
+        "BRA 0",
+    )
+
+    def sass_by_pc(self, address):
+        return f"  {self.SASS[(address - self.START) // 16]}  "
+
+
+def test_the_samples_of_the_loop_are_those_from_what_multiplies_most_and_what_is_executed_as_often():
+    waits = {"smsp__pcsamp_warps_issue_stalled_barrier": {0: 100, 1: 7, 3: 20, 4: 1, 5: 50, 6: 60}}
+    counts = {"inst_executed": {0: 8, 1: 64, 2: 64, 3: 16, 4: 64, 5: 8, 6: 8}}
+    assert loop_samples(Loop(waits | counts)) == {"barrier": 28}
+    nothing = {"inst_executed": {0: 8, 1: 64}}
+    assert loop_samples(Loop(waits | nothing)) == {}
+
+
 def test_a_report_without_samples_gives_none():
     action = Action({})
     assert (sampled_lines(action), sampled_instructions(action), opcodes(action)) == ([], [], {})
+    assert loop_samples(action) == {}
 
 
 # Records

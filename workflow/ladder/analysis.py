@@ -32,7 +32,7 @@ _USES = {
     "barrier": ("barrier", "membar"),
     "dispatch, math pipe": ("dispatch_stall", "math_pipe_throttle"),
     "fixed wait, no instruction": ("wait", "no_instruction", "branch_resolving", "imc_miss"),
-    "results of tensor cores": ("gmma",),
+    "results of tensor cores": ("gmma", "warpgroup_arrive"),
 }
 
 

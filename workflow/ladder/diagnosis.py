@@ -14,12 +14,13 @@ import math
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from ladder.sass import class_of, multiplications
 
 _STALL = re.compile(r"smsp__average_warps_issue_stalled_(\w+)_per_issue_active\.ratio")
+_SAMPLED = {"no_instructions": "no_instruction"}  # reasons that samples name otherwise than averages
 _NO_STALLS = ("selected", "not_selected")  # a warp that issues, or could
 TENSOR_CORES = "tensor cores"  # the one finding that a kernel may be content with
 LEAST = 3.0  # percent of issue slots below which a finding is not listed
@@ -27,12 +28,18 @@ LEAST = 3.0  # percent of issue slots below which a finding is not listed
 
 @dataclass(frozen=True)
 class Profile:
-    """The metrics of one profiled kernel, by Nsight Compute's names.
+    """The metrics of one profiled kernel, by Nsight Compute's names, and the samples of its loop that multiplies.
 
     Where tensor cores multiply, read cycles of their pipe for `issue slots`.
     """
 
     metrics: Mapping[str, Any]
+    loop: Mapping[str, int] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, kernel: Mapping[str, Any]) -> Profile:
+        """The profile of a recorded kernel."""
+        return cls(kernel["metrics"], kernel.get("loop") or {})
 
     def get(self, name: str) -> float:
         """A metric's value; not a number where the record has none."""
@@ -49,6 +56,21 @@ class Profile:
         """Cycles that a warp waits for each reason, for each instruction that it issues."""
         found = {match[1]: self.get(name) for name in self.metrics if (match := _STALL.fullmatch(name))}
         return dict(sorted(found.items()))
+
+    @property
+    def waits(self) -> dict[str, float]:
+        """What warps wait for while slots are empty, in shares of 1.
+
+        By the samples in the loop that multiplies, for a warp that only copies, or has nothing left to do, keeps no
+        slot empty by its waiting. By the averages over all warps where the record has no such samples.
+
+        Where tensor cores multiply, a warp that issues meanwhile is one of the reasons: selected.
+        """
+        no_stalls = ("not_selected",) if self.tensor else _NO_STALLS
+        sampled = {_SAMPLED.get(reason, reason): float(count) for reason, count in self.loop.items()}
+        kept = {reason: weight for reason, weight in (sampled or self.stalls).items() if reason not in no_stalls}
+        total = sum(kept.values())
+        return {reason: weight / total for reason, weight in kept.items()} if total else {}
 
     @property
     def tensor(self) -> float:
@@ -96,14 +118,8 @@ class Profile:
         return busy * sms / ffmas if ffmas else math.nan
 
     def lost_to(self, *reasons: str) -> float:
-        """Percent of issue slots that stay empty for these reasons.
-
-        Where tensor cores multiply, a warp that issues meanwhile is one of the reasons: selected.
-        """
-        no_stalls = ("not_selected",) if self.tensor else _NO_STALLS
-        waits = {name: cycles for name, cycles in self.stalls.items() if name not in no_stalls}
-        total = sum(waits.values())
-        return self.empty * sum(waits.get(reason, 0.0) for reason in reasons) / total if total else 0.0
+        """Percent of issue slots that stay empty for these reasons (`waits`)."""
+        return self.empty * sum(self.waits.get(reason, 0.0) for reason in reasons)
 
 
 @dataclass(frozen=True)
@@ -117,7 +133,7 @@ class Finding:
 
 def slots(profile: Profile) -> dict[str, float]:
     """Where the issue slots go, in percent: FFMA, tensor cores, other instructions, and empty ones by stall reason."""
-    waits = [reason for reason in profile.stalls if reason not in _NO_STALLS]
+    waits = [reason for reason in {**profile.stalls, **profile.waits} if reason not in _NO_STALLS]
     ffmas = profile.issued * profile.ffma / 100
     return {
         "FFMA": ffmas,
@@ -257,12 +273,12 @@ def tensor_pipe(profile: Profile) -> Finding | None:
 
 
 def tensor_results(profile: Profile) -> Finding | None:
-    """Warps that wait for what tensor cores compute: stall GMMA, and Math Pipe Throttle before the next product.
+    """Warps that wait for what tensor cores compute: stalls GMMA, Warpgroup Arrive and Math Pipe Throttle.
 
     Applies where tensor cores multiply. The slots are cycles in which the pipe idles meanwhile, as between a product
     and the next that adds to it.
     """
-    reasons = ("gmma", "math_pipe_throttle")
+    reasons = ("gmma", "warpgroup_arrive", "math_pipe_throttle")
     if not profile.tensor:
         return None
     return Finding("results of tensor cores", profile.lost_to(*reasons), _waits(profile, *reasons))
@@ -311,7 +327,9 @@ def _waits(profile: Profile, *reasons: str) -> str:
     stalls = profile.stalls
     cycles = sum(stalls.get(reason, 0.0) for reason in reasons)
     named = " or ".join(reason.replace("_", " ") for reason in reasons)
-    return f"{cycles:.1f} of {sum(stalls.values()):.1f} cycles between two instructions of a warp: {named}"
+    text = f"{cycles:.1f} of {sum(stalls.values()):.1f} cycles between two instructions of a warp: {named}"
+    share = sum(profile.waits.get(reason, 0.0) for reason in reasons)
+    return f"{text}; {share:.0%} of the waits in the loop that multiplies" if profile.loop else text
 
 
 def diagnose(profile: Profile, least: float = LEAST) -> list[Finding]:

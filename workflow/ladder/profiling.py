@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ladder import records, worker
+from ladder import records, sass, worker
 from ladder.build import Build
 
 # Lines of ncu that say why nothing was profiled, and what to do about each.
@@ -65,8 +66,8 @@ def extract(report: Path) -> list[dict[str, Any]]:
 
     Each has its name, its metrics (name -> [value, unit]; those with a plain value), the advice of ncu's rules
     (section, rule, title, message, estimated speedup in percent or null), the source lines that warps were sampled at
-    (`sampled_lines`), the ten most sampled instructions (`sampled_instructions`), and how often warps executed each
-    opcode (`opcodes`).
+    (`sampled_lines`), the ten most sampled instructions (`sampled_instructions`), how often warps executed each opcode
+    (`opcodes`), and what warps waited for in the loop that multiplies (`loop_samples`).
     """
     import ncu_report
 
@@ -84,6 +85,7 @@ def extract(report: Path) -> list[dict[str, Any]]:
                     "lines": sampled_lines(action),
                     "instructions": sampled_instructions(action),
                     "opcodes": opcodes(action),
+                    "loop": loop_samples(action),
                 }
             )
     return kernels
@@ -164,6 +166,40 @@ def sampled_instructions(action: Any) -> list[dict[str, Any]]:
             {"offset": address - start, "sass": sass, "file": file, "line": line, "samples": addresses[address]}
         )
     return found
+
+
+def loop_samples(action: Any) -> dict[str, int]:
+    """How often warps were sampled in the loop that multiplies, by what they waited for.
+
+    So those are left out that only copy, or have nothing left to do. The loop is all from the first to the last of the
+    instructions of the fastest unit (`sass.MULTIPLYING`) that are executed most, and what beside them is executed as
+    often. Empty where nothing multiplies or the report does not say how often instructions are executed.
+    """
+    executed = action.metric_by_name("inst_executed")
+    ids = executed.correlation_ids() if executed is not None else None
+    if ids is None:
+        return {}
+    counts = {ids.as_uint64(index): executed.as_uint64(index) for index in range(executed.num_instances())}
+    texts = {address: " ".join(action.sass_by_pc(address).split()) for address in counts}
+    kinds = {address: sass.class_of(sass.opcode(text)) if text else "" for address, text in texts.items()}
+    unit = next(
+        (name for name in sass.MULTIPLYING if any(counts[each] for each in counts if kinds[each] == name)), None
+    )
+    if unit is None:
+        return {}
+    most = max(count for address, count in counts.items() if kinds[address] == unit)
+    addresses = sorted(counts)
+    places = [place for place, each in enumerate(addresses) if kinds[each] == unit and counts[each] == most]
+    first, last = places[0], places[-1]
+    while first > 0 and counts[addresses[first - 1]] == most:
+        first -= 1
+    while last + 1 < len(addresses) and counts[addresses[last + 1]] == most:
+        last += 1
+    found: Counter[str] = Counter()
+    for address, samples in _by_address(action).items():
+        if addresses[first] <= address <= addresses[last]:
+            found.update(samples)
+    return dict(sorted(found.items()))
 
 
 def opcodes(action: Any) -> dict[str, int]:

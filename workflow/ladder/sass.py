@@ -49,8 +49,8 @@ class Instruction:
 
     @cached_property
     def opcode(self) -> str:
-        """The opcode without its modifiers: `LDS` of `@!P0 LDS.128 R4, [R2]`."""
-        return _PREDICATE.sub("", self.text).split()[0].split(".")[0]
+        """Its opcode (`opcode`)."""
+        return opcode(self.text)
 
     @property
     def kind(self) -> str:
@@ -71,9 +71,14 @@ class Instruction:
 
 
 @cache
-def class_of(opcode: str) -> str:
+def opcode(text: str) -> str:
+    """The opcode of an instruction without its modifiers: `LDS` of `@!P0 LDS.128 R4, [R2]`."""
+    return _PREDICATE.sub("", text).split()[0].split(".")[0]
+
+
+def class_of(name: str) -> str:
     """The class of CLASSES that an opcode without modifiers belongs to, or `other`."""
-    return next((name for name, pattern in _CLASSES.items() if pattern.fullmatch(opcode)), "other")
+    return next((kind for kind, pattern in _CLASSES.items() if pattern.fullmatch(name)), "other")
 
 
 def multiplications(counts: Mapping[str, int]) -> tuple[int, ...]:

@@ -565,7 +565,7 @@ def slot_table(evidence: Sequence[Evidence]) -> pd.DataFrame:
         (item.rung.name, shape, use, percent)
         for item in evidence
         for shape, profile in item.profiles.items()
-        for use, percent in slots(Profile(main_profile(profile["kernels"])["metrics"])).items()
+        for use, percent in slots(Profile.of(main_profile(profile["kernels"]))).items()
     ]
     return pd.DataFrame(rows, columns=["rung", "shape", "use", "percent"])
 
@@ -579,7 +579,7 @@ def diagnosis_table(evidence: Sequence[Evidence]) -> pd.DataFrame:
     this shape or its shares are of something else).
     """
     profiles = {
-        (item.rung.name, shape): Profile(main_profile(profile["kernels"])["metrics"])
+        (item.rung.name, shape): Profile.of(main_profile(profile["kernels"]))
         for item in evidence
         for shape, profile in item.profiles.items()
     }
