@@ -76,7 +76,7 @@ $(VENV)/.dev: $(VENV)/.$(ENV) envs/dev.txt
 	@touch $@
 
 test: lint ## lint, then the tests (ARGS=... goes to pytest)
-	$(TOOLS) python -m pytest -n auto --dist worksteal $(ARGS)
+	$(TOOLS) python -m pytest -n $$(nproc) --dist worksteal $(ARGS)
 
 lint: dev ## check style; changes nothing
 	$(TOOLS) snakefmt --check Snakefile workflow

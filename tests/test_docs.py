@@ -151,8 +151,11 @@ def test_the_kernel_of_the_page_is_right(tmp_path):
 @pytest.mark.skipif(gpu.present() is None, reason="there is no GPU here")
 def test_on_a_gpu_the_three_steps_measure_the_kernel(tmp_path):
     project, command, bench = with_my_kernel(tmp_path)
-    config = project / "config/config.yaml"
-    config.write_text(re.sub(r"^profile:\n.*$", "profile: {enabled: false}", config.read_text(), flags=re.MULTILINE))
+    path = project / "config/config.yaml"
+    config = yaml.safe_load(path.read_text())
+    config["profile"] = {"enabled": False}
+    config["check"] |= {"shapes": [1, "31x33x32", 129], "family_shapes": ["33x65x17"]}
+    path.write_text(yaml.safe_dump(config))
     run = typed(project, command, on_gpu=True)
     assert run.status == 0, run.output
     table = rungs(project)
