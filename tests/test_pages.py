@@ -14,7 +14,6 @@ from ladder.analysis import (
     all_figures,
     compute_ceilings,
     issue_slots,
-    largest,
     loop_shares,
     rates,
     warp_limits,
@@ -26,7 +25,7 @@ from ladder.gpu import read_gpu
 from ladder.occupancy import LIMITS
 from ladder.pages import by_work, index, number, page, scaled
 from ladder.paper import load_pipe_wavefronts
-from ladder.tables import all_tables, read_table, write_table
+from ladder.tables import all_tables, largest, read_table, write_table
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.text import Text
 from pipeline import RECORDED as RECORDED_GPU

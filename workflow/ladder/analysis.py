@@ -17,6 +17,7 @@ from ladder.gpu import Gpu
 from ladder.occupancy import LIMITS
 from ladder.precision import labelled
 from ladder.sass import CLASSES
+from ladder.tables import largest
 
 WIDTH = 8.0  # inches
 SECTOR = 32  # bytes
@@ -49,12 +50,6 @@ def _margins(figure: Figure, right: float, bottom: float = 0.75) -> None:
     """Room at the right as a share of the width, and below in inches."""
     height = figure.get_figheight()
     figure.subplots_adjust(left=0.24, right=right, top=1 - 0.4 / height, bottom=bottom / height)
-
-
-def largest(shapes: Sequence[str]) -> str:
-    """The square shape with most work among shapes as text; the first of all where none is square."""
-    square = [shape for shape in shapes if "x" not in str(shape)]
-    return str(max(square, key=int)) if square else next(iter(shapes), "")
 
 
 _COLORS = {

@@ -11,7 +11,6 @@ from matplotlib.colors import to_hex, to_rgb
 
 from ladder.analysis import (
     compute_ceilings,
-    largest,
     loop_shares,
     rates,
     shapes_of,
@@ -22,6 +21,7 @@ from ladder.analysis import (
 from ladder.figures import PALETTE
 from ladder.gpu import Gpu
 from ladder.occupancy import LIMITS
+from ladder.tables import largest
 
 # label -> (column of the table of timings, factor)
 METRICS = {

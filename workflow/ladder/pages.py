@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ladder.analysis import largest
 from ladder.config import ROOT, Rung, Shape
 from ladder.diagnosis import LEAST, TENSOR_CORES
 from ladder.inspection import main_kernel
 from ladder.sass import CLASSES
+from ladder.tables import largest
 
 LINES = 60  # of an inner loop that a page shows at most
 FINDINGS = 4

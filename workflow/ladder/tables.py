@@ -121,6 +121,12 @@ def read_table(path: str | Path) -> pd.DataFrame:
     return pd.read_csv(path, dtype=dict.fromkeys(TEXT, str), keep_default_na=False, na_values=empty)
 
 
+def largest(shapes: Sequence[str]) -> str:
+    """The square shape with most work among shapes as text; the first of all where none is square."""
+    square = [shape for shape in shapes if "x" not in str(shape)]
+    return str(max(square, key=int)) if square else next(iter(shapes), "")
+
+
 def headline_shape(timings: pd.DataFrame) -> str | None:
     """The shape that a run is summed up at: the largest of those that the most rungs were timed at, squares first.
 
