@@ -12,6 +12,7 @@ import pandas as pd
 from ladder.config import ROOT, Rung, Shape
 from ladder.diagnosis import LEAST, TENSOR_CORES
 from ladder.inspection import main_kernel
+from ladder.precision import TITLES
 from ladder.sass import CLASSES
 from ladder.tables import largest
 
@@ -85,7 +86,9 @@ def page(rung: Rung, inspection: Mapping[str, Any], tables: Mapping[str, pd.Data
     """The page of a rung; sections whose evidence is missing say so in one line. Equal evidence gives equal bytes."""
     own = {name: table[table["rung"] == rung.name] if "rung" in table else table for name, table in tables.items()}
     row = own["rungs"].iloc[0]
-    verdict = [f"status: {row['status']}"] + ([f"{row['checked_cases']} cases"] if row["checked_cases"] else [])
+    verdict = [TITLES[row["precision"]], f"status: {row['status']}"] + (
+        [f"{row['checked_cases']} cases"] if row["checked_cases"] else []
+    )
     verdict += [text for text in (row["determinism"], row["emulation"] and f"on a CPU: {row['emulation']}") if text]
     parts = [f"# {rung.name}: {rung.title}", "", f"Source: `kernels/{rung.source}`; {'; '.join(verdict)}.", ""]
     if isinstance(row["message"], str) and row["message"]:

@@ -305,6 +305,7 @@ def _section(rung: Rung, material: Material) -> dict[str, Any]:
     source = ROOT / "kernels" / rung.source
     return {
         "name": rung.name,
+        "label": label(rung.name, rung.precision),
         "title": rung.title,
         "status": row["status"],
         "message": row["message"] if isinstance(row["message"], str) else "",
