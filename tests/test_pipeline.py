@@ -398,26 +398,16 @@ def test_a_record_that_cannot_be_read_is_one_line_that_names_it_and_stays(projec
 # Runs that are killed
 
 
-def killed_and_taken_up(folder: Path, finished: Path, when: str) -> None:
-    """Kill a run when such a file is there, give the same command again, and find what an undisturbed run made."""
-    with started(folder, FEW, "--cores", "4") as process:
-        wait_for(lambda: any(folder.glob(when)))
-        assert process.poll() is None, "the run was over before it was killed"
-    run = snakemake(folder, FEW, "--cores", "4")
+def test_a_run_killed_while_it_compiles_and_again_while_it_derives_is_taken_up_by_the_same_command(fresh, finished):
+    for when in (f"build/{RECORDED}/*/library.so", f"results/{RECORDED}/tables/timings.csv"):
+        assert not any(fresh.glob(when))
+        with started(fresh, FEW, "--cores", "4") as process:
+            wait_for(lambda when=when: any(fresh.glob(when)))
+            assert process.poll() is None, "the run was over before it was killed"
+    run = snakemake(fresh, FEW, "--cores", "4")
     assert run.status == 0, run.output
-    assert contents(folder / RAW) == contents(finished / RAW)
-    assert derived(folder) == derived(finished)
-
-
-def test_a_run_killed_while_it_compiles_is_taken_up_by_the_same_command(fresh, finished):
-    killed_and_taken_up(fresh, finished, f"build/{RECORDED}/*/library.so")
-
-
-def test_a_run_killed_while_it_derives_is_taken_up_by_the_same_command(project, finished):
-    for part in ("tables", "figures", "pages"):
-        shutil.rmtree(project / "results" / RECORDED / part)
-    (project / "results" / RECORDED / "report.html").unlink()
-    killed_and_taken_up(project, finished, f"results/{RECORDED}/tables/*.csv")
+    assert contents(fresh / RAW) == contents(finished / RAW)
+    assert derived(fresh) == derived(finished)
 
 
 def test_a_run_beside_one_that_is_alive_is_refused(fresh):
