@@ -161,13 +161,14 @@ def _charts(material: Material, timed: Sequence[str]) -> dict[str, dict[str, Any
     tables = material.tables
     rungs = tables["rungs"][tables["rungs"]["role"] != "floor"]
     names = list(rungs["rung"])
+    fp32 = list(rungs.loc[rungs["precision"] == "fp32", "rung"])  # the roofline's ceilings are of FP32's pipe
     look = styles(rungs, material.baseline, material.ladder)
     data = charts.measurements(tables["timings"], tables["rungs"])
     found = {
         "by-size": charts.by_size(data, look, timed) if timed else None,
         "at-one-size": charts.at_one_size(data, look, timed) if timed else None,
         "errors": charts.check_errors(tables["checks"], names),
-        "roofline": charts.roofline(tables["profiles"], tables["timings"], material.gpu, look, names),
+        "roofline": charts.roofline(tables["profiles"], tables["timings"], material.gpu, look, fp32),
         "slots": charts.issue_slots(tables["slots"], names),
         "mix": charts.instruction_mix(tables["instructions"], names),
         "occupancy": charts.occupancy(tables["resources"], names),
