@@ -192,7 +192,7 @@ def test_the_recorded_ladder_shows_what_the_worklogs_found(shape):
         for name in ("vectorized", "conflict_free@LAYOUT=1", "conflict_free@LAYOUT=2")
     ]
     assert conflicts[0] > 5
-    assert max(conflicts[1:]) < conflicts[0] / 2
+    assert conflicts[1:] == [0, 0]
 
 
 @pytest.mark.parametrize("path", sorted(RAW.glob("*wgmma*.json.gz")), ids=lambda path: path.name.split(".")[0])
