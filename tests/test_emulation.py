@@ -1,10 +1,8 @@
 """The check without a GPU: sound rungs are emulated, wrong ones fail in one line, others are said to need a GPU."""
 
-import re
 from dataclasses import replace
 from pathlib import Path
 
-import pandas as pd
 import pytest
 from conftest import a_build, a_rung
 from ladder import emulation
@@ -14,7 +12,6 @@ from ladder.emulation import emulate_rung
 from ladder.plan import plan
 from ladder.toolchain import sources
 from ladder.tuned import with_tuned
-from pipeline import FEW, copied, finished_run, snakemake
 
 LADDER = read_kernels(ROOT / "config" / "kernels.yaml")
 FAMILIES = ["uniform", "normal", "wide_range", "cancellation", "subnormal", "signed_zeros", "nonfinite"]
@@ -162,42 +159,3 @@ def test_the_version_of_gxx_is_asked_for(tmp_path, monkeypatch):
     tool.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/bin:/usr/bin")
     assert emulation.why_no_emulator() == "the emulator needs g++ 12 or newer; here is 9"
-
-
-# The whole pipeline on a machine without a GPU
-
-
-def test_a_rung_that_the_emulator_finds_wrong_fails_the_run_and_its_recorded_times_are_not_shown(
-    tmp_path_factory, tmp_path
-):
-    project = copied(finished_run(tmp_path_factory) / "project", tmp_path / "project")
-    source = project / "kernels/sgemm/tiled.cu"
-    source.write_text(source.read_text().replace("    __syncthreads();\n", "", 1))
-    run = snakemake(project, FEW)
-    assert run.status != 0
-
-    found = "1: uninitialised read: sgemm_tiled block (0,0,0) thread ("
-    at = r" reads tile_[AB] \+ \d+ bytes that no thread of this block has written; tiled\.cu:\d+"
-    (told,) = (line for line in run.output.splitlines() if line.startswith("  tiled@TILE=16: wrong: in the emulator: "))
-    assert f"wrong: in the emulator: {found}" in told
-    assert re.search(at, told)
-    assert re.search(r"^\[emulate \d/\d\] tiled@TILE=16  failed  1: uninitialised read: ", run.output, re.MULTILINE)
-    summary = run.output[run.output.index("rung at 1024") :]
-    assert re.search(r"^naive +\d+\.\d+ ms .* emulated$", summary, re.MULTILINE)
-    assert re.search(r"^tiled@TILE=16 +wrong +wrong$", summary, re.MULTILINE)
-
-    results = project / "results/h100-sxm"
-    assert (results / "raw/time/tiled@TILE=16.zip").exists()
-    rungs = pd.read_csv(results / "tables/rungs.csv", index_col="rung")
-    assert rungs.loc["tiled@TILE=16", ["status", "emulation"]].tolist() == ["wrong", "wrong"]
-    assert rungs.loc["tiled@TILE=16", "message"].startswith(f"in the emulator: {found}")
-    assert rungs.loc["naive", ["status", "emulation"]].tolist() == ["ok", "emulated"]
-    for table in ("timings", "geomeans"):
-        shown = set(pd.read_csv(results / f"tables/{table}.csv")["rung"])
-        assert "naive" in shown
-        assert "tiled@TILE=16" not in shown
-    figure = (results / "figures/gflops_by_size.svg").read_text()
-    assert "naive" in figure
-    assert "tiled@TILE=16" not in figure
-    page = (results / "pages/tiled@TILE=16.md").read_text()
-    assert found in page

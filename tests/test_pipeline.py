@@ -287,6 +287,7 @@ def test_an_entry_without_its_source_is_one_line_that_names_it(project):
 # Rungs that fail
 
 FAILING = ("syntax_error", "no_export", "undefined_symbol", "aborts")
+WRONG = "coalesced"  # which is recorded; its source loses the guard at the edges
 
 
 @pytest.fixture(scope="session")
@@ -319,14 +320,18 @@ def test_a_new_rung_leaves_the_builds_of_the_others_alone(with_a_new_rung, finis
 
 @pytest.fixture(scope="session")
 def with_rungs_that_fail(finished, tmp_path_factory):
-    """The finished project, run again after rungs were dropped into it that fail, each in a way of its own."""
+    """The finished project, run again with rungs that fail, each in a way of its own."""
 
     def make(folder):
         project = copied(finished, folder)
         shutil.rmtree(project / "results" / RECORDED / "figures")
         for source in FAILING:
             add_kernel(project, source)
-        run = snakemake(project, few(*FAILING))
+        source = project / f"kernels/sgemm/{WRONG}.cu"
+        guarded = source.read_text()
+        source.write_text(guarded.replace("if (row >= g.m || col >= g.n) {", "if (false) {"))
+        assert source.read_text() != guarded
+        run = snakemake(project, few(*FAILING, WRONG))
         (project / "log").write_text(run.output)
         assert run.status != 0, run.output
 
@@ -341,7 +346,7 @@ def test_a_rung_that_does_not_compile_fails_alone_with_the_compilers_line(with_r
     found = statuses(with_rungs_that_fail)
     assert found.pop("syntax_error") == "does not compile"
     assert {rung: found.get(rung) for rung in FEW_RUNGS} == dict.fromkeys(FEW_RUNGS, "ok")
-    assert found.keys() == {*FEW_RUNGS, *FAILING} - {"syntax_error"}
+    assert found.keys() == {*FEW_RUNGS, *FAILING, WRONG} - {"syntax_error"}
     assert set(table(with_rungs_that_fail, "timings")["rung"]) == set(FEW_RUNGS)
     assert len(list((with_rungs_that_fail / "results" / RECORDED / "figures").glob("*.svg"))) >= 3
 
@@ -352,6 +357,34 @@ def test_rungs_whose_libraries_cannot_be_used_fail_alone(with_rungs_that_fail):
     messages = dict(table(with_rungs_that_fail, "rungs")[["rung", "message"]].fillna("").to_numpy())
     assert "EXPORT_SGEMM" in messages["no_export"]
     assert "defined_nowhere" in messages["undefined_symbol"]
+
+
+def test_a_rung_that_the_emulator_finds_wrong_is_told_and_its_recorded_times_are_not_shown(with_rungs_that_fail):
+    said = (with_rungs_that_fail / "log").read_text()
+    (told,) = (line for line in said.splitlines() if line.startswith(f"  {WRONG}: wrong: in the emulator: "))
+    found = re.search(rf"1: out of bounds: (class_\d::)?sgemm_{WRONG} block \(0,0,0\) thread \(", told)[0]
+    assert f"wrong: in the emulator: {found}" in told
+    assert re.search(rf"; {WRONG}\.cu:\d+", told)
+    assert re.search(rf"^\[emulate \d/\d\] {WRONG}  failed  1: out of bounds: ", said, re.MULTILINE)
+    summary = said[said.index("rung at 1024") :]
+    assert re.search(r"^naive +\d+\.\d+ ms .* emulated$", summary, re.MULTILINE)
+    assert re.search(rf"^{WRONG} +wrong +wrong$", summary, re.MULTILINE)
+
+    results = with_rungs_that_fail / "results" / RECORDED
+    assert (results / f"raw/time/{WRONG}.zip").exists()
+    rungs = table(with_rungs_that_fail, "rungs").set_index("rung")
+    assert rungs.loc[WRONG, ["status", "emulation"]].tolist() == ["wrong", "wrong"]
+    assert rungs.loc[WRONG, "message"].startswith(f"in the emulator: {found}")
+    assert rungs.loc["naive", ["status", "emulation"]].tolist() == ["ok", "emulated"]
+    for name in ("timings", "geomeans"):
+        shown = set(table(with_rungs_that_fail, name)["rung"])
+        assert "naive" in shown
+        assert WRONG not in shown
+    figure = (results / "figures/gflops_by_size.svg").read_text()
+    assert "naive" in figure
+    assert WRONG not in figure
+    page = (results / f"pages/{WRONG}.md").read_text()
+    assert found in page
 
 
 # Records that cannot be read
