@@ -82,10 +82,11 @@ from ladder.library import Library, provide_cublas
 device = Gpu(0)
 provide_cublas()
 cases = json.loads(sys.argv[1])
-for folder in map(Path, sys.argv[2:]):
-    library = Library(folder / "library.so")
+for folder, declared in json.loads(sys.argv[2]).items():
+    library = Library(Path(folder) / "library.so")
     for case in cases:
-        print(json.dumps({"rung": folder.name, **check_case(device, library, case, 1)}), flush=True)
+        found = check_case(device, library, case, 1, **declared)
+        print(json.dumps({"rung": Path(folder).name, **found}), flush=True)
 """
 
 # Appended to a copy's modules: notes when a worker or ncu is on the GPU.
@@ -204,7 +205,8 @@ def sound(both):
 
 def test_every_rung_of_the_ladder_is_right_and_every_wrong_one_is_found(compiled, builds, gpu_alone):
     states = {name: records.read_json(folder / "compile.json") for name, folder in builds.items()}
-    floors = {name for name, rung in read_kernels(KERNELS).items() if rung.role == "floor"}
+    rungs = read_kernels(KERNELS)
+    floors = {name for name, rung in rungs.items() if rung.role == "floor"}
     expected = {name: WRONG.get(name, "pass") for name in states if name not in floors | {*FAILING} - {*WRONG}}
     broken = {name: states[name]["message"] for name in expected if states[name]["status"] == "failed"}
     assert not broken
@@ -227,8 +229,9 @@ def test_every_rung_of_the_ladder_is_right_and_every_wrong_one_is_found(compiled
         "512",
     ]
     cases = [{"shape": shape, **plain, **case} for shape in shapes for case in scalars]
+    declared = {str(builds[name]): dict(rungs[name].declared) if name in rungs else {} for name in present}
     result = subprocess.run(
-        [sys.executable, "-c", CHECK_ALL, json.dumps(cases), *(str(builds[name]) for name in present)],
+        [sys.executable, "-c", CHECK_ALL, json.dumps(cases), json.dumps(declared)],
         env=environment(compiled, gpu=True, PYTHONPATH=str(compiled / "workflow")),
         capture_output=True,
         text=True,
