@@ -143,6 +143,9 @@ def test_a_page_of_a_rung_on_tensor_cores_says_what_binds_it_and_what_its_other_
     assert "by share of the tensor pipe's cycles" in text
     assert re.search(r"\| split_lines \| [\d.]+ \| \d+\.\d% \|", text)
     assert "Of `sgemm_split`, which computes the product." in text
+    advice = text.split("## Nsight Compute's advice")[1].split("## ")[0]
+    assert "CPIStall" in advice or "Barrier Stalls" in advice
+    assert "Occupancy" not in advice  # that is advice on split_lines
 
 
 def test_a_page_shows_the_stalls_most_first_and_no_empty_ones(recorded):

@@ -286,7 +286,7 @@ def _scaled(value: Any, unit: Any) -> tuple[Any, str]:
 def _advice(advice: pd.DataFrame) -> list[str]:
     if advice.empty:
         return []
-    at = advice[advice["shape"] == largest(list(advice["shape"].unique()))]
+    at = advice[advice["multiplies"].astype(bool) & (advice["shape"] == largest(list(advice["shape"].unique())))]
     at = at[at["estimated_speedup_percent"].notna()].head(5)
     rows = [
         (item.section, item.title or item.rule, f"{item.estimated_speedup_percent:.1f} %") for item in at.itertuples()

@@ -532,13 +532,25 @@ _STALL = re.compile(r"smsp__average_warps_issue_stalled_(\w+)_per_issue_active\.
 def advice_table(evidence: Sequence[Evidence]) -> pd.DataFrame:
     """One row a piece of Nsight Compute's advice, by its estimated speedup.
 
-    Columns: rung, shape, kernel, section, rule, title, estimated_speedup_percent (may be empty), message.
+    Columns: rung, shape, kernel, multiplies (whether it is the one of the product's kernels that computes it), section,
+    rule, title, estimated_speedup_percent (may be empty), message.
     """
-    columns = ["rung", "shape", "kernel", "section", "rule", "title", "estimated_speedup_percent", "message"]
+    columns = [
+        "rung",
+        "shape",
+        "kernel",
+        "multiplies",
+        "section",
+        "rule",
+        "title",
+        "estimated_speedup_percent",
+        "message",
+    ]
     rows = [
-        {"rung": item.rung.name, "shape": shape, "kernel": kernel["kernel"], **advice}
+        {"rung": item.rung.name, "shape": shape, "kernel": kernel["kernel"], "multiplies": kernel is main, **advice}
         for item in evidence
         for shape, profile in item.profiles.items()
+        for main in [main_profile(profile["kernels"])]
         for kernel in profile["kernels"]
         for advice in sorted(kernel["advice"], key=lambda advice: -(advice["estimated_speedup_percent"] or 0))
     ]
