@@ -155,6 +155,20 @@ def test_every_chart_of_why_is_drawn_from_the_records(page, material, name):
     assert shown <= rungs
 
 
+def test_the_roofline_shows_rungs_of_fp32_alone_and_no_rate_of_zero(page, material):
+    rungs = material.tables["rungs"].set_index("rung")["precision"]
+    shown = [row for row in rows_of(page, "roofline") if "rung" in row]
+    assert {rungs[row["rung"]] for row in shown} == {"fp32"}
+    profiles = material.tables["profiles"].copy()
+    idle = (profiles["rung"] == shown[0]["rung"]) & (profiles["name"] == "ffma_per_cycle")
+    profiles.loc[idle, "value"] = 0.0
+    text = render(with_tables(material, profiles=profiles))
+    specs = json.loads(re.search(r'id="specs">(.*?)</script>', text, re.DOTALL)[1])
+    rows = [row for rows in specs["roofline"]["datasets"].values() for row in rows if "rung" in row]
+    assert rows
+    assert shown[0]["rung"] not in {row["rung"] for row in rows}
+
+
 def test_the_charts_of_why_show_the_numbers_of_the_tables(page, material):
     slots, paper = material.tables["slots"], material.tables["paper"]
     one = slots.iloc[0]

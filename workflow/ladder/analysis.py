@@ -271,6 +271,7 @@ def roofline(
     shape = largest(list(profiles["shape"].unique()))
     figure, axes = _canvas(5.4, f"Roofline at {shape}: L2 filled, DRAM hollow", caption)
     table = rates(profiles, shape) if shape else pd.DataFrame()
+    table = table[table["flops"] > 0] if len(table) else table
     axes.set_xscale("log")
     axes.set_yscale("log")
     axes.set_xlabel("FLOP a byte")
