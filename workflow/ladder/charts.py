@@ -292,7 +292,7 @@ def roofline(
     decades = {"values": [0.01, 0.1, 1, 10, 100, 1000], "format": "~g"}
     scale = alt.Scale(type="log", domain=[0.3, 3000])
     x = alt.X("intensity:Q", scale=scale, title="FLOP a byte", axis=alt.Axis(**decades))
-    y = alt.Y("tflops:Q", scale=alt.Scale(type="log"), title="TFLOP/s", axis=alt.Axis(**decades))
+    y = alt.Y("tflops:Q", scale=alt.Scale(type="log", domainMin=0.1), title="TFLOP/s", axis=alt.Axis(**decades))
     roof = alt.Chart(roofs).transform_filter(alt.datum.shape == chosen)
     roof = roof.mark_line(color="gray", clip=True).encode(
         x=x, y=y, detail="ceiling:N", tooltip=["ceiling", alt.Tooltip("tflops:Q", title="TFLOP/s", format=FORMAT)]
