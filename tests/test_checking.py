@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from conftest import a_build, a_case, a_check, a_where
 from ladder import check_worker, checking, records
-from ladder.checking import all_cases, check_rung, describe, merge_check
+from ladder.checking import all_cases, check_rung, describe, merge_check, still_to_check
 from ladder.config import Shape
 from ladder.devices import Emulator
 from ladder.errors import LadderError
@@ -150,6 +150,48 @@ def test_cases_that_this_run_did_not_ask_for_are_kept(tmp_path):
     new = [a_case("7", seed=2), a_case("9", seed=2)]
     record = merged(tmp_path, a_check(cases=old), a_check(cases=new))
     assert record == a_check(cases=[*new, old[1], old[2]])
+
+
+def test_a_rung_that_was_checked_in_parts_took_the_time_of_both_and_is_as_deterministic_as_the_worse(tmp_path):
+    old, new = a_check(cases=[a_case("7")]), a_check(cases=[a_case("8")])
+    old |= {"identical": False, "where": old["where"] | {"wall_s": 1.5}}
+    new |= {"identical": True, "where": new["where"] | {"wall_s": 2.0}}
+    record = merged(tmp_path, old, new)
+    assert (record["where"]["wall_s"], record["identical"]) == (3.5, False)
+    again = a_check(cases=[a_case("7"), a_case("8")]) | {"where": new["where"]}
+    assert merged(tmp_path, old, again)["where"]["wall_s"] == 2.0
+
+
+ASKED = [{"shape": shape, **PLAIN} for shape in ("7", "8")]
+DECLARED = {"deterministic": True, "precision": "fp32"}
+
+
+def to_check(tmp_path, changes, where=None, asked=ASKED):
+    earlier = a_check(cases=[a_case("7")]) | {"runs": 5, "declared": DECLARED} | changes
+    records.write_json(tmp_path / "check.json", earlier)
+    return still_to_check(tmp_path / "check.json", asked, where or a_where(), 5, DECLARED)
+
+
+def test_only_cases_that_no_record_holds_are_checked(tmp_path):
+    assert still_to_check(tmp_path / "check.json", ASKED, a_where(), 5, DECLARED) == ASKED
+    assert to_check(tmp_path, {}) == ASKED[1:]
+    assert to_check(tmp_path, {}, asked=ASKED[:1]) == []
+    assert to_check(tmp_path, {}, asked=[ASKED[0] | {"alpha": 2}]) == [ASKED[0] | {"alpha": 2}]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"status": "failed"}, {"runs": 1}, {"declared": DECLARED | {"precision": "tf32"}}, {"declared": None}],
+    ids=["failed", "fewer runs", "declared otherwise", "before declarations were recorded"],
+)
+def test_a_record_of_another_check_spares_nothing(tmp_path, changes):
+    assert to_check(tmp_path, changes) == ASKED
+
+
+@pytest.mark.parametrize("key", ["compile", "gpu", "software"])
+def test_a_record_of_another_build_gpu_or_software_spares_nothing(tmp_path, key):
+    where = a_where()
+    assert to_check(tmp_path, {}, where | {key: where[key] | {"other": "x"}}) == ASKED
 
 
 @pytest.mark.parametrize(

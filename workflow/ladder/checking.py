@@ -144,8 +144,30 @@ def describe(case: Mapping[str, Any]) -> str:
     return ", ".join([case["shape"], *extras])
 
 
+def still_to_check(
+    path: Path, cases: list[dict[str, Any]], where: Mapping[str, Any], runs: int, declared: Mapping[str, Any]
+) -> list[dict[str, Any]]:
+    """The cases that the record at a path does not hold as passed.
+
+    What it holds counts where the rung passed as this very build, computed as often, held to the same declaration, on
+    the same GPU and with the same driver, packages and commit; otherwise all cases are to be checked.
+    """
+    if not path.exists():
+        return cases
+    earlier = records.read_json(path)
+    if (earlier["status"], earlier.get("runs"), earlier.get("declared")) != ("pass", runs, dict(declared)):
+        return cases
+    if any(earlier["where"][key] != where[key] for key in ("compile", "gpu", "software")):
+        return cases
+    held = {_identity(case) for case in earlier["cases"]}
+    return [case for case in cases if _identity(case) not in held]
+
+
 def merge_check(path: Path, record: dict[str, Any]) -> dict[str, Any]:
-    """Add to a passed record the cases that an earlier one of the same build holds and this run did not ask for."""
+    """Add to a passed record the cases that an earlier one of the same build holds and this run did not ask for.
+
+    Where none was computed twice, wall_s is that of both runs. `identical` is true where it is in both.
+    """
     if record["status"] != "pass" or not path.exists():
         return record
     earlier = records.read_json(path)
@@ -153,7 +175,13 @@ def merge_check(path: Path, record: dict[str, Any]) -> dict[str, Any]:
         return record
     now = {_identity(case) for case in record["cases"]}
     kept = [case for case in earlier["cases"] if _identity(case) not in now]
-    return record | {"cases": record["cases"] + kept}
+    merged = record | {"cases": record["cases"] + kept}
+    if kept and len(kept) == len(earlier["cases"]) and "wall_s" in record["where"]:
+        wall_s = round(record["where"]["wall_s"] + earlier["where"].get("wall_s", 0), 3)
+        merged |= {"where": record["where"] | {"wall_s": wall_s}}
+    if kept and "identical" in record:
+        merged |= {"identical": record["identical"] and earlier.get("identical", True)}
+    return merged
 
 
 def _identity(case: Mapping[str, Any]) -> tuple[Any, ...]:
