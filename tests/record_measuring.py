@@ -1,6 +1,6 @@
 """Records what the choices of docs/measuring.md do to a measurement, and writes the figures into that page.
 
-usage: python tests/record_measuring.py gpu     on a GPU, in about a minute: results/GPU/raw/measuring.json
+usage: python tests/record_measuring.py gpu     on a GPU: results/GPU/raw/measuring.json
        python tests/record_measuring.py page    the page's table of effects from the record
 """
 
@@ -39,7 +39,7 @@ PROCESSES = 3
 SUSTAINED_S = 6.0
 RECORD = ROOT / "results/h100-sxm/raw/measuring.json"
 PAGE = ROOT / "docs/measuring.md"
-UNRECORDED = "Not recorded yet; `python tests/record_measuring.py gpu` records it on a GPU, in about a minute."
+UNRECORDED = "Not recorded yet; `python tests/record_measuring.py gpu` records it on a GPU."
 MARKS = ("<!-- measured: python tests/record_measuring.py page -->\n", "<!-- end of measured -->\n")
 # Keeps the GPU busy while the host queues what is to be timed, so that no gap of the host's is timed with it.
 SPIN = 'extern "C" __global__ void spin(long long n) { for (long long end = clock64() + n; clock64() < end;); }'

@@ -91,7 +91,7 @@ def test_a_rung_passes_when_every_case_does(checked):
     assert 0 <= record["where"].pop("wall_s") < 60
     assert record == {
         **{"status": "pass", "message": "", "where": a_where()},
-        **{"runs": 1, "identical": True, "cases": cases},
+        **{"declared": {}, "runs": 1, "identical": True, "cases": cases},
     }
     assert [(done, case["shape"]) for done, case in checked.progress] == [(0, "7"), (1, "8")]
 
@@ -201,10 +201,22 @@ def test_a_record_of_another_build_gpu_or_software_spares_nothing(tmp_path, key)
         (a_check(cases=[a_case("8")], build="build-2"), a_check(cases=[a_case("7")])),
         (a_check("failed", "8: NaN", cases=[a_case("8", "NaN")]), a_check(cases=[a_case("7")])),
         (a_check(cases=[a_case("8")]), a_check("failed", "7: NaN", cases=[a_case("7", "NaN")])),
+        (
+            a_check(cases=[a_case("8")]) | {"declared": {"precision": "tf32"}},
+            a_check(cases=[a_case("7")]) | {"declared": {"precision": "fp32"}},
+        ),
         ({"status": "does not apply", "message": "", "cases": []}, a_check(cases=[a_case("7")])),
         (a_check(cases=[a_case("8")]), {"status": "failed", "message": "a.cu(3): error", "cases": []}),
     ],
-    ids=["no record", "another build", "earlier failed", "this failed", "did not apply", "did not compile"],
+    ids=[
+        "no record",
+        "another build",
+        "earlier failed",
+        "this failed",
+        "declared otherwise",
+        "did not apply",
+        "did not compile",
+    ],
 )
 def test_nothing_is_kept_of_what_does_not_belong_together(tmp_path, earlier, record):
     assert merged(tmp_path, earlier, record) == record

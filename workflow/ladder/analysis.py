@@ -224,13 +224,16 @@ def rates(profiles: pd.DataFrame, shape: str) -> pd.DataFrame:
     """What the roofline draws of each rung at a shape, by rung.
 
     Columns: flops (a second), dram and l2 (bytes a second), dram_peak and l2_peak (bytes a second), from the table of
-    profiles; of several kernels of one product the one that computes it.
+    profiles; of several kernels of one product the one that computes it. Where that does no FFMAs a rung is left out,
+    for a rate of zero has no place on a logarithmic axis.
     """
     at = profiles[profiles["multiplies"].astype(bool) & (profiles["shape"] == shape)]
     found = {}
     for rung, kernel in at.groupby("rung", sort=False):
         value = pd.to_numeric(kernel.set_index("name")["value"], errors="coerce")
         seconds = value["duration"] * 1e-9
+        if not value["ffma_per_cycle"] > 0:
+            continue
         found[rung] = {
             "flops": 2 * value["ffma_per_cycle"] * value["sm_frequency"],
             "dram": (value["dram_bytes_read"] + value["dram_bytes_written"]) / seconds,
@@ -271,7 +274,6 @@ def roofline(
     shape = largest(list(profiles["shape"].unique()))
     figure, axes = _canvas(5.4, f"Roofline at {shape}: L2 filled, DRAM hollow", caption)
     table = rates(profiles, shape) if shape else pd.DataFrame()
-    table = table[table["flops"] > 0] if len(table) else table
     axes.set_xscale("log")
     axes.set_yscale("log")
     axes.set_xlabel("FLOP a byte")

@@ -259,7 +259,7 @@ def roofline(
     points, lines, names = [], [], []
     for shape in profiles["shape"].unique():
         table = rates(profiles, shape)
-        table = table[table.index.isin(order) & (table["flops"] > 0)]
+        table = table[table.index.isin(order)]
         if table.empty:
             continue
         flat = {label: value / 1e12 for label, value in compute_ceilings(timings, gpu, shape).items()}

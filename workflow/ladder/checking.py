@@ -88,9 +88,9 @@ def check_rung(
 
     Keys: status (`pass`, `failed`, or why it could not be checked: the compile record's status), message, where (with
     wall_s, the seconds that it took), runs (how often each case was computed) and whether all gave the same bits
-    (identical), cases (those that ran, with errors and verdict). `declared` is what the rung says of itself:
-    `deterministic`, `subnormals` and `precision` of kernels.yaml. Raises LadderError where the GPU
-    has too little free memory, which says nothing about the rung.
+    (identical), cases (those that ran, with errors and verdict), and `declared`: what the rung says of itself,
+    `deterministic`, `subnormals` and `precision` of kernels.yaml. Raises LadderError where the GPU has too little free
+    memory, which says nothing about the rung.
     """
     compiled = made.record
     if compiled["status"] != "ok":
@@ -119,7 +119,8 @@ def check_rung(
     identical = all(case.pop("identical", True) for case in done)
     return {
         **{"status": status, "message": message, "where": where},
-        **{"runs": runs, "identical": identical and status == "pass", "cases": done},
+        **{"declared": dict(declared or {}), "runs": runs},
+        **{"identical": identical and status == "pass", "cases": done},
     }
 
 
@@ -173,6 +174,8 @@ def merge_check(path: Path, record: dict[str, Any]) -> dict[str, Any]:
     earlier = records.read_json(path)
     if earlier["status"] != "pass" or earlier["where"]["compile"] != record["where"]["compile"]:
         return record
+    if earlier.get("declared", record.get("declared")) != record.get("declared"):
+        return record  # what is held was judged as something else
     now = {_identity(case) for case in record["cases"]}
     kept = [case for case in earlier["cases"] if _identity(case) not in now]
     merged = record | {"cases": record["cases"] + kept}

@@ -23,7 +23,7 @@ from jsonschema.exceptions import ValidationError, best_match
 from ladder.errors import LadderError
 from ladder.precision import BOUNDS, baseline_of
 
-# Every process of a run reads YAML: with libyaml, which the wheels of PyYAML hold, many times as fast as without.
+# Every process of a run reads YAML: with libyaml, where PyYAML has it, as its wheels do.
 Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 ROOT = Path(__file__).resolve().parents[2]

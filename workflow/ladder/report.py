@@ -152,7 +152,7 @@ def _best_split(material: Material) -> str:
 
 @cache
 def _vega() -> str:
-    """The libraries that draw the charts, as one script; vl-convert takes seconds to bundle them."""
+    """The libraries that draw the charts, as one script, bundled once a process."""
     return vl_convert.javascript_bundle(vl_version=".".join(altair.SCHEMA_VERSION.lstrip("v").split(".")[:2]))
 
 

@@ -42,7 +42,7 @@ with one_line_errors(snakemake.log[0]):
                 runs,
                 declared,
             )
-        record = {"rung": name, "declared": declared, **merge_check(output, record)}
+        record = {"rung": name, **merge_check(output, record)}
     else:
         record = records.read_json(output)
     records.write_json(output, record)
