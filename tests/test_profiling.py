@@ -14,9 +14,12 @@ import pytest
 from conftest import a_where, write
 from ladder import records
 from ladder.build import Build
+from ladder.errors import LadderError
 from ladder.profiling import (
     HOTTEST,
+    extract,
     keep_profiles,
+    kernel_of,
     loop_samples,
     ncu_command,
     opcodes,
@@ -136,6 +139,12 @@ class Metric:
     def __init__(self, instances):
         self.ids, self.counts = list(instances), list(instances.values())
 
+    def value(self):
+        return sum(self.counts)
+
+    def unit(self):
+        return "inst"
+
     def num_instances(self):
         return len(self.counts)
 
@@ -228,6 +237,8 @@ def test_the_samples_of_the_loop_are_those_from_what_multiplies_most_and_what_is
     waits = {"smsp__pcsamp_warps_issue_stalled_barrier": {0: 100, 1: 7, 3: 20, 4: 1, 5: 50, 6: 60}}
     counts = {"inst_executed": {0: 8, 1: 64, 2: 64, 3: 16, 4: 64, 5: 8, 6: 8}}
     assert loop_samples(Loop(waits | counts)) == {"barrier": 28}
+    tried_again = counts["inst_executed"] | {1: 90}
+    assert loop_samples(Loop(waits | {"inst_executed": tried_again})) == {"barrier": 28}
     nothing = {"inst_executed": {0: 8, 1: 64}}
     assert loop_samples(Loop(waits | nothing)) == {}
 
@@ -236,6 +247,35 @@ def test_a_report_without_samples_gives_none():
     action = Action({})
     assert (sampled_lines(action), sampled_instructions(action), opcodes(action)) == ([], [], {})
     assert loop_samples(action) == {}
+
+
+def test_a_part_that_cannot_be_read_leaves_the_rest_of_the_profile(tmp_path):
+    class Odd(Loop):
+        def name(self):
+            return "sgemm"
+
+        def sass_by_pc(self, address):
+            raise RuntimeError("no such address")
+
+        def rule_results_as_dicts(self):
+            return [{"rule_identifier": "Occupancy", "rule_message": {"title": "a", "message": "b"}}]
+
+    found = kernel_of(
+        Odd({"inst_executed": {0: 8, 2: 64}, "smsp__pcsamp_warps_issue_stalled_wait": {2: 5}}), tmp_path / "log"
+    )
+    assert [found[name] for name in ("kernel", "instructions", "loop", "opcodes")] == ["sgemm", [], {}, {}]
+    assert found["lines"][0]["samples"] == {"wait": 5}
+    assert found["advice"][0]["title"] == "a"
+    assert found["metrics"]["inst_executed"] == [72, "inst"]
+    lines = (tmp_path / "log").read_text().splitlines()
+    assert lines == [f"sgemm: no {name}: RuntimeError: no such address" for name in ("instructions", "loop")]
+
+
+def test_a_report_that_cannot_be_read_is_one_line(tmp_path):
+    pytest.importorskip("ncu_report")
+    report = write(tmp_path / "512.ncu-rep", "not a report\n")
+    with pytest.raises(LadderError, match=r"512\.ncu-rep: (cannot be read|holds no kernel)"):
+        extract(report, tmp_path / "log")
 
 
 # Records

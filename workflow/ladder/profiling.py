@@ -5,12 +5,13 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from ladder import records, sass, worker
 from ladder.build import Build
+from ladder.errors import LadderError
 
 # Lines of ncu that say why nothing was profiled, and what to do about each.
 _REMEDIES = {
@@ -61,34 +62,43 @@ def why_not(output: str) -> str:
     return f"ncu: {errors[0] if errors else 'wrote no report'}"
 
 
-def extract(report: Path) -> list[dict[str, Any]]:
+def extract(report: Path, log: Path) -> list[dict[str, Any]]:
     """The profiled kernels of a report, in their order.
 
-    Each has its name, its metrics (name -> [value, unit]; those with a plain value), the advice of ncu's rules
-    (section, rule, title, message, estimated speedup in percent or null), the source lines that warps were sampled at
-    (`sampled_lines`), the ten most sampled instructions (`sampled_instructions`), how often warps executed each opcode
-    (`opcodes`), and what warps waited for in the loop that multiplies (`loop_samples`).
+    Each has its name, its metrics (name -> [value, unit]; those with a plain value), and what PARTS read: the advice of
+    ncu's rules (section, rule, title, message, estimated speedup in percent or null), the source lines that warps were
+    sampled at (`sampled_lines`), the ten most sampled instructions (`sampled_instructions`), how often warps executed
+    each opcode (`opcodes`), and what warps waited for in the loop that multiplies (`loop_samples`). A part that a
+    report has in another form than expected is empty, and the log says why: the rest of the profile is none the worse.
+
+    Raises LadderError for a report that cannot be opened or holds no kernel.
     """
     import ncu_report
 
     kernels = []
-    context = ncu_report.load_report(str(report))
-    for range_index in range(context.num_ranges()):
-        watched = context.range_by_idx(range_index)
-        for action_index in range(watched.num_actions()):
-            action = watched.action_by_idx(action_index)
-            kernels.append(
-                {
-                    "kernel": action.name(),
-                    "metrics": _metrics(action),
-                    "advice": _advice(action),
-                    "lines": sampled_lines(action),
-                    "instructions": sampled_instructions(action),
-                    "opcodes": opcodes(action),
-                    "loop": loop_samples(action),
-                }
-            )
+    try:
+        context = ncu_report.load_report(str(report))
+        for range_index in range(context.num_ranges()):
+            watched = context.range_by_idx(range_index)
+            kernels += [kernel_of(watched.action_by_idx(index), log) for index in range(watched.num_actions())]
+    except Exception as error:
+        raise LadderError(f"ncu: {report}: cannot be read: {type(error).__name__}: {error}") from error
+    if not kernels:
+        raise LadderError(f"ncu: {report}: holds no kernel")
     return kernels
+
+
+def kernel_of(action: Any, log: Path) -> dict[str, Any]:
+    """What is kept of one profiled kernel (`extract`)."""
+    kernel = {"kernel": action.name(), "metrics": _metrics(action)}
+    for name, (read, without) in PARTS.items():
+        try:
+            kernel[name] = read(action)
+        except Exception as error:
+            kernel[name] = without()
+            with log.open("a") as output:
+                print(f"{kernel['kernel']}: no {name}: {type(error).__name__}: {error}", file=output)
+    return kernel
 
 
 def _metrics(action: Any) -> dict[str, list[Any]]:
@@ -172,8 +182,9 @@ def loop_samples(action: Any) -> dict[str, int]:
     """How often warps were sampled in the loop that multiplies, by what they waited for.
 
     So those are left out that only copy, or have nothing left to do. The loop is all from the first to the last of the
-    instructions of the fastest unit (`sass.MULTIPLYING`) that are executed most, and what beside them is executed as
-    often. Empty where nothing multiplies or the report does not say how often instructions are executed.
+    instructions of the fastest unit (`sass.MULTIPLYING`) that are executed most, and what beside them is executed at
+    least as often: a wait for a barrier in memory may be tried again. Empty where nothing multiplies or the report does
+    not say how often instructions are executed.
     """
     executed = action.metric_by_name("inst_executed")
     ids = executed.correlation_ids() if executed is not None else None
@@ -191,9 +202,9 @@ def loop_samples(action: Any) -> dict[str, int]:
     addresses = sorted(counts)
     places = [place for place, each in enumerate(addresses) if kinds[each] == unit and counts[each] == most]
     first, last = places[0], places[-1]
-    while first > 0 and counts[addresses[first - 1]] == most:
+    while first > 0 and counts[addresses[first - 1]] >= most:
         first -= 1
-    while last + 1 < len(addresses) and counts[addresses[last + 1]] == most:
+    while last + 1 < len(addresses) and counts[addresses[last + 1]] >= most:
         last += 1
     found: Counter[str] = Counter()
     for address, samples in _by_address(action).items():
@@ -229,6 +240,16 @@ def _advice(action: Any) -> list[dict[str, Any]]:
             }
         )
     return advice
+
+
+# What is read of each kernel beside its metrics: by what, and what stands there where that fails.
+PARTS: dict[str, tuple[Callable[[Any], Any], Callable[[], Any]]] = {
+    "advice": (_advice, list),
+    "lines": (sampled_lines, list),
+    "instructions": (sampled_instructions, list),
+    "opcodes": (opcodes, dict),
+    "loop": (loop_samples, dict),
+}
 
 
 def read_profiles(path: Path, build_digest: str) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from pathlib import Path
 from ladder import records
 from ladder.build import Build, environment, settings_digest, why_not_measured
 from ladder.config import ROOT
+from ladder.errors import LadderError
 from ladder.plan import plan
 from ladder.profiling import extract, keep_profiles, profile_shape
 from ladder.script import Progress, one_line_errors
@@ -35,7 +36,10 @@ with one_line_errors(snakemake.log[0]):
             )
         if not message:
             where = environment(ROOT, run.device, compiled, settings_digest(dict(run.settings["profile"])))
-            profiles[shape] = {"where": where, "kernels": extract(report)}
+            try:
+                profiles[shape] = {"where": where, "kernels": extract(report, log)}
+            except LadderError as error:
+                message = str(error)
     keep_profiles(output, name, profiles, message, compiled["build_digest"])
     if message:
         progress.ended("not profiled", message)
