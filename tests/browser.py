@@ -33,7 +33,10 @@ function outside(text) {
 // What a chart shows before and after another choice of its first select.
 const shown = () => document.querySelector("#at-one-size svg")?.textContent;
 let first = "";
+const heads = () => [...document.querySelectorAll("#ladder-table thead th")];
+const rate = () => heads().findIndex(head => head.textContent.trim() === "TFLOP/s");
 function choose() {
+  heads()[rate()]?.click();
   first = shown();
   const select = document.querySelector("#at-one-size select");
   if (!select) return;
@@ -61,6 +64,7 @@ function report() {
     charts: document.querySelectorAll(".chart svg").length, tables: document.querySelectorAll("table.dataTable").length,
     dark: matchMedia("(prefers-color-scheme: dark)").matches,
     switched: switched(),
+    rates: [...document.querySelectorAll("#ladder-table tbody tr")].map(row => row.children[rate()].textContent),
     requests: performance.getEntriesByType("resource").map(one => one.name).filter(name => !/^(data|blob)/.test(name)),
   }, "*");
 }

@@ -11,7 +11,7 @@ import pytest
 from conftest import a_rung, an_evidence
 from ladder import diagnosis
 from ladder.diagnosis import RULES, Profile, diagnose, main_profile, slots, top_lines
-from ladder.tables import diagnosis_table, hotspot_table, rung_comparison, slot_table
+from ladder.tables import diagnosis_table, followers, hotspot_table, rung_comparison, slot_table
 
 RECORDED = json.loads(gzip.decompress((Path(__file__).parent / "data" / "profiles.json.gz").read_bytes()))
 
@@ -104,7 +104,7 @@ def test_a_rung_of_wgmma_is_bound_by_its_tensor_cores():
 
 def test_a_rung_of_mma_is_bound_by_latency_and_what_it_issues_beside_its_products():
     shares = found("mma_3xtf32")
-    assert list(shares)[:2] == ["fixed latencies, too few warps", "addresses, guards and other instructions"]
+    assert list(shares)[:2] == ["fixed latencies and instruction fetch", "addresses, guards and other instructions"]
     assert diagnosis.TENSOR_CORES not in shares
 
 
@@ -125,6 +125,47 @@ def test_where_tensor_cores_multiply_their_pipe_is_what_counts():
         assert used["FFMA"] == 0
         assert sum(used.values()) == pytest.approx(100)
     assert on_tensor_cores(30.0).slots != profile("naive").slots
+
+
+def test_a_warp_that_waits_for_busy_tensor_cores_is_not_why_they_idle():
+    throttled = {"smsp__average_warps_issue_stalled_math_pipe_throttle_per_issue_active.ratio": [50.0, "inst"]}
+    of_mma = kernel("mma_3xtf32")["metrics"]
+    assert slots(Profile(of_mma | throttled)) == pytest.approx(slots(Profile(of_mma)))
+    of_ffma = kernel("tiled@TILE=32")["metrics"]
+    assert diagnosis.dispatch(Profile(of_ffma | throttled)).slots_percent > 20
+
+
+def test_a_finding_names_its_stalls_the_longest_first_and_leaves_out_what_is_next_to_nothing():
+    stall = "smsp__average_warps_issue_stalled_{}_per_issue_active.ratio".format
+    cycles = {"short_scoreboard": 2.0, "mio_throttle": 17.4, "wait": 1.01, "imc_miss": 0.01, "selected": 1.0}
+    waiting = Profile(kernel("tiled@TILE=32")["metrics"] | {stall(name): [n, ""] for name, n in cycles.items()})
+    total = sum(waiting.stalls.values())
+    of = f"of {total:.1f} cycles between two instructions of a warp"
+    assert diagnosis.mio_queue(waiting).evidence.startswith(f"19.4 {of}: mio throttle (17.4), short scoreboard (2.0); ")
+    fixed = Profile({**waiting.metrics, stall("no_instruction"): [0, ""], stall("branch_resolving"): [0, ""]})
+    assert diagnosis.dependencies(fixed).evidence.startswith(
+        f"1.0 {of.replace(f'{total:.1f}', f'{sum(fixed.stalls.values()):.1f}')}: wait; "
+    )
+
+
+def test_what_accesses_global_memory_is_no_overhead():
+    metrics = kernel("naive")["metrics"]
+    counted = {"smsp__sass_inst_executed_op_global_ld.sum": [0.25 * metrics["smsp__inst_executed.sum"][0], "inst"]}
+    without, seen = Profile(metrics), Profile(metrics | counted)
+    assert (without.global_, seen.global_) == (0, 25)
+    moved = seen.issued / 4
+    shares = [
+        [rule(each).slots_percent for rule in (diagnosis.uncoalesced, diagnosis.overhead)] for each in (without, seen)
+    ]
+    assert shares[1] == pytest.approx([shares[0][0] + moved, shares[0][1] - moved])
+
+
+def test_a_rung_is_followed_by_the_variant_that_others_build_on():
+    rungs = [
+        a_rung("naive"), a_rung("tiled@TILE=8", before="naive"), a_rung("tiled@TILE=32", before="naive"),
+        a_rung("tiled_1d", before="tiled@TILE=32"), a_rung("other", before="naive"), a_rung("last", before="other"),
+    ]  # fmt: skip
+    assert followers(rungs) == {"naive": "tiled@TILE=32", "tiled@TILE=32": "tiled_1d", "other": "last"}
 
 
 def test_warps_that_only_copy_keep_no_slot_empty():
@@ -184,6 +225,7 @@ def test_the_recorded_ladder_shows_what_the_worklogs_found(shape):
     queue = "MIO queue (shared memory)"
     assert next(iter(shares("naive", shape))) == "uncoalesced global loads"
     assert "uncoalesced global loads" not in shares("coalesced", shape)
+    assert {*list(shares("coalesced", shape))[:2]} >= {"global loads (queue and latency)"}
     for name in ("tiled@TILE=8", "tiled@TILE=16", "tiled@TILE=32", "tiled_1d"):
         assert next(iter(shares(name, shape))) == queue
     assert shares("tiled_2d", shape)[queue] < shares("tiled_1d", shape)[queue] / 3

@@ -207,6 +207,22 @@ def test_a_charts_colour_stands_out_from_light_and_dark_pages(color):
     assert (luminance + 0.05) / (0.0056 + 0.05) >= 3  # the dark page, #0d1117
 
 
+def test_a_page_says_which_cublas_a_share_is_of(page, material):
+    assert "% of cuBLAS is of cublas_tf32 for TF32, of cublas for every other class." in page.read_text()
+    rungs = material.tables["rungs"]
+    alike = with_tables(
+        material, rungs=rungs[rungs["precision"] != "tf32"], timings=material.tables["timings"].iloc[:0]
+    )
+    kept = [rung for rung in material.rungs if rung.name in set(alike.tables["rungs"]["rung"])]
+    assert "% of cuBLAS is" not in render(Material(**{**vars(alike), "rungs": kept}))
+
+
+def test_small_errors_keep_their_digits_in_the_table(page, material):
+    smallest = material.tables["accuracy"]["error_normwise"].min()
+    assert smallest < 1e-6
+    assert f"{smallest:.2e}" in page.read_text()
+
+
 def test_nothing_in_the_page_is_loaded_from_elsewhere(page):
     head = re.sub(r"<script>.*?</script>", "", page.read_text(), flags=re.DOTALL)
     assert not re.findall(
@@ -227,6 +243,9 @@ def test_a_browser_shows_the_report_without_a_network(page, width, dark):
     assert seen.page["charts"] == len(CHARTS)
     assert seen.page["tables"] >= 1
     assert seen.page["switched"] is True
+    rates = [float(rate) for rate in seen.page["rates"]]
+    assert len(set(rates)) > 5
+    assert rates == sorted(rates)
     assert seen.page["texts"] > 300
     assert seen.page["faint"] == []
     assert seen.page["clipped"] == []

@@ -29,7 +29,7 @@ _USES = {
     "tensor cores": ("tensor cores",),
     "other instructions": ("other instructions",),
     "MIO: throttle, short scoreboard": ("mio_throttle", "short_scoreboard"),
-    "global: LG throttle, long scoreboard": ("lg_throttle", "long_scoreboard"),
+    "global: LG, long scoreboard": ("lg_throttle", "long_scoreboard"),
     "barrier": ("barrier", "membar"),
     "dispatch, math pipe": ("dispatch_stall", "math_pipe_throttle"),
     "fixed wait, no instruction": ("wait", "no_instruction", "branch_resolving", "imc_miss"),

@@ -31,6 +31,7 @@ METRICS = {
 }
 HEIGHT = 380  # pixels
 FORMAT = ".4~r"  # four significant digits, in d3's words
+TEXT = {"labelFontSize": 12, "titleFontSize": 12}
 _DASHES = {"-": [1, 0], "--": [6, 4]}  # matplotlib's names; its own dashes are a tuple of an offset and lengths
 
 
@@ -47,7 +48,7 @@ def measurements(timings: pd.DataFrame, rungs: pd.DataFrame) -> pd.DataFrame:
         parts.append(part.assign(**{name: factor * kept[source] for name, source in ends.items()}))
     table = pd.concat(parts, ignore_index=True).dropna(subset=["value"])
     table = table.assign(work=table["m"] * table["n"] * table["k"]).drop(columns=["m", "n", "k"])
-    digits = {name: table[name].map(lambda value: float(f"{value:.5g}")) for name in ("value", "low", "high")}
+    digits = {name: table[name].map(lambda value: float(f"{value:.8g}")) for name in ("value", "low", "high")}
     return table.assign(**digits)
 
 
@@ -129,13 +130,13 @@ def check_errors(checks: pd.DataFrame, order: Sequence[str]) -> dict[str, Any] |
 def issue_slots(slots: pd.DataFrame, order: Sequence[str]) -> dict[str, Any] | None:
     """Stacked bars: where the issue slots of each profiled rung go; a choice of the shape. `slots` is the table."""
     by_shape = {shape: slot_shares(slots, shape) for shape in slots["shape"].unique()}
-    return _stacked(by_shape, order, "slots", "% of issue slots (tensor cores: of cycles)", 240)
+    return _stacked(by_shape, order, "slots", "% of issue slots, or of cycles", 290)
 
 
 def instruction_mix(instructions: pd.DataFrame, order: Sequence[str]) -> dict[str, Any] | None:
     """Stacked bars: the instructions of each inner loop; a choice of the shape. `instructions` is the table."""
     by_shape = {shape: loop_shares(instructions, shape) for shape in shapes_of(instructions)}
-    return _stacked(by_shape, order, "mix", "% of the instructions of the inner loop", 110)
+    return _stacked(by_shape, order, "mix", "% of the inner loop", 110)
 
 
 def _stacked(
@@ -197,17 +198,19 @@ def occupancy(resources: pd.DataFrame, order: Sequence[str]) -> dict[str, Any] |
     ).dropna()  # fmt: skip
     chosen = _shape_choice("occupancy", list(tables))
     y = _rungs(order, set(held["rung"]))
-    x = {"title": "warps an SM", "scale": alt.Scale(type="log", base=2, domainMin=1)}
+    x = {"title": "warps an SM", "scale": alt.Scale(type="log", base=2, domainMin=1), "axis": alt.Axis(tickCount=5)}
     bars = alt.Chart(held).transform_filter(alt.datum.shape == chosen).mark_bar(color="gray", opacity=0.45)
     bars = bars.encode(
         x=alt.X("held:Q", **x), x2="floor:Q", y=y, tooltip=["rung", "shape", alt.Tooltip("held:Q", title="warps held")]
     )
     colors = alt.Scale(domain=list(LIMITS), range=[legible(color) for color in PALETTE[: len(LIMITS)]])
-    marks = alt.Chart(limits).transform_filter(alt.datum.shape == chosen).mark_point(filled=True, size=70)
+    marks = alt.Chart(limits).transform_filter(alt.datum.shape == chosen).mark_point(filled=True, opacity=1)
+    sizes = alt.Scale(domain=list(LIMITS), range=[260, 110, 60, 30])  # so that marks in one place are all seen
+    kinds = {"sort": list(LIMITS), "legend": _legend(None, 150)}
     marks = marks.encode(
-        x=alt.X("allowed:Q", **x), y=y,
-        color=alt.Color("limit:N", scale=colors, sort=list(LIMITS), legend=_legend(width=130)),
-        shape=alt.Shape("limit:N", sort=list(LIMITS), scale=alt.Scale(domain=list(LIMITS)), legend=_legend(width=130)),
+        x=alt.X("allowed:Q", **x), y=y, size=alt.Size("limit:N", scale=sizes, **kinds),
+        color=alt.Color("limit:N", scale=colors, **kinds),
+        shape=alt.Shape("limit:N", scale=alt.Scale(domain=list(LIMITS)), **kinds),
         tooltip=["rung", "shape", alt.Tooltip("limit:N", title="limit by"), alt.Tooltip("allowed:Q", title="warps")],
     )  # fmt: skip
     return _finished(alt.layer(bars, marks).add_params(chosen), 24 * held["rung"].nunique())
@@ -236,7 +239,7 @@ def prediction(paper: pd.DataFrame, order: Sequence[str]) -> dict[str, Any] | No
     ]  # fmt: skip
     base = alt.Chart(data).transform_filter(alt.datum.shape == chosen).encode(y=_rungs(order, set(data["rung"])))
     outer = base.mark_bar(color="gray", opacity=0.35, size=19).encode(
-        x=alt.X("predicted:Q", title="TFLOP/s", axis=alt.Axis(tickCount=10)), tooltip=tip
+        x=alt.X("predicted:Q", title="TFLOP/s", axis=alt.Axis(tickCount=alt.ExprRef("width / 60"))), tooltip=tip
     )
     inner = base.mark_bar(color=legible(PALETTE[0]), size=10).encode(x="measured:Q", tooltip=tip)
     text = base.mark_text(align="left", dx=6, color="currentColor").encode(x="predicted:Q", text="bound_by:N")
@@ -279,6 +282,10 @@ def roofline(
                 {"shape": shape, "ceiling": name, "intensity": x, "tflops": x * slope} for x in (0.3, top / slope)
             ]
             names.append({"shape": shape, "ceiling": name, "intensity": 0.32, "tflops": 0.32 * slope})
+        # The flat ceilings lie too close for names in their places: these stand in a column above, the highest first.
+        for place, (label, value) in enumerate(sorted(flat.items(), key=lambda pair: pair[1]), 1):
+            text = f"{label}: {value:.1f} TFLOP/s"
+            names.append({"shape": shape, "ceiling": text, "intensity": 0.32, "tflops": top * 1.45**place})
     if not points:
         return None
     dots, roofs, texts = (
@@ -292,7 +299,9 @@ def roofline(
     decades = {"values": [0.01, 0.1, 1, 10, 100, 1000], "format": "~g"}
     scale = alt.Scale(type="log", domain=[0.3, 3000])
     x = alt.X("intensity:Q", scale=scale, title="FLOP a byte", axis=alt.Axis(**decades))
-    y = alt.Y("tflops:Q", scale=alt.Scale(type="log", domainMin=0.1), title="TFLOP/s", axis=alt.Axis(**decades))
+    below, above = 0.5 * min(dots["tflops"].min(), texts["tflops"].min()), 1.3 * texts["tflops"].max()
+    heights = alt.Scale(type="log", domain=[below, above], nice=False)
+    y = alt.Y("tflops:Q", scale=heights, title="TFLOP/s", axis=alt.Axis(**decades))
     roof = alt.Chart(roofs).transform_filter(alt.datum.shape == chosen)
     roof = roof.mark_line(color="gray", clip=True).encode(
         x=x, y=y, detail="ceiling:N", tooltip=["ceiling", alt.Tooltip("tflops:Q", title="TFLOP/s", format=FORMAT)]
@@ -352,10 +361,11 @@ def legible(color: str) -> str:
     raise AssertionError(color)
 
 
-def _legend(symbol: str = "stroke", width: int = 150) -> alt.Legend:
-    """A legend below the chart, of as many columns of so many pixels as fit beside the names of rungs."""
+def _legend(symbol: str | None = "stroke", width: int = 180) -> alt.Legend:
+    """A legend below the chart, of as many columns of so many pixels as fit; without a symbol, of the marks' own."""
     columns = alt.ExprRef(f"max(1, floor((containerSize()[0] - 140) / {width}))")
-    return alt.Legend(title=None, orient="bottom", columns=columns, symbolType=symbol, symbolOpacity=1, labelLimit=240)
+    options = {"symbolType": symbol, "symbolSize": 400 if symbol == "stroke" else 100} if symbol else {}
+    return alt.Legend(title=None, orient="bottom", columns=columns, symbolOpacity=1, labelLimit=260, **options)
 
 
 def _room(base: alt.Chart, field: str, factor: float) -> alt.Chart:
@@ -378,4 +388,5 @@ def _tooltip() -> list[Any]:
 
 
 def _finished(chart: alt.LayerChart, height: int) -> dict[str, Any]:
-    return chart.properties(width="container", height=height).configure_view(strokeOpacity=0).to_dict()
+    chart = chart.properties(width="container", height=height).configure_view(strokeOpacity=0)
+    return chart.configure_axis(**TEXT).configure_legend(**TEXT).configure_text(fontSize=12).to_dict()

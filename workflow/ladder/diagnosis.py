@@ -64,9 +64,10 @@ class Profile:
         By the samples in the loop that multiplies, for a warp that only copies, or has nothing left to do, keeps no
         slot empty by its waiting. By the averages over all warps where the record has no such samples.
 
-        Where tensor cores multiply, a warp that issues meanwhile is one of the reasons: selected.
+        Where tensor cores multiply, a warp that issues meanwhile is one of the reasons: selected. One that waits for
+        their pipe (Math Pipe Throttle) is none: it is a pipe at work that it waits for.
         """
-        no_stalls = ("not_selected",) if self.tensor else _NO_STALLS
+        no_stalls = ("not_selected", "math_pipe_throttle") if self.tensor else _NO_STALLS
         sampled = {_SAMPLED.get(reason, reason): float(count) for reason, count in self.loop.items()}
         kept = {reason: weight for reason, weight in (sampled or self.stalls).items() if reason not in no_stalls}
         total = sum(kept.values())
@@ -107,8 +108,17 @@ class Profile:
     @property
     def shared(self) -> float:
         """Percent of executed instructions that load from or store to shared memory."""
-        kinds = ("ld", "st")
-        counted = sum(self.get(f"smsp__sass_inst_executed_op_shared_{kind}.sum") for kind in kinds)
+        return self._executed("smsp__sass_inst_executed_op_shared_ld.sum", "smsp__sass_inst_executed_op_shared_st.sum")
+
+    @property
+    def global_(self) -> float:
+        """Percent of executed instructions that load from or store to global memory, or copy from it."""
+        kinds = ("sass_inst_executed_op_global_ld", "sass_inst_executed_op_global_st", "inst_executed_op_ldgsts")
+        return self._executed(*(f"smsp__{kind}.sum" for kind in kinds))
+
+    def _executed(self, *names: str) -> float:
+        """Percent of executed instructions that these metrics count; what the record has not counts as none."""
+        counted = sum(count for name in names if not math.isnan(count := self.get(name)))
         return 100 * counted / self.get("smsp__inst_executed.sum")
 
     def wavefronts_per_ffma(self, sms: int) -> float:
@@ -147,8 +157,7 @@ def uncoalesced(profile: Profile) -> Finding | None:
     """Loads whose warps touch more 32-byte sectors than their bytes need, where warps wait for global memory.
 
     NVIDIA, CUDA C++ Best Practices Guide, «Coalesced Access to Global Memory»; Nsight Compute counts the excess as
-    theoretical sectors. Applies where more than a tenth of them is excess and warps wait for the local/global queue or
-    for loaded data; it takes the slots of both.
+    theoretical sectors. Applies where more than a tenth of them is excess; the slots are those of `global_loads`.
     """
     excess = profile.ratio(
         "derived__memory_l2_theoretical_sectors_global_excessive", "memory_l2_theoretical_sectors_global"
@@ -157,28 +166,30 @@ def uncoalesced(profile: Profile) -> Finding | None:
         return None
     requests = "l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum"
     sectors = profile.ratio("l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum", requests)
-    lost = profile.lost_to("lg_throttle", "long_scoreboard")
     text = f"{sectors:.1f} sectors a load request; {excess:.0%} of the sectors that global accesses ask for are excess"
-    return Finding("uncoalesced global loads", lost, text)
+    return Finding("uncoalesced global loads", _global_slots(profile), text)
 
 
-def global_queue(profile: Profile) -> Finding | None:
-    """Warps that wait to hand a global load to the full local/global queue, although their loads are coalesced.
+def global_loads(profile: Profile) -> Finding | None:
+    """Coalesced global loads: warps that wait for a place in their queue (LG Throttle) or for data (Long Scoreboard).
 
-    Nsight Compute Profiling Guide, stall LG Throttle: too many local and global memory instructions in flight.
+    Nsight Compute Profiling Guide: LG Throttle is of too many local and global accesses in flight. The slots are the
+    waits' and those of the accesses themselves.
     """
     if uncoalesced(profile):
         return None
-    return Finding("queue of global loads full", profile.lost_to("lg_throttle"), _waits(profile, "lg_throttle"))
-
-
-def global_latency(profile: Profile) -> Finding | None:
-    """Warps that wait for data from global memory, although their loads are coalesced: stall Long Scoreboard."""
-    if uncoalesced(profile):
-        return None
     hit = profile.get("lts__t_sector_hit_rate.pct")
-    text = f"{_waits(profile, 'long_scoreboard')}; {hit:.0f} % of sectors hit in L2"
-    return Finding("latency of global loads", profile.lost_to("long_scoreboard"), text)
+    executed = f"{profile.global_:.0f} % of instructions load from or store to global memory"
+    text = f"{_waits(profile, *_GLOBAL)}; {executed}; {hit:.0f} % of sectors hit in L2"
+    return Finding("global loads (queue and latency)", _global_slots(profile), text)
+
+
+_GLOBAL = ("lg_throttle", "long_scoreboard")
+
+
+def _global_slots(profile: Profile) -> float:
+    """Percent of the issue slots that global accesses take, and that are empty while warps wait for them."""
+    return profile.lost_to(*_GLOBAL) + profile.issued * profile.global_ / 100
 
 
 def mio_queue(profile: Profile) -> Finding | None:
@@ -237,18 +248,18 @@ def dispatch(profile: Profile) -> Finding | None:
 
 
 def dependencies(profile: Profile) -> Finding | None:
-    """Warps that wait a fixed time for their own last instruction, for instructions or for a branch.
+    """Warps that wait a fixed time for their own last instruction, for the next one to be fetched, or for a branch.
 
-    Stalls Wait, No Instruction, Branch Resolving and IMC Miss: too few other warps hide them.
+    Stalls Wait, No Instruction, Branch Resolving and IMC Miss, in cycles in which no other warp could issue.
     """
     reasons = ("wait", "no_instruction", "branch_resolving", "imc_miss")
     warps = profile.get("smsp__warps_active.avg.per_cycle_active")
-    text = f"{_waits(profile, *reasons)}; {warps:.1f} warps a scheduler"
-    return Finding("fixed latencies, too few warps", profile.lost_to(*reasons), text)
+    text = f"{_waits(profile, *reasons)}; {warps:.1f} warps a scheduler to hide it"
+    return Finding("fixed latencies and instruction fetch", profile.lost_to(*reasons), text)
 
 
 def overhead(profile: Profile) -> Finding | None:
-    """Issue slots that hold neither an FFMA nor a shared access: global loads, addresses, guards and barriers.
+    """Issue slots that hold neither an FFMA nor an access to memory: addresses, guards, loops and barriers.
 
     Where an SM has 128 FP32 lanes an FFMA needs a slot in every cycle, so each other instruction is paid for. Where
     tensor cores multiply, it is what warps issue while their pipe idles.
@@ -257,7 +268,7 @@ def overhead(profile: Profile) -> Finding | None:
     if profile.tensor:
         busy = profile.get("smsp__issue_active.avg.pct_of_peak_sustained_active")
         return Finding(rule, profile.lost_to("selected"), f"{busy:.0f} % of the issue slots hold an instruction")
-    share = profile.issued * (100 - profile.ffma - profile.shared) / 100
+    share = profile.issued * (100 - profile.ffma - profile.shared - profile.global_) / 100
     return Finding(rule, share, f"{profile.ffma:.0f} % of instructions are FFMAs")
 
 
@@ -273,12 +284,12 @@ def tensor_pipe(profile: Profile) -> Finding | None:
 
 
 def tensor_results(profile: Profile) -> Finding | None:
-    """Warps that wait for what tensor cores compute: stalls GMMA, Warpgroup Arrive and Math Pipe Throttle.
+    """Warps that wait for what tensor cores compute: stalls GMMA and Warpgroup Arrive.
 
     Applies where tensor cores multiply. The slots are cycles in which the pipe idles meanwhile, as between a product
     and the next that adds to it.
     """
-    reasons = ("gmma", "warpgroup_arrive", "math_pipe_throttle")
+    reasons = ("gmma", "warpgroup_arrive")
     if not profile.tensor:
         return None
     return Finding("results of tensor cores", profile.lost_to(*reasons), _waits(profile, *reasons))
@@ -306,8 +317,7 @@ def tail(profile: Profile) -> Finding | None:
 
 RULES: tuple[Callable[[Profile], Finding | None], ...] = (
     uncoalesced,
-    global_queue,
-    global_latency,
+    global_loads,
     mio_queue,
     load_conflicts,
     store_conflicts,
@@ -323,11 +333,14 @@ RULES: tuple[Callable[[Profile], Finding | None], ...] = (
 
 
 def _waits(profile: Profile, *reasons: str) -> str:
-    """`17.4 of 33.6 cycles between two instructions of a warp wait for mio_throttle`."""
+    """`19.4 of 33.6 cycles between two instructions of a warp: mio throttle (17.4), short scoreboard (2.0)`."""
     stalls = profile.stalls
-    cycles = sum(stalls.get(reason, 0.0) for reason in reasons)
-    named = " or ".join(reason.replace("_", " ") for reason in reasons)
-    text = f"{cycles:.1f} of {sum(stalls.values()):.1f} cycles between two instructions of a warp: {named}"
+    cycles = {reason: stalls.get(reason, 0.0) for reason in reasons}
+    named = sorted(reasons, key=lambda reason: -cycles[reason])
+    named = [reason for reason in named if cycles[reason] >= 0.05] or named[:1]
+    words = [reason.replace("_", " ") + (f" ({cycles[reason]:.1f})" if len(named) > 1 else "") for reason in named]
+    whole = f"{sum(cycles.values()):.1f} of {sum(stalls.values()):.1f} cycles between two instructions of a warp"
+    text = f"{whole}: {', '.join(words)}"
     share = sum(profile.waits.get(reason, 0.0) for reason in reasons)
     return f"{text}; {share:.0%} of the waits in the loop that multiplies" if profile.loop else text
 

@@ -26,8 +26,9 @@ from ladder import charts
 from ladder.config import ROOT, Rung
 from ladder.figures import best_rung, square_rows, styles
 from ladder.gpu import Gpu
+from ladder.pages import by_work, number
 from ladder.plan import Plan, recorded_on
-from ladder.precision import BOUNDS, label, labelled
+from ladder.precision import BOUNDS, label, labelled, name_of, other_baselines
 from ladder.published import findings
 from ladder.tables import headline_shape, read_table
 
@@ -63,6 +64,7 @@ def gather(run: Plan, results: Path) -> Material:
 
 def render(material: Material) -> str:
     """The report as one HTML document; equal material gives equal bytes."""
+    others = other_baselines(material.tables["rungs"])
     material = replace(material, tables=_labelled(material.tables))
     rungs, timings = material.tables["rungs"], material.tables["timings"]
     timed = [name for name in rungs.loc[rungs["role"] != "floor", "rung"] if name in set(timings["rung"])]
@@ -77,11 +79,13 @@ def render(material: Material) -> str:
         answer=answer(material),
         charts=specs,
         why=[name for name in WHY if name in specs],
-        compared=_comparison(material.tables["metrics_by_rung"]),
+        compared=_comparison(material.tables["metrics_by_rung"], rungs),
         specs=_script(specs),
         vega=Markup(_vega()),
         tables_script=Markup(generate_init_offline_itables_html(itables.options.dt_bundle)),
         ladder=_ladder_table(rungs, timings) if timed else "",
+        cublas="; ".join(f"of {name} for {title}" for title, name in others.items()),
+        baseline=material.baseline,
         shape=headline_shape(timings[timings["rung"].isin(timed)]) if timed else "",
         timings=_timing_table(timings) if timed else "",
         published=_published(material),
@@ -182,11 +186,21 @@ def _script(value: Any) -> Markup:
     return Markup(json.dumps(value, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c"))
 
 
-def _table(frame: pd.DataFrame, name: str, **options: Any) -> Markup:
-    """A table that sorts and searches, with an id of its own so that equal data give equal bytes."""
-    options = {"paging": False, "showIndex": False, "classes": "display compact nowrap", "connected": False} | options
+def _table(frame: pd.DataFrame, name: str, pages: bool = False, **options: Any) -> Markup:
+    """A table that sorts and searches, with an id of its own so that equal data give equal bytes.
+
+    Its first column stays in sight where it is wider than the page. With `pages` it shows 15 rows at a time.
+    """
+    fixed = {"showIndex": False, "connected": False, "order": [], "text_in_header_can_be_selected": False}
+    options = {"classes": "display compact nowrap"} | fixed | options
+    options |= {"lengthMenu": [[15, 50, -1], [15, 50, "all"]]} if pages else {"paging": False}
     shown = frame.astype(object).where(frame.notna(), "")
     return Markup(itables.to_html_datatable(shown, table_id=name, **options))
+
+
+def _fixed(values: pd.Series, decimals: int) -> pd.Series:
+    """Numbers as text with so many decimals, so that they stand one below the other; tables sort them as numbers."""
+    return values.map(lambda value: "" if pd.isna(value) else f"{value:.{decimals}f}")
 
 
 def _ladder_table(rungs: pd.DataFrame, timings: pd.DataFrame) -> Markup:
@@ -205,47 +219,49 @@ def _ladder_table(rungs: pd.DataFrame, timings: pd.DataFrame) -> Markup:
         index=kept.index,
     )
     numbers = {
-        "ms": top["time_ms_median"].round(4),
-        "± %": (50 * (top["time_ms_ci_high"] - top["time_ms_ci_low"]) / top["time_ms_median"]).round(2),
-        "TFLOP/s": (top["gflops"] / 1e3).round(2),
-        "% of peak": (100 * top["share_of_peak"]).round(1),
-        "% of cuBLAS": (100 * top["speedup_over_cublas"]).round(1),
-        "times naive": top["speedup_over_naive"].round(1),
-        "times before": top["speedup_over_before"].round(2),
+        "ms": _fixed(top["time_ms_median"], 4),
+        "± %": _fixed(50 * (top["time_ms_ci_high"] - top["time_ms_ci_low"]) / top["time_ms_median"], 2),
+        "TFLOP/s": _fixed(top["gflops"] / 1e3, 2),
+        "% of peak": _fixed(100 * top["share_of_peak"], 1),
+        "% of cuBLAS": _fixed(100 * top["speedup_over_cublas"], 1),
+        "times naive": _fixed(top["speedup_over_naive"], 1),
+        "times before": _fixed(top["speedup_over_before"], 2),
     }
-    return _table(frame.join(pd.DataFrame(numbers)), "ladder-table", order=[], layout={"topStart": None})
+    return _table(frame.join(pd.DataFrame(numbers)), "ladder-table", layout={"topStart": None})
 
 
-def _comparison(compared: pd.DataFrame) -> Markup | str:
+def _comparison(compared: pd.DataFrame, rungs: pd.DataFrame) -> Markup | str:
     """Nsight Compute's metrics with the rungs as columns; empty where nothing is profiled."""
     if compared.empty:
         return ""
-    frame = compared.copy()
-    rungs = frame.columns.difference(["shape", "metric", "unit"], sort=False)
-    frame[rungs] = frame[rungs].map(lambda value: value if pd.isna(value) else float(f"{value:.4g}"))
-    return _table(frame, "comparison-table", order=[], maxBytes=0)
+    frame = compared[["metric", "unit", "shape"]]
+    for title in rungs["rung"]:
+        if (name := name_of(title)) in compared:
+            frame = frame.assign(**{title: compared[name].map(number)})
+    return _table(frame, "comparison-table", maxBytes=0)
 
 
 def _timing_table(timings: pd.DataFrame) -> Markup:
-    """Every measurement, one row a rung and shape."""
+    """Every measurement, one row a rung and shape, by rung and then by size."""
+    timings = pd.concat([by_work(rows) for _, rows in timings.groupby("rung", sort=False)])
     frame = pd.DataFrame(
         {
             "rung": timings["rung"],
             "shape": timings["shape"],
             "samples": timings["samples"],
-            "median, ms": timings["time_ms_median"],
-            "95 % from": timings["time_ms_ci_low"],
-            "95 % to": timings["time_ms_ci_high"],
-            "noise, %": timings["noise_percent"].round(2),
-            "TFLOP/s": (timings["gflops"] / 1e3).round(3),
-            "% of cuBLAS": (100 * timings["speedup_over_cublas"]).round(2),
-            "times naive": timings["speedup_over_naive"].round(2),
-            "SM clock, MHz": timings["sm_clock_mhz"].round(),
+            "median, ms": _fixed(timings["time_ms_median"], 5),
+            "95 % from": _fixed(timings["time_ms_ci_low"], 5),
+            "95 % to": _fixed(timings["time_ms_ci_high"], 5),
+            "noise, %": _fixed(timings["noise_percent"], 2),
+            "TFLOP/s": _fixed(timings["gflops"] / 1e3, 3),
+            "% of cuBLAS": _fixed(100 * timings["speedup_over_cublas"], 1),
+            "times naive": _fixed(timings["speedup_over_naive"], 2),
+            "SM MHz": _fixed(timings["sm_clock_mhz"], 0),
             "°C": timings["temperature_c"],
-            "W": timings["power_w"].round(),
+            "W": _fixed(timings["power_w"], 0),
         }
     )
-    return _table(frame, "timing-table", paging=True, pageLength=15, order=[], maxBytes=0)
+    return _table(frame, "timing-table", pages=True, maxBytes=0)
 
 
 def _published(material: Material) -> dict[str, Any] | None:
@@ -259,18 +275,18 @@ def _published(material: Material) -> dict[str, Any] | None:
             "n": table["sizes"],
             "kind": table["kind"],
             "rung": table["rung"],
-            "% of cuBLAS there": (100 * table["published_share_of_cublas"]).round(1),
-            "here": (100 * table["share_of_cublas"]).round(1),
-            "times naive there": table["published_speedup_over_naive"].round(2),
-            "here ": table["speedup_over_naive"].round(2),
+            "% of cuBLAS there": _fixed(100 * table["published_share_of_cublas"], 1),
+            "here": _fixed(100 * table["share_of_cublas"], 1),
+            "times naive there": _fixed(table["published_speedup_over_naive"], 2),
+            "here ": _fixed(table["speedup_over_naive"], 2),
             "step from": table["compared_with"].fillna(""),
-            "there": table["published_step"].round(2),
-            "here  ": table["step"].round(2),
+            "there": _fixed(table["published_step"], 2),
+            "here  ": _fixed(table["step"], 2),
             "verdict": table["verdict"].fillna(""),
         }
     )
     sources = list(dict.fromkeys(zip(table["publication"], table["source"], strict=True)))
-    return {"findings": findings(table), "table": _table(frame, "published-table", order=[]), "sources": sources}
+    return {"findings": findings(table), "table": _table(frame, "published-table"), "sources": sources}
 
 
 def _accuracy(material: Material) -> dict[str, Any] | None:
@@ -283,13 +299,13 @@ def _accuracy(material: Material) -> dict[str, Any] | None:
             "rung": table["rung"],
             "inputs": table["family"].str.replace("_", " "),
             "k": table["k"],
-            "norm of the error": table["error_normwise"],
-            "largest error, u |A| |B|": table["error_componentwise"],
-            "ms": table["time_ms"],
+            "norm of the error": table["error_normwise"].map("{:.2e}".format, na_action="ignore"),
+            "largest error, u |A| |B|": _fixed(table["error_componentwise"], 2),
+            "ms": _fixed(table["time_ms"], 4),
         }
     )
     figure = _figure(material.results / "figures" / "accuracy.svg")
-    return {"table": _table(frame, "accuracy-table", paging=True, pageLength=15, order=[]), "figure": figure}
+    return {"table": _table(frame, "accuracy-table", pages=True), "figure": figure}
 
 
 def _figure(path: Path) -> str:

@@ -13,7 +13,7 @@ import pandas as pd
 
 from ladder import records, sass
 from ladder.bounds import componentwise_bound
-from ladder.config import Shape
+from ladder.config import Rung, Shape
 from ladder.diagnosis import Profile, diagnose, main_profile, slots, top_lines
 from ladder.evidence import Evidence
 from ladder.gpu import Gpu
@@ -515,9 +515,14 @@ def profile_table(evidence: Sequence[Evidence]) -> pd.DataFrame:
                 own = (item.rung.name, shape, kernel["kernel"], kernel is main)
                 for name, (metric, section) in (HEADLINES | _stalls(kernel["metrics"])).items():
                     value, unit = kernel["metrics"].get(metric, (None, ""))
+                    unit = _UNITS.get(name, unit)
                     rows.append((*own, section, name, metric, value, unit))
     columns = ["rung", "shape", "kernel", "multiplies", "section", "name", "metric", "value", "unit"]
     return pd.DataFrame(rows, columns=columns)
+
+
+# Where Nsight Compute's unit is not what it counts: it calls these sectors bytes.
+_UNITS = {"global_excessive_sectors": "sector"}
 
 
 def _stalls(metrics: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
@@ -588,11 +593,22 @@ def slot_table(evidence: Sequence[Evidence]) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["rung", "shape", "use", "percent"])
 
 
+def followers(rungs: Sequence[Rung]) -> dict[str, str]:
+    """The rung that follows each: the first whose `before` it is; of its variants the one that others build on."""
+    found: dict[str, Rung] = {}
+    built_on = {rung.before for rung in rungs}
+    for rung in rungs:
+        first = found.setdefault(rung.before, rung)
+        if first.entry == rung.entry and first.name not in built_on and rung.name in built_on:
+            found[rung.before] = rung
+    return {before: rung.name for before, rung in found.items() if before}
+
+
 def diagnosis_table(evidence: Sequence[Evidence]) -> pd.DataFrame:
     """One row a rung, shape and finding, by rank: what binds the rung, and what the next rung does about it.
 
     Columns: rung, shape, rank, finding, slots_percent, of (what it is a share of: the issue slots, or the tensor pipe's
-    cycles), evidence, next_rung (the first rung whose `before` this one is; empty where none is), next_slots_percent
+    cycles), evidence, next_rung (`followers`; empty where none is), next_slots_percent
     (the same finding there, however small; 0 where its rule does not apply, empty where that rung has no profile of
     this shape or its shares are of something else).
     """
@@ -601,10 +617,10 @@ def diagnosis_table(evidence: Sequence[Evidence]) -> pd.DataFrame:
         for item in evidence
         for shape, profile in item.profiles.items()
     }
-    followers = {item.rung.before: item.rung.name for item in reversed(evidence) if item.rung.before}
+    following = followers([item.rung for item in evidence])
     rows = []
     for (name, shape), profile in profiles.items():
-        follower = followers.get(name, "")
+        follower = following.get(name, "")
         after = profiles.get((follower, shape))
         after = after if after is not None and after.slots == profile.slots else None
         then = {} if after is None else {found.rule: found.slots_percent for found in diagnose(after, least=0.0)}
