@@ -11,6 +11,9 @@ from pathlib import Path
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import numpy as np
+from ladder.config import Shape
+from ladder.devices import EMULATED_STREAM
+from ladder.inputs import draw
 
 ROOT = Path(__file__).resolve().parents[1]
 FAULTS = sorted(p for p in (ROOT / "tests/faults").glob("*.cu") if not p.stem.startswith("control_"))
@@ -43,7 +46,10 @@ RUNGS = sorted(filter(emulated, (ROOT / "kernels/sgemm").glob("*.cu")))
 
 @dataclass(frozen=True)
 class Case:
-    """A product; gaps are the columns between a row's end and its leading dimension, offset is in floats."""
+    """A product; gaps are the columns between a row's end and its leading dimension, offset is in floats.
+
+    One offset is that of all three matrices. Inputs are normal, or of a family of the check.
+    """
 
     m: int
     n: int
@@ -51,7 +57,8 @@ class Case:
     alpha: float = 1.0
     beta: float = 0.0
     gaps: tuple[int, int, int] = (0, 0, 0)
-    offset: int = 0
+    offset: int | tuple[int, int, int] = 0
+    family: str = ""
 
     def __str__(self):
         text = f"{self.m}x{self.n}x{self.k} alpha={self.alpha:g} beta={self.beta:g}"
@@ -93,6 +100,7 @@ class Library:
         self.lib = ctypes.CDLL(str(path))
         self.lib.sgemm.argtypes = [i, i, i, f, p, n, p, n, f, p, n, p, p, p]
         self.lib.emulator_reset.argtypes = [ctypes.c_uint64]
+        self.lib.emulator_set_stream.argtypes = [p]
         self.lib.emulator_register_buffer.argtypes = [ctypes.c_char_p, p, n, n, n, ctypes.c_char_p]
         self.lib.emulator_report.argtypes = [ctypes.c_char_p, ctypes.c_size_t]
         self.lib.emulator_set_timeout.argtypes = [ctypes.c_double]
@@ -145,14 +153,20 @@ def run(library: Library, case: Case, seed: int, data: int | None = None):
     """Runs the case on random data; gives C's bytes, the kinds of faults found, and the report."""
     rng = np.random.default_rng([case.m, case.n, case.k, seed if data is None else data])
     gaps = case.gaps
-    A = matrix(case.m, case.k, gaps[0], case.offset, rng.standard_normal((case.m, case.k)))
-    B = matrix(case.k, case.n, gaps[1], case.offset, rng.standard_normal((case.k, case.n)))
+    offsets = case.offset if isinstance(case.offset, tuple) else (case.offset,) * 3
+    a, b = rng.standard_normal((case.m, case.k)), rng.standard_normal((case.k, case.n))
+    if case.family:
+        inputs = draw(case.family, Shape(case.m, case.n, case.k), True, False, seed)
+        a, b = inputs.A, inputs.B
+    A = matrix(case.m, case.k, gaps[0], offsets[0], a)
+    B = matrix(case.k, case.n, gaps[1], offsets[1], b)
     old = rng.standard_normal((case.m, case.n)) if case.beta != 0 else np.nan
-    C = matrix(case.m, case.n, gaps[2], case.offset, old)
+    C = matrix(case.m, case.n, gaps[2], offsets[2], old)
     old = C.elements.astype(np.float64)
     outside = C.outside() if gaps[2] < HUGE else b""
 
     lib = library.lib
+    lib.emulator_set_stream(EMULATED_STREAM)
     lib.emulator_reset(seed)
     inputs = b"r" if case.k > 0 and case.alpha != 0 else b""
     output = b"w" if case.beta == 0 else b"rw"
@@ -165,7 +179,7 @@ def run(library: Library, case: Case, seed: int, data: int | None = None):
     workspace = np.full(size.value // 4 + 128, np.nan, np.float32)
     start = workspace.ctypes.data + -workspace.ctypes.data % 256
     lib.emulator_register_buffer(b"workspace", start, 1, size.value // 4, max(1, size.value // 4), b"w")
-    status = status or lib.sgemm(*arguments, start, None, None)
+    status = status or lib.sgemm(*arguments, start, None, EMULATED_STREAM)
 
     report = library.report()
     kinds = {line.split(":")[0] for line in report}
@@ -176,15 +190,20 @@ def run(library: Library, case: Case, seed: int, data: int | None = None):
 
 
 def right(case: Case, A, B, old, C) -> bool:
-    """Is C within the bounds of a sum of k products in FP32? NaN is not."""
+    """Is C within the bounds of a sum of k products in FP32? NaN and infinity are where they belong, and only there."""
     A, B, got = A.astype(np.float64), B.astype(np.float64), C.astype(np.float64)
-    product = case.alpha * (A @ B) if case.alpha != 0 else np.zeros_like(got)
+    with np.errstate(invalid="ignore"):
+        product = case.alpha * (A @ B) if case.alpha != 0 else np.zeros_like(got)
     scaled = case.beta * old if case.beta != 0 else np.zeros_like(got)
+    belongs = np.isfinite(product + scaled)
+    if not np.array_equal(got[~belongs], (product + scaled)[~belongs], equal_nan=True):
+        return False
+    got, product, scaled = (np.where(belongs, x, 0) for x in (got, product, scaled))
     error = np.abs(got - (product + scaled))
     gamma = (case.k + 3) * UNIT / (1 - (case.k + 3) * UNIT)
     magnitude = abs(case.alpha) * (np.abs(A) @ np.abs(B)) + np.abs(scaled)
     norm = np.sqrt((product**2).sum() + (scaled**2).sum())
-    componentwise = (error <= gamma * magnitude).all()
+    componentwise = (error <= gamma * magnitude)[belongs].all()
     normwise = np.sqrt((error**2).sum()) <= (2 * np.sqrt(case.k) + 4) * UNIT * norm
     return bool(componentwise and normwise)
 
@@ -205,6 +224,8 @@ CASES = {
     "": SMALL,
     "one": [Case(1, 1, 1)],
     "tall": [Case(16 * 65535 + 1, 1, 1)],
+    "nonfinite": [Case(20, 24, 20, family="nonfinite")],
+    "offsets": [Case(20, 24, 20, offset=(0, 1, 0))],
     "huge_lda": [Case(3, 2, 2, gaps=(2**30, 0, 0))],
     "huge_ldc": [Case(3, 2, 2, gaps=(0, 0, 2**31))],
 }

@@ -49,7 +49,7 @@ def test_without_a_gpu_a_rung_is_checked_in_the_emulator_and_one_line_says_that_
     assert result.stderr.splitlines() == [
         f"bench: {H100}, sm_90a",
         "[compile 1/1] tiled@TILE=4  ok",
-        f"[emulate 1/1] tiled@TILE=4  7 cases on {len(os.sched_getaffinity(0))} CPUs",
+        f"[emulate 1/1] tiled@TILE=4  12 cases on {len(os.sched_getaffinity(0))} CPUs",
         "[emulate 1/1] tiled@TILE=4  emulated",
         f"bench: tiled@TILE=4: passes the check in the emulator; not timed, for that needs the GPU: {H100}",
     ]

@@ -1,12 +1,14 @@
 """The check without a GPU: sound rungs are emulated, wrong ones fail in one line, others are said to need a GPU."""
 
+import os
+import resource
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from conftest import a_build, a_rung
 from ladder import emulation
-from ladder.checking import PLAIN, emulated_cases, emulated_runs
+from ladder.checking import EMULATED_ALONE, PLAIN, emulated_cases, emulated_runs
 from ladder.config import ROOT, Rung, Shape, read_kernels, read_yaml, variant_name
 from ladder.emulation import emulate_rung
 from ladder.plan import plan
@@ -117,8 +119,10 @@ def test_small_shapes_are_emulated_with_every_case_and_large_ones_with_one_some_
     both = [PLAIN | {"beta": 1}, PLAIN]
     shapes = ["7", "255", "1024", "3x2097153x2"]
     kept = emulated_cases([{"shape": shape, **case} for shape in shapes for case in both])
+    kept, alone = kept[:4], kept[4:]
     assert [case["shape"] for case in kept] == ["7", "7", "255", "3x2097153x2"]
     assert [emulated_runs(case) for case in kept] == [2, 2, 1, 1]
+    assert alone == list(EMULATED_ALONE)
     assert kept[3] == {"shape": "3x2097153x2", **PLAIN, "blocks": 64}
 
 
@@ -126,6 +130,60 @@ def test_every_shape_of_the_configuration_is_emulated():
     config = read_yaml(ROOT / "config/config.yaml")
     asked = {str(Shape.parse(shape)) for shape in config["check"]["shapes"]}
     assert asked <= {case["shape"] for case in plan(config).emulated_cases()}
+
+
+@pytest.mark.parametrize(
+    ("fault", "message"),
+    [
+        ("alignment_of_one_matrix", "65x68x20, alpha -0.5, padding 4, offset [0, 1, 0]: misaligned: "),
+        ("index_overflows_int", "129x132x36, alpha 0.5, beta 1, padding 67108864: undefined behaviour: "),
+        ("index_truncated", "129x132x36, alpha 0.5, beta 1, padding 67108864: out of bounds: "),
+        ("control_tiled", None),
+    ],
+)
+def test_matrices_are_emulated_unaligned_one_at_a_time_and_with_offsets_beyond_32_bits(tmp_path, fault, message):
+    record = emulated(tmp_path, f"tests/faults/{fault}.cu", list(EMULATED_ALONE))
+    assert record["status"] == ("failed" if message else "emulated")
+    assert record["message"].startswith(message or "")
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("g.alpha * sum :", "fabsf(g.alpha) * sum :"),
+        ("g.beta == 0.0f ?", "fabsf(g.beta) < 1e-6f ?"),
+        ("g.alpha * sum + g.beta", "g.alpha * sum + (g.alpha < 0.0f ? 1.0f : g.beta)"),
+    ],
+    ids=["alpha at beta = 0", "a small beta", "beta at a negative alpha"],
+)
+def test_no_scalars_go_unchecked(tmp_path, old, new):
+    text = (ROOT / "tests/faults/control_tiled.cu").read_text()
+    assert old in text
+    source = tmp_path / "rung.cu"
+    source.write_text(text.replace(old, new))
+    cases = [{"shape": "20", **PLAIN, **case} for case in read_yaml(ROOT / "config/config.yaml")["check"]["cases"]]
+    record = emulated(tmp_path, os.path.relpath(source, ROOT), cases)
+    assert (record["status"], "exceeds" in record["message"]) == ("failed", True)
+
+
+@pytest.mark.parametrize("macro", ["__CUDACC__", "__CUDA_ARCH__", "__NVCC__", "__GNUC__"])
+def test_a_source_that_tells_compilers_apart_needs_a_gpu(tmp_path, macro):
+    source = tmp_path / "rung.cu"
+    source.write_text(f"#ifdef {macro}\n#endif\n" + (ROOT / "tests/faults/control_tiled.cu").read_text())
+    record = emulated(tmp_path, os.path.relpath(source, ROOT))
+    assert (record["status"], record["cases"]) == ("needs a GPU", [])
+    assert "other code for a GPU than for a CPU" in record["message"]
+
+
+@pytest.mark.parametrize("gigabytes", [30, 100], ids=["the matrices", "what the emulator keeps"])
+def test_where_there_is_no_room_to_reserve_wide_gaps_are_left_out(tmp_path, gigabytes):
+    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (gigabytes << 30, hard))
+    try:
+        record = emulated(tmp_path, "tests/faults/control_tiled.cu", list(EMULATED_ALONE))
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
+    assert (record["status"], [case["padding"] for case in record["cases"]]) == ("emulated", [4, 4, 4]), record
 
 
 TALL = [{"shape": shape, **PLAIN, "blocks": 16} for shape in ("2097153x3x2", "3x2097153x2")]

@@ -25,7 +25,7 @@ def test_a_sound_kernel_has_no_finding_and_one_result(library, source):
 
 # What is said of a thread names the kernel, block, thread and line; what is said of a launch, the kernel.
 THREAD = r"sgemm_kernel block \(\d+,\d+,\d+\) thread \(\d+,\d+,\d+\) .*; \w+\.cuh?:\d+(; the other: \w+\.cuh?:\d+)?"
-PLACED = re.compile(rf"(launch|timeout): sgemm_kernel .*|[a-z ]+: {THREAD}")
+PLACED = re.compile(rf"(launch|stream|timeout): sgemm_kernel .*|[a-z ]+: {THREAD}")
 
 
 @pytest.mark.parametrize("source", FAULTS, ids=lambda p: p.stem)

@@ -253,7 +253,8 @@ cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, Kernel*, 
   *blocks = 1;
   return cudaSuccess;
 }
-inline cudaError_t cudaMemsetAsync(void* pointer, int value, size_t bytes, cudaStream_t = nullptr) {
+inline cudaError_t cudaMemsetAsync(void* pointer, int value, size_t bytes, cudaStream_t stream = nullptr) {
+  emulator::check_stream(stream);
   memset(pointer, value, bytes);
   emulator::host_write(pointer, bytes);
   return cudaSuccess;

@@ -233,8 +233,12 @@ EMULATOR_PLAIN static int find_library(dl_phdr_info* info, size_t, void* found) 
   return 1;
 }
 
+EMULATOR_PLAIN inline void* try_map(size_t bytes) {
+  return mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+}
+
 EMULATOR_PLAIN inline char* map(size_t bytes) {
-  void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  void* memory = try_map(bytes);
   if (memory == MAP_FAILED) {
     perror("emulator: mmap");
     abort();
@@ -288,13 +292,21 @@ EMULATOR_PLAIN static unsigned make_workers() {
   return count;
 }
 
+// Work is queued on a stream: is it the one that sgemm was given?
+EMULATOR_NOINLINE static void check_stream(const void* queued_on) {
+  if (queued_on != stream) {
+    report("stream", Where(), "queues work on another stream than it was given");
+  }
+}
+
 // Runs the kernel that `invoke(closure)` calls once for each thread; returns a cudaError_t.
 EMULATOR_NOINLINE static int run_grid(void (*invoke)(const void*), const void* closure, uintptr_t kernel, uint3 grid,
-                                      uint3 block, size_t dynamic_bytes) {
+                                      uint3 block, size_t dynamic_bytes, const void* queued_on) {
   pthread_mutex_lock(&launch_lock);
   Worker unused;
   dl_iterate_phdr(find_library, &unused);
   now.kernel = kernel;
+  check_stream(queued_on);
   uint64_t threads = static_cast<uint64_t>(block.x) * block.y * block.z;
   if (grid.x == 0 || grid.y == 0 || grid.z == 0 || grid.x > 0x7FFFFFFF || grid.y > 65535 || grid.z > 65535 ||
       threads == 0 || threads > MAX_THREADS || block.z > 64) {
@@ -577,7 +589,14 @@ EMULATOR_API int emulator_register_buffer(const char* name, const void* pointer,
   if (b.readable && !b.writable) {
     inputs[input_count++] = {b.base, b.bytes};
   }
-  b.shadow = b.writable ? reinterpret_cast<uint64_t*>(map(b.bytes / 4 * sizeof(uint64_t))) : nullptr;
+  if (b.writable) {
+    void* shadow = try_map(b.bytes / 4 * sizeof(uint64_t));
+    if (shadow == MAP_FAILED) {
+      --buffer_count;
+      return 1;
+    }
+    b.shadow = static_cast<uint64_t*>(shadow);
+  }
   return 0;
 }
 
@@ -637,6 +656,7 @@ EMULATOR_API int emulator_report(char* text, size_t size) {
 }
 
 EMULATOR_API void emulator_set_sms(int count) { emulator::sms = count; }
+EMULATOR_API void emulator_set_stream(const void* stream) { emulator::stream = stream; }
 EMULATOR_API void emulator_set_workers(int count) { emulator::worker_limit = count; }
 EMULATOR_API void emulator_set_most_blocks(uint64_t count) { emulator::most_blocks = count; }
 EMULATOR_API void emulator_set_timeout(double seconds) { emulator::timeout_s = seconds; }

@@ -194,6 +194,7 @@ static uint64_t seed;
 static int sms = 8, worker_limit = 0;
 static double timeout_s = 60;
 static uint64_t most_blocks = 0;
+static const void* stream = nullptr;  // that the host gives to sgemm
 static pthread_mutex_t launch_lock = PTHREAD_MUTEX_INITIALIZER, finding_lock = PTHREAD_MUTEX_INITIALIZER;
 static thread_local char
     anchor;  // makes the library's thread-local memory exist; only __shared__ arrays stand beside it

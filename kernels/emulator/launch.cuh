@@ -25,12 +25,12 @@ struct LaunchedKernel {
 };
 
 template <typename... Parameters, typename... Arguments>
-cudaError_t launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, size_t dynamic_shared_bytes, cudaStream_t,
-                   Arguments... arguments) {
+cudaError_t launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, size_t dynamic_shared_bytes,
+                   cudaStream_t stream, Arguments... arguments) {
   LaunchedKernel<Parameters...> launched{kernel, {static_cast<Parameters>(arguments)...}};
   return static_cast<cudaError_t>(emulator::run_grid(launched.invoke, &launched, reinterpret_cast<uintptr_t>(kernel),
                                                      {grid.x, grid.y, grid.z}, {block.x, block.y, block.z},
-                                                     dynamic_shared_bytes));
+                                                     dynamic_shared_bytes, stream));
 }
 
 // The number of SMs that the host has set.

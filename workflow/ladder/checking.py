@@ -22,6 +22,16 @@ EMULATED_SMALL = 1 << 16  # flop up to which a shape is emulated with every case
 EMULATED_SHORT = 1 << 10  # the k: a kernel's tile is no smaller where the product is
 EMULATED_FAMILIES = 1 << 22  # flop up to which it is emulated with every family of inputs, and
 EMULATED_TWICE = 1 << 20  # twice, in two orders
+# Beyond the cases of a GPU: one matrix of three unaligned; and rows so far apart, reserved and not filled, that an
+# offset into a matrix needs more than 31 bits, and into two of them more than 32.
+EMULATED_ALONE: tuple[dict[str, Any], ...] = (
+    *(
+        {"shape": "65x68x20", **PLAIN, "alpha": -0.5, "padding": 4, "offset": offset}
+        for offset in ([1, 0, 0], [0, 1, 0], [0, 0, 1])
+    ),
+    {"shape": "129x132x36", **PLAIN, "alpha": 0.5, "beta": 1, "padding": 1 << 26},
+    {"shape": "129x5x35", **PLAIN, "padding": 1 << 26},
+)
 
 
 def all_cases(
@@ -49,7 +59,7 @@ def emulated_cases(cases: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Those of the cases that the emulator has the time for.
 
     All of small shapes; of every larger one and family a single one, another each time; of a very large or long one
-    some blocks (`blocks`) at beta = 0, where it shows which elements they have computed.
+    some blocks (`blocks`) at beta = 0, where it shows which elements they have computed. Then EMULATED_ALONE.
     """
     chosen: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for case in cases:
@@ -65,7 +75,7 @@ def emulated_cases(cases: list[dict[str, Any]]) -> list[dict[str, Any]]:
             continue
         small = shape.flop <= EMULATED_SMALL and shape.k <= EMULATED_SHORT
         kept += of_shape if small else [computing[turn % len(computing)]]
-    return kept
+    return kept + [dict(case) for case in EMULATED_ALONE]
 
 
 def emulated_runs(case: Mapping[str, Any]) -> int:
@@ -138,7 +148,7 @@ def verdict(done: list[dict[str, Any]], current: Mapping[str, Any], outcome: Out
 def describe(case: Mapping[str, Any]) -> str:
     """A case in the words of a message: its shape, and what differs from alpha 1, beta 0 and a tight layout."""
     extras = [
-        f"{key.replace('family', 'inputs')} {case[key] if key == 'family' else format(case[key], 'g')}"
+        f"{key.replace('family', 'inputs')} {format(case[key], 'g') if isinstance(case[key], float) else case[key]}"
         for key, value in PLAIN.items()
         if case.get(key, value) != value
     ]

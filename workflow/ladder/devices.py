@@ -7,6 +7,7 @@ A device has `arrays` (CuPy or NumPy), and can put an array where a rung finds i
 from __future__ import annotations
 
 import ctypes
+import mmap
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +17,8 @@ from ladder.config import Shape
 from ladder.library import Library, Operands, explain
 
 ALIGNMENT = 256  # bytes, of what cudaMalloc gives
+MAP_NORESERVE = getattr(mmap, "MAP_NORESERVE", 0x4000)  # Python names it from 3.13 on
+EMULATED_STREAM = 0x57EA  # what the emulator is told to be the stream: any number, and not the default stream
 
 
 @dataclass(frozen=True)
@@ -85,16 +88,25 @@ class Emulator:
         aligned[...] = host
         return aligned
 
+    def reserve(self, elements: int) -> np.ndarray:
+        """So many zeros, of which only what is written takes memory; raises OSError where that cannot be had."""
+        memory = mmap.mmap(-1, 4 * elements, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | MAP_NORESERVE)
+        return np.frombuffer(memory, np.float32)
+
     def address(self, array: np.ndarray) -> int:
         """Where an array begins."""
         return array.ctypes.data
 
     def compute(self, library: Library, call: Call, run: int) -> str:
-        """Compute, with an order of blocks and threads that depends on `run`; the first finding, or nothing."""
+        """Compute, with an order of blocks and threads that depends on `run`; the first finding, or nothing.
+
+        Raises OSError where the emulator cannot reserve what it keeps of each element that may be written.
+        """
         c = library.functions
         c.emulator_set_workers(ctypes.c_int(self.threads))
         c.emulator_set_timeout(ctypes.c_double(self.time_limit_s))
         c.emulator_set_most_blocks(ctypes.c_uint64(call.blocks))
+        c.emulator_set_stream(ctypes.c_void_p(EMULATED_STREAM))
         c.emulator_reset(ctypes.c_uint64(run + 1))
         shape, o = call.shape, call.operands
         inputs = b"r" if call.alpha != 0 and shape.k > 0 else b""
@@ -106,8 +118,9 @@ class Emulator:
             (b"workspace", self.address(call.workspace), 1, words, max(1, words), b"w"),
         ):
             sizes = (ctypes.c_int64(size) for size in (rows, columns, ld))
-            c.emulator_register_buffer(name, ctypes.c_void_p(address), *sizes, access)
-        error = library.queue(shape, call.alpha, call.beta, o, self.address(call.workspace))
+            if c.emulator_register_buffer(name, ctypes.c_void_p(address), *sizes, access):
+                raise OSError(f"no room for what the emulator keeps of {name.decode()}")
+        error = library.queue(shape, call.alpha, call.beta, o, self.address(call.workspace), EMULATED_STREAM)
         text = ctypes.create_string_buffer(1 << 16)
         c.emulator_report(text, ctypes.c_size_t(len(text)))
         findings = text.value.decode(errors="replace").splitlines()

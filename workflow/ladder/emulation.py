@@ -5,6 +5,7 @@ What it finds is derived from the sources alone: the inputs and the order of thr
 
 from __future__ import annotations
 
+import re
 import subprocess
 import tempfile
 from pathlib import Path
@@ -18,6 +19,8 @@ from ladder.worker import Event, run_worker
 
 EMULATOR = ROOT / "kernels" / "emulator"
 NEEDED_GXX = 12
+# What tells one compiler from another: behind it a GPU's code may be other code.
+COMPILER = re.compile(r"\b(?:__CUDACC|__CUDA_ARCH|__NVCC|__GNU|__clang|EMULATOR_)\w*")
 EMULATED, NEEDS_GPU, NOT_EMULATED = "emulated", "needs a GPU", "not emulated"
 
 
@@ -63,7 +66,7 @@ def emulate_rung(
         return {"status": compiled["status"], "message": compiled["message"], "cases": []}
     if why := why_no_emulator():
         return {"status": NOT_EMULATED, "message": why, "cases": []}
-    if apart := next((path for path in sources(rung) if "__CUDACC__" in path.read_text()), None):
+    if apart := next((path for path in sources(rung) if COMPILER.search(path.read_text())), None):
         message = f"{shown(apart)} has other code for a GPU than for a CPU"
         return {"status": NEEDS_GPU, "message": message, "cases": []}
     done: list[dict[str, Any]] = []

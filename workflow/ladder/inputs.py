@@ -78,8 +78,13 @@ def _subnormal_pair(random: np.random.Generator, shape: Shape) -> tuple[Matrix, 
 
 
 def _nonfinite_pair(random: np.random.Generator, shape: Shape) -> tuple[Matrix, Matrix]:
-    """NaN and infinities in the corners, where a tile's guard is easily forgotten, and one in the middle of A."""
+    """NaN and infinities in the corners, where a tile's guard is easily forgotten, and one in the middle of A.
+
+    A zero meets an infinity in the first row and in the middle row: who skips zeros misses a NaN.
+    """
     A, B = _uniform(random, shape.m, shape.k), _uniform(random, shape.k, shape.n)
+    A[0, -1] = 0
+    B[shape.k // 2, shape.n // 2] = 0
     A[shape.m // 2, shape.k // 2] = np.inf
     A[-1, -1] = np.nan
     B[-1, 0] = -np.inf
