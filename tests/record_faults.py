@@ -196,8 +196,8 @@ def page(
         }
         for source in FAULTS
     ]
-    sound = [entry for entry in entries.values() if entry["kind"] != "fault"]
-    blamed = {entry["name"] for entry in sound if (entry["check"] and by_check(entry)) or by_sanitizer(entry)}
+    sound = [entry for entry in entries.values() if entry["kind"] == "control"]
+    blamed = {entry["name"] for entry in sound if by_check(entry) or by_sanitizer(entry)}
     blamed |= {source.stem for source in CONTROLS if in_emulator[source.stem]["found"]}
     environment = jinja2.Environment(undefined=jinja2.StrictUndefined, keep_trailing_newline=True)
     return environment.from_string(TEMPLATE.read_text()).render(
@@ -219,7 +219,7 @@ def write_page() -> None:
 
 
 def record_gpu(folder: Path, output: Path, limit_s: float) -> None:
-    """Check every fault and control on the GPU, and watch them and the ladder's rungs with compute-sanitizer.
+    """Check every fault and control on the GPU, and watch them with compute-sanitizer.
 
     Several share the GPU: nothing is timed. What has not begun when the limit in seconds is over is not run.
     """
@@ -247,7 +247,6 @@ def record_gpu(folder: Path, output: Path, limit_s: float) -> None:
         replace(naive, name=source.stem, source=os.path.relpath(source, ROOT / "kernels"), macros={})
         for source in FAULTS + CONTROLS
     ]
-    entries += [rung for rung in run_plan.ladder.values() if rung.role == "rung"]
     # What never ends goes last, and so slows nothing but its like.
     never = {source.stem for source in FAULTS if "timeout" in expected(source)}
     flags = run_plan.settings["compile"]["flags"]
@@ -282,7 +281,7 @@ def record_gpu(folder: Path, output: Path, limit_s: float) -> None:
         sound = [rung for rung in entries if Build(folder / rung.name).record["status"] == "ok"]
         done: dict[str, dict[str, Any]] = {rung.name: {"check": None, "sanitizer": []} for rung in sound}
         for group in ([r for r in sound if r.name not in never], [r for r in sound if r.name in never]):
-            checks = {r.name: pool.submit(check_one, r) for r in group if r.name in kinds}
+            checks = {r.name: pool.submit(check_one, r) for r in group}
             tools = {(r.name, tool): pool.submit(watch_one, r, tool) for tool in TOOLS for r in group}
             for name, future in checks.items():
                 done[name]["check"] = future.result()
@@ -299,7 +298,7 @@ def record_gpu(folder: Path, output: Path, limit_s: float) -> None:
         "entries": [
             {
                 "name": rung.name,
-                "kind": kinds.get(rung.name, "rung"),
+                "kind": kinds[rung.name],
                 "source_digest": source_digest(ROOT / "kernels" / rung.source),
                 **done.get(rung.name, {"check": {"status": "failed", "message": "does not compile"}, "sanitizer": []}),
             }
