@@ -238,7 +238,7 @@ def record_gpu(folder: Path, output: Path, limit_s: float) -> None:
     configured = read_yaml(ROOT / "config/config.yaml")
     configured |= {"sizes": [64], "profile": {"enabled": False, "sizes": [64]}, "gpu": gpu.name, "measure": False}
     run_plan = plan(configured)
-    cases = run_plan.cases()
+    cases, runs = run_plan.cases(), run_plan.settings["check"]["runs"]
     watched = run_plan.sanitizer_cases()
     naive = run_plan.ladder["naive"]
     kinds = dict.fromkeys((source.stem for source in FAULTS), "fault")
@@ -265,7 +265,8 @@ def record_gpu(folder: Path, output: Path, limit_s: float) -> None:
             return {"status": "not run", "message": "no time was left"}
         started = time.monotonic()
         made = Build(folder / rung.name)
-        record = check_rung(made, cases, 0, limit(rung, 30), lambda _: {}, folder / f"{rung.name}.log", lambda *_: None)
+        log = folder / f"{rung.name}.log"
+        record = check_rung(made, cases, 0, limit(rung, 30), lambda _: {}, log, lambda *_: None, runs)
         return {key: record[key] for key in ("status", "message")} | {"wall_s": round(time.monotonic() - started, 1)}
 
     def watch_one(rung: Any, tool: str) -> dict[str, Any]:
