@@ -136,8 +136,8 @@ def test_every_shape_of_the_configuration_is_emulated():
     ("fault", "message"),
     [
         ("alignment_of_one_matrix", "65x68x20, alpha -0.5, padding 4, offset [0, 1, 0]: misaligned: "),
-        ("index_overflows_int", "129x132x36, alpha 0.5, beta 1, padding 67108864: undefined behaviour: "),
-        ("index_truncated", "129x132x36, alpha 0.5, beta 1, padding 67108864: out of bounds: "),
+        ("index_overflows_int", "129x132x36, beta 1, padding 67108864: undefined behaviour: "),
+        ("index_truncated", "129x132x36, beta 1, padding 67108864: out of bounds: "),
         ("control_tiled", None),
     ],
 )
