@@ -32,8 +32,7 @@ CLASSES = {
 }
 MULTIPLYING = ("HGMMA", "HMMA", "FFMA")  # the classes that a product is computed by, the fastest unit first
 _CLASSES = {name: re.compile(pattern) for name, pattern in CLASSES.items()}
-_FUNCTION = re.compile(r"^\s*Function : (\S+)")
-_INSTRUCTION = re.compile(r"^\s*/\*([0-9a-f]{4,})\*/\s+(.*?)\s*;")
+_LINE = re.compile(r"^\s*(?:Function : (\S+)|/\*([0-9a-f]{4,})\*/\s+([^;\n]*?)\s*;)", re.MULTILINE)
 _PREDICATE = re.compile(r"^@!?U?P\w+\s+")
 _TARGET = re.compile(r"\b0x([0-9a-f]+)\s*$")
 _WIDTH = re.compile(r"\.(64|128)\b")
@@ -52,7 +51,7 @@ class Instruction:
         """Its opcode (`opcode`)."""
         return opcode(self.text)
 
-    @property
+    @cached_property
     def kind(self) -> str:
         """The class of CLASSES that it belongs to, or `other`."""
         return class_of(self.opcode)
@@ -76,6 +75,7 @@ def opcode(text: str) -> str:
     return _PREDICATE.sub("", text).split()[0].split(".")[0]
 
 
+@cache
 def class_of(name: str) -> str:
     """The class of CLASSES that an opcode without modifiers belongs to, or `other`."""
     return next((kind for kind, pattern in _CLASSES.items() if pattern.fullmatch(name)), "other")
@@ -108,11 +108,11 @@ def parse(listing: str) -> dict[str, list[Instruction]]:
     """`disassemble` from cuobjdump's listing."""
     found: dict[str, list[Instruction]] = {}
     current: list[Instruction] = []
-    for line in listing.splitlines():
-        if match := _FUNCTION.match(line):
-            current = found.setdefault(match[1], [])
-        elif match := _INSTRUCTION.match(line):
-            current.append(Instruction(int(match[1], 16), " ".join(match[2].split())))
+    for name, offset, text in _LINE.findall(listing):
+        if name:
+            current = found.setdefault(name, [])
+        else:
+            current.append(Instruction(int(offset, 16), " ".join(text.split())))
     return {name: [each for each in body if each.opcode != "NOP"] for name, body in found.items()}
 
 
@@ -208,11 +208,9 @@ def mix(body: Sequence[Instruction]) -> dict[str, int]:
 
 def widths(body: Sequence[Instruction]) -> dict[str, dict[str, int]]:
     """How many loads and stores there are by class and bits a thread."""
-    counted = Counter((each.kind, str(each.width_bits)) for each in body)
-    return {
-        kind: {bits: counted[kind, bits] for bits in ("32", "64", "128")}
-        for kind in ("LDS", "STS", "LDG", "STG", "LDGSTS")
-    }
+    kinds = ("LDS", "STS", "LDG", "STG", "LDGSTS")
+    counted = Counter((each.kind, str(each.width_bits)) for each in body if each.kind in kinds)
+    return {kind: {bits: counted[kind, bits] for bits in ("32", "64", "128")} for kind in kinds}
 
 
 def bank_conflicts(body: Sequence[Instruction]) -> tuple[int, int]:
@@ -225,6 +223,9 @@ def bank_conflicts(body: Sequence[Instruction]) -> tuple[int, int]:
     conflicts = reused = 0
     held: dict[int, str] = {}
     for each in body:
+        if each.kind != "FFMA" and ".reuse" not in each.text:
+            held = {}
+            continue
         operands = _PREDICATE.sub("", each.text).partition(" ")[2].split(",")[1:]
         registers = {place: match for place, text in enumerate(operands) if (match := _REGISTER.search(text))}
         if each.kind == "FFMA":
