@@ -47,6 +47,7 @@ if ACCURACY:
             png=f"results/{GPU}/figures/accuracy.png",
         log:
             f"logs/{GPU}/accuracy.log",
+        priority: AWAITED
         conda:
             CONDA
         params:

@@ -9,6 +9,7 @@ if PLAN.measuring:
             update("results/{gpu}/raw/check/{kernel}.json"),
         log:
             "logs/{gpu}/check/{kernel}.log",
+        priority: MEASURED_FIRST
         conda:
             CONDA
         resources:
@@ -35,6 +36,7 @@ rule emulate:
         "build/{gpu}/emulated/{kernel}.json",
     log:
         "logs/{gpu}/emulate/{kernel}.log",
+    priority: AWAITED
     conda:
         CONDA
     params:

@@ -46,6 +46,9 @@ CONDA = f"../../envs/{'cuda12' if PLAN.gpu.cuda == '12' else 'gemm-ladder'}.yaml
 GPU = PLAN.gpu.name
 RAW = f"results/{GPU}/raw"
 
+# What is ready is begun in this order: what a GPU is free for, what the last steps of a run wait for, all else.
+MEASURED_FIRST, AWAITED = 2, 1
+
 
 wildcard_constraints:
     gpu="[a-z0-9-]+",

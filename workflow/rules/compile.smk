@@ -8,6 +8,7 @@ rule compile:
         directory("build/{gpu}/{kernel}"),
     log:
         "logs/{gpu}/compile/{kernel}.log",
+    priority: AWAITED
     conda:
         CONDA
     params:

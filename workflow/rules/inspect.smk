@@ -7,6 +7,7 @@ rule inspect:
         "build/{gpu}/inspect/{kernel}.json",
     log:
         "logs/{gpu}/inspect/{kernel}.log",
+    priority: AWAITED
     conda:
         CONDA
     params:

@@ -47,6 +47,7 @@ rule pages:
         pages=expand("results/{{gpu}}/pages/{name}.md", name=PAGES),
     log:
         "logs/{gpu}/pages.log",
+    priority: AWAITED
     conda:
         CONDA
     params:

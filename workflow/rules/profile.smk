@@ -10,6 +10,7 @@ if PLAN.measuring:
             update("results/{gpu}/raw/profile/{kernel}.json.gz"),
         log:
             "logs/{gpu}/profile/{kernel}.log",
+        priority: MEASURED_FIRST
         conda:
             CONDA
         resources:

@@ -23,6 +23,7 @@ if FIGURES:
             png="results/{gpu}/figures/published.png",
         log:
             "logs/{gpu}/published.log",
+        priority: AWAITED
         conda:
             CONDA
         params:
@@ -46,6 +47,7 @@ rule html_report:
         "results/{gpu}/report.html",
     log:
         "logs/{gpu}/report.log",
+    priority: AWAITED
     conda:
         CONDA
     params:

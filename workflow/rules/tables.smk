@@ -52,6 +52,7 @@ rule tables:
         ),
     log:
         "logs/{gpu}/tables.log",
+    priority: AWAITED
     conda:
         CONDA
     params:

@@ -17,6 +17,7 @@ if PLAN.measuring:
             update("results/{gpu}/raw/time/{kernel}.zip"),
         log:
             "logs/{gpu}/time/{kernel}.log",
+        priority: MEASURED_FIRST
         conda:
             CONDA
         resources:
