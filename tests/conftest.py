@@ -57,7 +57,7 @@ KERNELS = {
 def for_the_emulator(tmp_path_factory):
     """Compiles a source for the emulator, once for all processes of the session; returns the library's path.
 
-    With -O1, which takes less time than the pipeline's -O3; tests/test_emulation.py has every rung as the pipeline
+    With -O1, which takes less time than the pipeline's -O2; tests/test_emulation.py has every rung as the pipeline
     compiles it.
     """
 

@@ -1,11 +1,15 @@
 """The corpus of faults, the rungs that the emulator can run, and the cases that both are run on in it."""
 
+import atexit
 import ctypes
 import mmap
 import os
 import re
+import shutil
 import subprocess
+import tempfile
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
@@ -209,9 +213,22 @@ def right(case: Case, A, B, old, C) -> bool:
 
 
 def compile_rung(source: Path, target: Path, *extra: str) -> subprocess.CompletedProcess:
-    command = ["g++", "@kernels/emulator/flags.txt", *extra, "-I", "kernels/emulator", "-I", "kernels/include"]
-    command += ["-o", str(target), str(source), "-lstdc++", "-lm", "-lc", "-lgcc"]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    engine = ["kernels/emulator/emulator.cpp"] if "-DEMULATOR_UCONTEXT" in extra else ["-x", "none", compiled_engine()]
+    return _compile(*extra, "-o", str(target), str(source), *engine, "-lstdc++", "-lm", "-lc", "-lgcc")
+
+
+@cache
+def compiled_engine() -> str:
+    """The emulator's engine as the pipeline compiles it, once for all that this process tests."""
+    folder = Path(tempfile.mkdtemp(prefix="gemm-ladder-"))
+    atexit.register(shutil.rmtree, folder)
+    _compile("-O3", "-c", "-o", str(folder / "engine.o"), "kernels/emulator/emulator.cpp").check_returncode()
+    return str(folder / "engine.o")
+
+
+def _compile(*arguments: str) -> subprocess.CompletedProcess:
+    flags = ["@kernels/emulator/flags.txt", "-I", "kernels/emulator", "-I", "kernels/include"]
+    return subprocess.run(["g++", *flags, *arguments], cwd=ROOT, capture_output=True, text=True)
 
 
 def header(source: Path, key: str) -> str:

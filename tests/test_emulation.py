@@ -7,10 +7,12 @@ from pathlib import Path
 
 import pytest
 from conftest import a_build, a_rung
+from corpus import compiled_engine
 from ladder import emulation
 from ladder.checking import EMULATED_ALONE, PLAIN, emulated_cases, emulated_runs
 from ladder.config import ROOT, Rung, Shape, read_kernels, read_yaml, variant_name
 from ladder.emulation import emulate_rung
+from ladder.errors import LadderError
 from ladder.plan import plan
 from ladder.toolchain import sources
 from ladder.tuned import with_tuned
@@ -28,7 +30,7 @@ CASES = [
 def emulated(tmp_path: Path, source: str, cases=CASES, **changes) -> dict:
     """The record of a source, named below the checkout, as naive's would be."""
     rung = replace(LADDER["naive"], source=f"../{source}", **changes)
-    return emulate_rung(rung, a_build(tmp_path / "naive"), cases, 2, 60, tmp_path / "log")
+    return emulate_rung(rung, a_build(tmp_path / "naive"), cases, 2, 60, tmp_path / "log", Path(compiled_engine()))
 
 
 def as_built() -> list[Rung]:
@@ -46,7 +48,7 @@ def as_built() -> list[Rung]:
 
 @pytest.mark.parametrize("rung", as_built(), ids=lambda rung: variant_name(rung.name.split("@")[0], rung.macros))
 def test_every_rung_of_the_ladder_passes_as_it_is_built_or_needs_a_gpu(tmp_path, rung):
-    record = emulate_rung(rung, a_build(tmp_path / "build"), CASES, 2, 60, tmp_path / "log")
+    record = emulate_rung(rung, a_build(tmp_path / "build"), CASES, 2, 60, tmp_path / "log", Path(compiled_engine()))
     apart = "bulk_copy.cuh" in {path.name for path in sources(rung)}
     assert (record["status"], len(record["cases"])) == (("needs a GPU", 0) if apart else ("emulated", len(CASES))), (
         record
@@ -101,6 +103,7 @@ def test_the_same_sources_give_the_same_record(tmp_path):
 
 
 def test_without_a_compiler_nothing_is_emulated_and_nothing_passes(tmp_path, monkeypatch):
+    compiled_engine()  # while there is one
     monkeypatch.setenv("PATH", str(tmp_path))
     record = emulated(tmp_path, "kernels/sgemm/naive.cu")
     assert record == {
@@ -217,3 +220,17 @@ def test_the_version_of_gxx_is_asked_for(tmp_path, monkeypatch):
     tool.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/bin:/usr/bin")
     assert emulation.why_no_emulator() == "the emulator needs g++ 12 or newer; here is 9"
+
+
+def test_without_a_compiler_the_engine_is_an_empty_file(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    emulation.compile_engine(tmp_path / "engine.o")
+    assert (tmp_path / "engine.o").read_bytes() == b""
+
+
+def test_an_engine_that_does_not_compile_ends_the_run_in_one_line(tmp_path, monkeypatch):
+    (tmp_path / "emulator.cpp").write_text("no engine\n")
+    monkeypatch.setattr(emulation, "ENGINE", tmp_path / "emulator.cpp")
+    with pytest.raises(LadderError, match=r"emulator\.cpp:1:1: error: ") as raised:
+        emulation.compile_engine(tmp_path / "engine.o")
+    assert "\n" not in str(raised.value)

@@ -57,8 +57,6 @@ constexpr float3 make_float3(float x, float y, float z) { return {x, y, z}; }
 constexpr int3 make_int3(int x, int y, int z) { return {x, y, z}; }
 constexpr uint3 make_uint3(unsigned x, unsigned y, unsigned z) { return {x, y, z}; }
 
-#define EMULATOR_INLINE inline __attribute__((always_inline))
-
 // Barriers and fences.
 EMULATOR_INLINE int emulator_barrier(int predicate, unsigned line) {
   __asm__ volatile("" : : "i"(line));  // or g++ would make one call of two barriers, and hide that they are two

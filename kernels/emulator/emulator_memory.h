@@ -301,18 +301,16 @@ EMULATOR_PLAIN inline __attribute__((always_inline)) void check_fast(uintptr_t a
   check(address, bytes, access, code);
 }
 
-// Before an atomic operation. Lets the block's other threads run, so that one may wait for another.
-EMULATOR_NOINLINE static void atomic_access(const void* pointer, unsigned bytes) {
+EMULATOR_NOINLINE void atomic_access(const void* pointer, unsigned bytes) {
   Thread* t = this_thread();
   check(reinterpret_cast<uintptr_t>(pointer), bytes, ATOMIC_ACCESS, EMULATOR_CALLER);
   t->worker->used_atomics = true;
   switch_context(t->context, t->worker->scheduler);
 }
 
-EMULATOR_NOINLINE static void fence() { this_thread()->worker->fenced = true; }
+EMULATOR_NOINLINE void fence() { this_thread()->worker->fenced = true; }
 
-// The host has written to global memory.
-EMULATOR_NOINLINE static void host_write(const void* pointer, size_t bytes) {
+EMULATOR_NOINLINE void host_write(const void* pointer, size_t bytes) {
   uintptr_t address = reinterpret_cast<uintptr_t>(pointer);
   for (unsigned i = 0; i < buffer_count; ++i) {
     const Buffer& b = buffers[i];
@@ -341,7 +339,7 @@ EMULATOR_NOINLINE static void misaligned(uintptr_t address, unsigned bytes, cons
 // ---------------------------------------------------------------------------------------------------------------------
 // Asynchronous copies: read when issued, in flight and poisoned until the wait that covers them.
 
-EMULATOR_NOINLINE static void issue_copy(void* to, const void* from, size_t bytes, size_t zeros) {
+EMULATOR_NOINLINE void issue_copy(void* to, const void* from, size_t bytes, size_t zeros) {
   uintptr_t code = EMULATOR_CALLER;
   Thread* t = this_thread();
   Where where;
@@ -374,10 +372,9 @@ EMULATOR_NOINLINE static void issue_copy(void* to, const void* from, size_t byte
                                 static_cast<unsigned>(zeros), t->batch};
 }
 
-EMULATOR_NOINLINE static void commit_copies() { ++this_thread()->batch; }
+EMULATOR_NOINLINE void commit_copies() { ++this_thread()->batch; }
 
-// Waits for all but the `newest` last batches.
-EMULATOR_NOINLINE static void wait_for_copies(unsigned newest) {
+EMULATOR_NOINLINE void wait_for_copies(unsigned newest) {
   Thread* t = this_thread();
   const Worker& w = *t->worker;
   unsigned done = 0;

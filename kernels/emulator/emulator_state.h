@@ -9,27 +9,22 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "emulator.h"
+
 #if !defined(__x86_64__) || defined(EMULATOR_UCONTEXT)
 #define EMULATOR_UCONTEXT
 #include <ucontext.h>
 #endif
 
-// What runs on a fiber without being a kernel must not report its own accesses.
-#define EMULATOR_PLAIN __attribute__((no_sanitize("thread", "undefined")))
 #define EMULATOR_NOINLINE __attribute__((noinline)) EMULATOR_PLAIN
 #define EMULATOR_HOOK extern "C" __attribute__((visibility("hidden"), used)) EMULATOR_PLAIN
 #define EMULATOR_CALLER (reinterpret_cast<uintptr_t>(__builtin_return_address(0)))
 
-struct uint3 {
-  unsigned x, y, z;
-};
-
 namespace emulator {
 
-constexpr unsigned MAX_THREADS = 1024;             // of a block
-constexpr size_t MAX_DYNAMIC_SHARED = 227 * 1024;  // of a block, as on compute capability 9.0
-constexpr size_t DYNAMIC_RESERVED = 256 * 1024;    // the rest is there to catch what runs over
-constexpr unsigned POISON = 0xFF;                  // of a byte: NaN as a float, -1 as an int
+constexpr unsigned MAX_THREADS = 1024;           // of a block
+constexpr size_t DYNAMIC_RESERVED = 256 * 1024;  // what is beyond MAX_DYNAMIC_SHARED is there to catch what runs over
+constexpr unsigned POISON = 0xFF;                // of a byte: NaN as a float, -1 as an int
 
 // ---------------------------------------------------------------------------------------------------------------------
 // Fibers. Each has STACK bytes of one large mapping, so a stack pointer tells which thread of which worker is running;
@@ -191,7 +186,8 @@ static unsigned buffer_count, input_count;
 static Finding findings[MAX_FINDINGS];
 static unsigned finding_count;
 static uint64_t seed;
-static int sms = 8, worker_limit = 0;
+static int worker_limit = 0;
+int sms = 8;
 static double timeout_s = 60;
 static uint64_t most_blocks = 0;
 static const void* stream = nullptr;  // that the host gives to sgemm
@@ -211,19 +207,14 @@ EMULATOR_PLAIN inline Thread* this_thread() {
   return offset < stacks_bytes ? all_threads + offset / STACK : nullptr;
 }
 
-// The built-in variables, packed into one number: the compiler calls a const function for it once.
-#define EMULATOR_CONST __attribute__((noinline, const)) EMULATOR_PLAIN static
 EMULATOR_PLAIN inline uint64_t pack(uint3 v) {
   return v.x | static_cast<uint64_t>(v.y) << 32 | static_cast<uint64_t>(v.z) << 48;
 }
-constexpr uint3 unpack(uint64_t v) {
-  return {static_cast<unsigned>(v), static_cast<unsigned>(v >> 32 & 0xFFFF), static_cast<unsigned>(v >> 48)};
-}
-EMULATOR_CONST uint64_t thread_index() { return pack(this_thread()->index); }
-EMULATOR_CONST uint64_t block_index() { return pack(this_thread()->worker->block); }
-EMULATOR_CONST uint64_t block_extent() { return pack(now.block); }
-EMULATOR_CONST uint64_t grid_extent() { return pack(now.grid); }
-EMULATOR_CONST char* dynamic_shared_memory() { return this_thread()->worker->dynamic_shared; }
+uint64_t thread_index() { return pack(this_thread()->index); }
+uint64_t block_index() { return pack(this_thread()->worker->block); }
+uint64_t block_extent() { return pack(now.block); }
+uint64_t grid_extent() { return pack(now.grid); }
+char* dynamic_shared_memory() { return this_thread()->worker->dynamic_shared; }
 
 EMULATOR_PLAIN inline uint64_t next_random(uint64_t& state) {  // splitmix64
   uint64_t z = (state += 0x9E3779B97F4A7C15u);

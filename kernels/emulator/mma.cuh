@@ -20,7 +20,7 @@ EMULATOR_INLINE void load_mma_A(float (&to)[4], const float* from) {
 EMULATOR_PLAIN inline float emulator_toward_zero(double x) {
   float nearest = static_cast<float>(x);
   bool beyond = std::isfinite(nearest) && std::fabs(static_cast<double>(nearest)) > std::fabs(x);
-  return beyond ? std::nextafter(nearest, 0.0f) : nearest;
+  return beyond ? __uint_as_float(__float_as_uint(nearest) - 1) : nearest;  // the next one toward zero
 }
 
 EMULATOR_PLAIN inline double emulator_tf32(uint32_t bits) { return __uint_as_float(bits & 0xFFFFE000); }
@@ -34,12 +34,18 @@ EMULATOR_PLAIN inline void mma_tf32(float (&D)[4], const uint32_t (&A)[4], const
   Operands* of_lane = of_thread + (threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z)) - lane;
   of_lane[lane] = {A, B};
   __syncwarp();
+  double rows[2][8], columns[2][8];
+  for (int i = 0; i < 2; ++i) {
+    for (int p = 0; p < 8; ++p) {
+      rows[i][p] = emulator_tf32(of_lane[lane / 4 * 4 + p % 4].A[p / 4 * 2 + i]);
+      columns[i][p] = emulator_tf32(of_lane[(lane % 4 * 2 + i) * 4 + p % 4].B[p / 4]);
+    }
+  }
   float sum[4];
   for (int i = 0; i < 4; ++i) {
     double exact = D[i];
     for (int p = 0; p < 8; ++p) {
-      exact += emulator_tf32(of_lane[lane / 4 * 4 + p % 4].A[p / 4 * 2 + i / 2]) *
-               emulator_tf32(of_lane[(lane % 4 * 2 + i % 2) * 4 + p % 4].B[p / 4]);
+      exact += rows[i / 2][p] * columns[i % 2][p];
     }
     sum[i] = emulator_toward_zero(exact);
   }

@@ -14,27 +14,46 @@ from typing import Any
 from ladder.build import Build
 from ladder.checking import emulated_runs, verdict
 from ladder.config import ROOT, Rung, shown
+from ladder.errors import LadderError
 from ladder.toolchain import BY_SIZE, by_size, sources
 from ladder.worker import Event, run_worker
 
 EMULATOR = ROOT / "kernels" / "emulator"
+ENGINE = EMULATOR / "emulator.cpp"
 NEEDED_GXX = 12
 # What tells one compiler from another: behind it a GPU's code may be other code.
 COMPILER = re.compile(r"\b(?:__CUDACC|__CUDA_ARCH|__NVCC|__GNU|__clang|EMULATOR_)\w*")
 EMULATED, NEEDS_GPU, NOT_EMULATED = "emulated", "needs a GPU", "not emulated"
 
 
-def compile_for_emulator(source: Path, macros: dict[str, str], library: Path, include: Path) -> str:
+def compile_engine(target: Path) -> None:
+    """Compile the emulator's engine once for many rungs; an empty file where this machine has no compiler for it.
+
+    Raises LadderError with g++'s first error where it does not compile.
+    """
+    if why_no_emulator():
+        target.write_bytes(b"")
+    elif error := _compile(["-O3", "-c", "-o", str(target), str(ENGINE)]):
+        raise LadderError(error)
+
+
+def compile_for_emulator(
+    source: Path, macros: dict[str, str], library: Path, include: Path, engine: Path = ENGINE
+) -> str:
     """Compile a source with g++; g++'s first error in one line, or nothing.
 
-    What a CPU cannot do, such as inline PTX or tensor maps, does not compile.
+    What a CPU cannot do, such as inline PTX or tensor maps, does not compile. `engine` is that of the emulator, its
+    source or what `compile_engine` has made of it.
     """
-    command = ["g++", f"@{EMULATOR / 'flags.txt'}", *(f"-D{key}={value}" for key, value in macros.items())]
-    command += [f"-I{path}" for path in (EMULATOR, ROOT / "kernels" / "include", include)]
-    command += ["-o", str(library), str(source)]
-    result = subprocess.run(
-        [*command, "-lstdc++", "-lm", "-lc", "-lgcc"], cwd=ROOT, capture_output=True, text=True, check=False
-    )
+    defined = [f"-D{key}={value}" for key, value in macros.items()]
+    made_of = [str(source), *(["-x", "none"] if engine.suffix == ".o" else []), str(engine)]
+    return _compile([*defined, f"-I{include}", "-o", str(library), *made_of, "-lstdc++", "-lm", "-lc", "-lgcc"])
+
+
+def _compile(arguments: list[str]) -> str:
+    """Run g++ as the emulator asks for it; its first error in one line, or nothing."""
+    flags = [f"@{EMULATOR / 'flags.txt'}", f"-I{EMULATOR}", f"-I{ROOT / 'kernels' / 'include'}"]
+    result = subprocess.run(["g++", *flags, *arguments], cwd=ROOT, capture_output=True, text=True, check=False)
     if result.returncode == 0:
         return ""
     lines = [line for line in result.stderr.splitlines() if "error" in line] or result.stderr.splitlines()
@@ -52,9 +71,15 @@ def why_no_emulator() -> str:
 
 
 def emulate_rung(
-    rung: Rung, made: Build, cases: list[dict[str, Any]], threads: int, time_limit_s: float, log: Path
+    rung: Rung,
+    made: Build,
+    cases: list[dict[str, Any]],
+    threads: int,
+    time_limit_s: float,
+    log: Path,
+    engine: Path = ENGINE,
 ) -> dict[str, Any]:
-    """Check a rung in the emulator and return its record.
+    """Check a rung in the emulator, whose engine is as in `compile_for_emulator`, and return its record.
 
     Keys: status, message, cases (those that ran, as in the record of a check). The status is `emulated` where all
     passed; `failed`; `needs a GPU` where the source does not compile for the emulator, or would compile to other code
@@ -86,7 +111,7 @@ def emulate_rung(
         elif rung.tuned:
             source, macros = Path(folder) / BY_SIZE, {}
             source.write_text(by_size(rung))
-        if error := compile_for_emulator(source, macros, library, ROOT / "kernels" / Path(rung.source).parent):
+        if error := compile_for_emulator(source, macros, library, ROOT / "kernels" / Path(rung.source).parent, engine):
             return {"status": NEEDS_GPU, "message": error, "cases": []}
         request = {
             "library": str(library),

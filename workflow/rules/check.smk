@@ -23,11 +23,30 @@ if PLAN.measuring:
             "../scripts/check.py"
 
 
+EMULATOR = sorted(map(str, Path("kernels/emulator").glob("*.[hct]*")))
+
+
+rule engine:
+    """The engine of the emulator, compiled once for all rungs."""
+    input:
+        EMULATOR,
+    output:
+        "build/{gpu}/engine.o",
+    log:
+        "logs/{gpu}/engine.log",
+    priority: AWAITED
+    conda:
+        CONDA
+    script:
+        "../scripts/engine.py"
+
+
 rule emulate:
     """The same check on the CPU, of the same source: it needs no GPU and finds races."""
     input:
         build="build/{gpu}/{kernel}",
-        emulator=sorted(map(str, Path("kernels/emulator").glob("*.[hct]*"))),
+        engine="build/{gpu}/engine.o",
+        emulator=EMULATOR,
         checker=[
             f"workflow/ladder/{module}.py"
             for module in ["check_worker", "devices", "inputs", "bounds", "emulation"]

@@ -20,6 +20,7 @@ with one_line_errors(snakemake.log[0]):
         snakemake.threads,
         snakemake.params.time_limit_s,
         log,
+        Path(snakemake.input.engine),
     )
     records.write_json(Path(snakemake.output[0]), {"rung": name, **record})
     told = f"{len(record['cases'])} cases" if record["status"] == EMULATED else record["message"]
