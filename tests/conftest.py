@@ -79,7 +79,8 @@ def for_the_emulator(tmp_path_factory):
 def project(tmp_path, monkeypatch):
     """A project of its own, with five small entries, that the package takes for the checkout."""
     for values in KERNELS.values():
-        write(tmp_path / "kernels" / values["source"], '#include "gemm.cuh"\n')
+        macros = "".join(f"#define {name} 4\n" for name in values.get("variants", [{}])[0])
+        write(tmp_path / "kernels" / values["source"], f'#include "gemm.cuh"\n{macros}')
     write(tmp_path / "kernels/include/gemm.cuh", "#pragma once\n")
     write(tmp_path / "config/kernels.yaml", json.dumps(KERNELS))
     monkeypatch.setattr(config, "ROOT", tmp_path)

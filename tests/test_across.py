@@ -99,13 +99,14 @@ def test_the_size_of_the_figure_is_the_largest_that_most_gpus_have(results):
     assert common_size(table_of(results)) == 512
 
 
-def test_figures_say_which_gpus_when_and_which_sources_differ(results):
+def test_figures_say_which_gpus_their_drivers_when_and_which_sources_differ(results):
+    driver = a_device().driver
     for figure in (at_one_size(table_of(results), "cublas"), by_size(table_of(results))):
         note = figure.texts[-1].get_text().splitlines()
         assert note[:3] == [
-            "h100-sxm: NVIDIA H100 80GB HBM3, 2026-01-02",
-            "h200-sxm: NVIDIA H100 80GB HBM3, 2026-01-02",
-            "own-card: NVIDIA Own Card, 2026-02-03",
+            f"h100-sxm: NVIDIA H100 80GB HBM3, driver {driver}, 2026-01-02",
+            f"h200-sxm: NVIDIA H100 80GB HBM3, driver {driver}, 2026-01-02",
+            f"own-card: NVIDIA Own Card, driver {driver}, 2026-02-03",
         ]
         assert note[3] == "Not of the same source on all: tiled"
 

@@ -142,6 +142,7 @@ def test_a_python_without_the_environment_is_told_to_make_it(tmp_path):
         (["empty"], "'empty' computes nothing; give a rung that does"),
         (["no.cu"], "no.cu: there is no such file; give a rung's name or the path of its .cu"),
         (["tiled@TILE"], "kernels[0]: 'tiled@TILE' is neither a kernel's name nor NAME@MACRO=VALUE,MACRO=VALUE"),
+        (["tests/kernels/sound.cu@NOPE=1"], "tests/kernels/sound.cu has no macro NOPE"),
         (["tests/kernels/sound.cu@TILE"], "macros are written tests/kernels/sound.cu@BM=64,BN=64"),
         (["naive", "8", "8x"], "sizes[1]: '8x' is neither a positive integer nor MxNxK; write 1024 or 512x1024x2048"),
         (["naive", "0"], "sizes[0]: 0 is not a positive integer; write 1 or more"),

@@ -80,6 +80,14 @@ def test_the_report_writes_out_what_is_not_the_same(tmp_path):
     assert f"  {RUNG}" in text
     assert "+5.00 %" in text
     assert "0 faster, 2 slower, 0 same, 0 undecided" in text
+    assert "another build" not in text
+    changed = against(tmp_path, 1.05).assign(same_build=False)
+    assert report(changed, [], "HEAD~1").count("; another build)") == 2
+
+
+def test_sizes_are_compared_by_their_work(tmp_path):
+    table = compare([RUNG], SHAPES[::-1], TIMES, TIMES)
+    assert list(table["shape"]) == ["512", "1024"]
 
 
 def test_nothing_in_common_is_one_line(tmp_path):

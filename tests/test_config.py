@@ -737,6 +737,18 @@ def test_a_rung_is_timed_beside_the_references_that_are_configured(machine, refe
     assert [rung.name for rung in found.needed] == ["tiled@TILE=8", *beside]
 
 
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("tiled@TLE=24", "kernels/tiled.cu has no macro TLE; did you mean TILE?"),
+        ("naive@WIDE=1", "kernels/naive.cu has no macro WIDE; mend the name, or leave it out"),
+    ],
+)
+def test_a_macro_that_no_source_names_is_one_line(machine, name, message):
+    settings = {"kernels": ["cublas", name]}
+    assert message_of(plan.plan, settings, {"kernels": "--config"}) == f"--config: kernels: {name}: {message}"
+
+
 def test_what_a_rung_is_compared_with_is_compiled_and_checked_as_well(machine):
     found = plan.plan({"kernels": ["empty", "tiled@TILE=24"]})
     assert [rung.name for rung in found.rungs] == ["empty", "tiled@TILE=24"]

@@ -127,6 +127,25 @@ def test_where_tensor_cores_multiply_their_pipe_is_what_counts():
     assert on_tensor_cores(30.0).slots != profile("naive").slots
 
 
+def test_a_rung_whose_fp32_units_work_in_most_cycles_is_bound_by_them():
+    works = "sm__pipe_fma_cycles_active.avg.pct_of_peak_sustained_active"
+    metrics = kernel("conflict_free@LAYOUT=1")["metrics"]
+    assert diagnosis.fp32_units(Profile(metrics | {works: [75.0, "%"]})) is None
+    busy = Profile(metrics | {works: [80.0, "%"]})
+    assert diagnosis.fp32_units(busy).slots_percent == pytest.approx(slots(busy)["FFMA"])
+    assert diagnosis.fp32_units(Profile(on_tensor_cores(85.0).metrics | {works: [80.0, "%"]})) is None
+    assert next(iter(shares("fastest", "4096"))) == diagnosis.FP32_UNITS
+
+
+def test_the_work_of_the_next_rung_is_told_however_little_it_is():
+    rungs = [a_rung("tma"), a_rung("naive", before="tma")]
+    profiles = [json.loads(gzip.decompress((RAW / "tma.json.gz").read_bytes()))["shapes"], RECORDED["naive"]]
+    table = diagnosis_table([an_evidence(rung=r, profiles=p) for r, p in zip(rungs, profiles, strict=True)])
+    row = table[(table["rung"] == "tma") & (table["shape"] == "2048")].set_index("finding").loc[diagnosis.FP32_UNITS]
+    assert row["next_slots_percent"] == pytest.approx(slots(profile("naive"))["FFMA"])
+    assert row["next_slots_percent"] > 0
+
+
 def test_a_warp_that_waits_for_busy_tensor_cores_is_not_why_they_idle():
     throttled = {"smsp__average_warps_issue_stalled_math_pipe_throttle_per_issue_active.ratio": [50.0, "inst"]}
     of_mma = kernel("mma_3xtf32")["metrics"]

@@ -178,6 +178,10 @@ def test_only_snakemakes_chatter_is_left_out():
     assert not is_chatter(record(None, "Nothing to be done (all requested files are present and up to date)."))
     assert not is_chatter(record(None, "Select jobs to execute...", logging.WARNING))
     assert not is_chatter(record("job_error", "", logging.ERROR))
+    ended = "CalledProcessError in file a.smk, line 9:\nCommand 'python /x/.snakemake/scripts/t.time.py' {}"
+    assert is_chatter(record(None, ended.format("returned non-zero exit status 1."), logging.ERROR))
+    assert not is_chatter(record(None, ended.format("died with <Signals.SIGKILL: 9>."), logging.ERROR))
+    assert not is_chatter(record(None, ended.format("returned non-zero exit status 137."), logging.ERROR))
     assert not is_chatter(record(None, "Complete log(s): x"))
 
 

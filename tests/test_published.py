@@ -18,6 +18,13 @@ def published():
     return read_published()
 
 
+def test_a_run_without_a_published_size_has_an_empty_figure_and_no_warning(recwarn):
+    nothing = compare_published(*(read_table(TABLES / f"{name}.csv").iloc[:0] for name in ("timings", "geomeans")))
+    assert nothing.empty
+    draw(nothing, ["naive"], "")
+    assert not recwarn.list
+
+
 def row(table: pd.DataFrame, publication: str, rung: str) -> pd.Series:
     found = table[(table["publication"] == publication) & (table["rung"] == rung)]
     return found.iloc[-1]

@@ -333,12 +333,16 @@ def test_the_table_of_profiles_names_the_headline_metrics_and_every_stall():
         stall.format("wait"): [0.5, "inst"],
         stall.format("barrier"): [2, "inst"],
         "another.sum": [1, ""],
+        "l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum": [36, "sector"],
+        "l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum": [8, ""],
         "derived__memory_l2_theoretical_sectors_global_excessive": [64, "byte"],
     }
     table = profile_table([an_evidence(profiles=profiles(**metrics))]).set_index("name")
     assert table.loc["duration", ["section", "value", "unit"]].tolist() == ["speed of light", 1500, "ns"]
     assert table.loc["stall_barrier", ["section", "value"]].tolist() == ["warp state", 2]
-    assert list(table.index) == [*tables.HEADLINES, "stall_barrier", "stall_wait"]
+    assert list(table.index) == [*tables.HEADLINES, "stall_barrier", "stall_wait", *tables.RATIOS]
+    assert table.loc["sectors_per_global_load_request", ["section", "value"]].tolist() == ["memory tables", 4.5]
+    assert pd.isna(table.loc["wavefronts_per_shared_load", "value"])
     assert pd.isna(table.loc["ipc_active", "value"])
     assert table.loc["global_excessive_sectors", ["value", "unit"]].tolist() == [64, "sector"]
 

@@ -1,11 +1,13 @@
 """`python workflow/doctor.py`, or `make doctor`: what this machine lacks for the stages, and what to do about it."""
 
+import argparse
 import sys
 
 from ladder.config import ROOT, read_yaml, validated
 from ladder.doctor import examine, report
 from ladder.errors import LadderError
 
+argparse.ArgumentParser(description="What this machine lacks for the stages, and what to do about it.").parse_args()
 try:
     settings = validated(read_yaml(ROOT / "config" / "config.yaml"), "config", "config/config.yaml", {})
     sys.exit(report(list(examine(settings, ROOT)), print))

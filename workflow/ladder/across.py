@@ -79,11 +79,12 @@ def _gpu(name: str, where: Mapping[str, Any]) -> Gpu:
 
 
 def caption(table: pd.DataFrame, last: str) -> str:
-    """On which GPUs and when; which rungs were not of the same source on all of them; and a last line."""
+    """On which GPUs, with which drivers and when; which rungs were not of the same source on all; and a last line."""
     lines = []
     for name, rows in table.groupby("gpu", sort=True):
         days = sorted({min(rows["measured_at"])[:10], max(rows["measured_at"])[:10]})
-        lines.append(f"{name}: {rows['device'].iloc[0]}, {' to '.join(days)}")
+        drivers = ", ".join(sorted(rows["driver"].unique()))
+        lines.append(f"{name}: {rows['device'].iloc[0]}, driver {drivers}, {' to '.join(days)}")
     sources = table.groupby("rung", sort=False)["source_digest"].nunique()
     changed = list(sources[sources > 1].index)
     if changed:

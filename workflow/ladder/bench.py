@@ -24,7 +24,7 @@ from ladder.config import ROOT, Rung, Shape, parse_variant, read_kernels, read_y
 from ladder.emulation import EMULATED, emulate_rung
 from ladder.errors import LadderError
 from ladder.evidence import Evidence
-from ladder.plan import KERNELS, Plan, plan
+from ladder.plan import KERNELS, Plan, check_macros, plan
 from ladder.script import Progress
 from ladder.summary import heading, line
 from ladder.tables import timing_table
@@ -82,6 +82,8 @@ def planned(name: str, sizes: Sequence[str], overrides: Sequence[str]) -> Plan:
         "profile": {"enabled": False, "sizes": list(sizes)},
     }
     run = plan(config, dict.fromkeys([*given, "kernels", "sizes"], COMMAND_LINE))
+    for rung in own:
+        check_macros(rung, COMMAND_LINE)
     rungs = own or run.rungs
     if rungs[0].role == "floor":
         raise LadderError(f"{COMMAND_LINE}: {name!r} computes nothing; give a rung that does")

@@ -89,7 +89,9 @@ def compare(rungs: Sequence[str], shapes: Sequence[Shape], baseline: Path, curre
             continue
         before, after = (read_timings(path, rung) for path in paths)
         rows += [
-            _row(rung, shape, before[shape], after[shape]) for shape in shapes if shape in before and shape in after
+            _row(rung, shape, before[shape], after[shape])
+            for shape in sorted(shapes, key=lambda shape: shape.flop)
+            if shape in before and shape in after
         ]
     return pd.DataFrame(rows, columns=COLUMNS)
 
@@ -155,9 +157,10 @@ def report(table: pd.DataFrame, missing: Sequence[str], baseline: str) -> str:
     """The comparison in lines for a terminal: what is not the same, then the count of each verdict."""
     lines = [f"against {baseline}:"]
     for row in table[table["verdict"] != "same"].itertuples():
+        reason = row.reason if row.same_build else f"{row.reason}; another build"
         lines.append(
             f"  {row.rung:<24}{row.shape:<18}{row.verdict:<10}{row.time_ms_baseline:10.4f} ms -> "
-            f"{row.time_ms:.4f} ms  {row.change_percent:+.2f} %  ({row.reason})"
+            f"{row.time_ms:.4f} ms  {row.change_percent:+.2f} %  ({reason})"
         )
     count = table["verdict"].value_counts()
     lines.append("  " + ", ".join(f"{count.get(word, 0)} {word}" for word in ("faster", "slower", "same", "undecided")))

@@ -22,7 +22,7 @@ from ladder.sass import class_of, multiplications
 _STALL = re.compile(r"smsp__average_warps_issue_stalled_(\w+)_per_issue_active\.ratio")
 _SAMPLED = {"no_instructions": "no_instruction"}  # reasons that samples name otherwise than averages
 _NO_STALLS = ("selected", "not_selected")  # a warp that issues, or could
-TENSOR_CORES = "tensor cores"  # the one finding that a kernel may be content with
+TENSOR_CORES, FP32_UNITS = "tensor cores", "FP32 units"  # the findings that a kernel may be content with
 LEAST = 3.0  # percent of issue slots below which a finding is not listed
 
 
@@ -179,8 +179,8 @@ def global_loads(profile: Profile) -> Finding | None:
     if uncoalesced(profile):
         return None
     hit = profile.get("lts__t_sector_hit_rate.pct")
-    executed = f"{profile.global_:.0f} % of instructions load from or store to global memory"
-    text = f"{_waits(profile, *_GLOBAL)}; {executed}; {hit:.0f} % of sectors hit in L2"
+    executed = f"{profile.global_:.0f} % of instructions load from or store to global memory; "
+    text = f"{_waits(profile, *_GLOBAL)}; {executed if profile.global_ >= 0.5 else ''}{hit:.0f} % of sectors hit in L2"
     return Finding("global loads (queue and latency)", _global_slots(profile), text)
 
 
@@ -272,6 +272,18 @@ def overhead(profile: Profile) -> Finding | None:
     return Finding(rule, share, f"{profile.ffma:.0f} % of instructions are FFMAs")
 
 
+def fp32_units(profile: Profile) -> Finding | None:
+    """FP32 units that work in most cycles: nearer than this to their peak there is little left to gain.
+
+    Nsight Compute Profiling Guide, «Pipelines»: FMA. Applies where it works in more than three quarters of the cycles;
+    the slots are those of the FFMAs.
+    """
+    busy = profile.get("sm__pipe_fma_cycles_active.avg.pct_of_peak_sustained_active")
+    if profile.tensor or not busy > 75:
+        return None
+    return Finding(FP32_UNITS, profile.issued * profile.ffma / 100, f"their pipe works in {busy:.0f} % of the cycles")
+
+
 def tensor_pipe(profile: Profile) -> Finding | None:
     """Tensor cores that work in most cycles: nearer than this to their peak only fewer products make it faster.
 
@@ -325,6 +337,7 @@ RULES: tuple[Callable[[Profile], Finding | None], ...] = (
     dispatch,
     dependencies,
     overhead,
+    fp32_units,
     tensor_pipe,
     tensor_results,
     bandwidth,

@@ -136,7 +136,7 @@ def _cublas(measuring: bool) -> Finding:
         return Finding("cuBLAS", "ok", str(load_nvidia_dynamic_lib("cublas").abs_path))
     except (DynamicLibNotFoundError, RuntimeError):
         remedy = "a CUDA toolkit, or: pip install --require-hashes -r envs/cublas.txt"
-        return Finding("cuBLAS", "bad" if measuring else "note", "not found: only the rung cublas needs it", remedy)
+        return Finding("cuBLAS", "bad" if measuring else "note", "not found: only the rungs of cuBLAS need it", remedy)
 
 
 def _ncu(configured: str, measuring: bool) -> Finding:

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from ladder.config import ROOT, Rung, Shape
-from ladder.diagnosis import LEAST, TENSOR_CORES
+from ladder.diagnosis import FP32_UNITS, LEAST, TENSOR_CORES
 from ladder.inspection import main_kernel
 from ladder.precision import TITLES
 from ladder.sass import CLASSES
@@ -21,6 +21,8 @@ FINDINGS = 4
 CHANGED = (
     5.0  # percent of the issue slots by which a finding has to change from one rung to the next to be worth a line
 )
+# Work that the issue slots hold, or the tensor pipe's cycles: the more of it the better. Finding -> use of the slots.
+WORK = {FP32_UNITS: "FFMA", TENSOR_CORES: TENSOR_CORES}
 # Nsight Compute's units, by what its numbers grow to: (from, divided by, written).
 _UNITS = {
     "ns": ((1e6, 1e6, "ms"), (1e3, 1e3, "us")),
@@ -95,7 +97,7 @@ def page(rung: Rung, inspection: Mapping[str, Any], tables: Mapping[str, pd.Data
         parts += [row["message"], ""]
     parts += [own_words(rung), ""]
     parts += _benchmark(own["timings"])
-    parts += _good_and_bad(rung, own, tables["diagnosis"])
+    parts += _good_and_bad(rung, own, tables["diagnosis"], tables["slots"])
     parts += _findings(own["diagnosis"])
     parts += _resources(own["resources"])
     parts += _paper(own["paper"])
@@ -130,7 +132,9 @@ def _benchmark(timings: pd.DataFrame) -> list[str]:
     return ["## Benchmark", "", *markdown_table(rows, head)]
 
 
-def _good_and_bad(rung: Rung, own: Mapping[str, pd.DataFrame], diagnosis: pd.DataFrame) -> list[str]:
+def _good_and_bad(
+    rung: Rung, own: Mapping[str, pd.DataFrame], diagnosis: pd.DataFrame, slots: pd.DataFrame
+) -> list[str]:
     """What is good and bad: against the rung before and the ceiling on paper, and what changed from that rung."""
     good, bad = [], []
     timings, paper, findings = own["timings"], own["paper"], own["diagnosis"]
@@ -149,7 +153,13 @@ def _good_and_bad(rung: Rung, own: Mapping[str, pd.DataFrame], diagnosis: pd.Dat
     at = diagnosis[(diagnosis["shape"] == shape) & (diagnosis["of"] == of)]
     at = at.set_index(["rung", "finding"])["slots_percent"]
     now, before = (dict(at.loc[name]) if name in at.index else {} for name in (rung.name, rung.before))
-    for finding in dict.fromkeys([*before, *now]) if before and now else ():
+    uses = slots[slots["shape"] == shape].set_index(["rung", "use"])["percent"]
+    for use in WORK.values() if before and now else ():
+        share, then = (uses.get((name, use), 0.0) for name in (rung.name, rung.before))
+        if abs(share - then) >= CHANGED:
+            text = f"{use}: {share:.0f} % of {of} at {shape}, {then:.0f} % in {rung.before}."
+            (good if share > then else bad).append(text)
+    for finding in dict.fromkeys(name for name in (*before, *now) if name not in WORK) if before and now else ():
         then, share = before.get(finding, 0.0), now.get(finding, 0.0)
         words = [_share(finding, shares) for shares in (now, before)]
         text = f"{finding}: {words[0]} of {of} at {shape}, {words[1]} in {rung.before}."
@@ -161,7 +171,7 @@ def _good_and_bad(rung: Rung, own: Mapping[str, pd.DataFrame], diagnosis: pd.Dat
         named = ", ".join(f"`{name}`" for name in dict.fromkeys(others["kernel"]))
         bad.append(f"{others['share'].sum():.0%} of the time at {shape} is that of other kernels: {named}.")
     for item in findings[findings["shape"] == shape].head(1).itertuples():
-        (good if item.finding == TENSOR_CORES else bad).append(
+        (good if item.finding in WORK else bad).append(
             f"Bound first by {item.finding}: {item.slots_percent:.0f} % of {of} ({item.evidence})."
         )
     found = []

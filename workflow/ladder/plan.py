@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import difflib
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +18,7 @@ from ladder.config import ROOT, Rung, Shape, read_kernels, read_shapes, select_r
 from ladder.errors import LadderError
 from ladder.gpu import Gpu, Present
 from ladder.sanitizing import sanitizer_cases
+from ladder.toolchain import sources as sources_of
 from ladder.tuned import odd_shapes, tuned_file, with_tuned
 
 KERNELS = ROOT / "config" / "kernels.yaml"
@@ -154,11 +157,15 @@ def plan(config: Mapping[str, Any], sources: Mapping[str, str] | None = None) ->
     if not measuring and settings["sizes"] == "gpu":
         shapes += sorted(recorded_shapes(ROOT / "results" / gpu.name / "raw") - set(shapes))
     read_shapes(settings["check"]["family_shapes"], places.get("check", file), "check.family_shapes")
+    rungs = select_rungs(settings["kernels"], ladder, places.get("kernels", file))
+    for rung in rungs:
+        at_kernels = f"{places.get('kernels', file)}: kernels"
+        check_macros(rung, f"{shown(KERNELS)}: {rung.entry}.variants" if rung.name in ladder else at_kernels)
     return Plan(
         gpu=gpu,
         device=device if measuring else None,
         measuring=measuring,
-        rungs=tuple(select_rungs(settings["kernels"], ladder, places.get("kernels", file))),
+        rungs=tuple(rungs),
         ladder=ladder,
         shapes=tuple(shapes),
         tune_shapes=tuple(
@@ -171,6 +178,19 @@ def plan(config: Mapping[str, Any], sources: Mapping[str, str] | None = None) ->
         settings=settings,
         headline=_headline(gpu, device, measuring),
     )
+
+
+def check_macros(rung: Rung, place: str) -> None:
+    """Raise LadderError for a macro that no source of a variant names: it would change nothing but the rung's name."""
+    if not rung.macros:
+        return
+    files = sources_of(rung)
+    named = {word for path in files for word in re.findall(r"\b[A-Z][A-Z0-9_]*\b", path.read_text())}
+    for macro in rung.macros:
+        if macro not in named:
+            near = difflib.get_close_matches(macro, sorted(named), n=1)
+            hint = f"did you mean {near[0]}?" if near else "mend the name, or leave it out"
+            raise LadderError(f"{place}: {rung.name}: {shown(files[0])} has no macro {macro}; {hint}")
 
 
 def _check_shapes(settings: Mapping[str, Any], places: Mapping[str, str], file: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import shutil
 import statistics
 import sys
@@ -24,6 +25,9 @@ CHATTER = (
     "assuming unrestricted", "building dag", "using shell", "conda environments: ignored", "select jobs", "execute ",
     "rules claiming", "elapsed time", "shutting down", "exiting because a job",
 )  # fmt: skip
+_SCRIPT_FAILED = re.compile(
+    r"\.snakemake/scripts/\S+' returned non-zero exit status 1\.|^Exiting because a job execution failed"
+)
 CHATTY_EVENTS = ("workflow_started", "job_started", "job_finished", "progress", "run_info", "resources_info")
 
 
@@ -219,9 +223,12 @@ def remember(memory: Path, typical: Mapping[str, float]) -> None:
 
 
 def is_chatter(record: logging.LogRecord) -> bool:
-    """Whether this is what Snakemake says of its own work, which the board says better."""
+    """Whether this is what Snakemake says of its own work, which the board says better.
+
+    Of errors, that a script ended with status 1: it has said why itself, in a line or a traceback.
+    """
     if record.levelno > logging.INFO:
-        return False
+        return bool(_SCRIPT_FAILED.search(str(record.msg)))
     event = getattr(record, "event", None)
     if event is not None:
         return str(event) in CHATTY_EVENTS

@@ -226,4 +226,4 @@ def _panel(axes: Axes, table: pd.DataFrame, column: str, scale: float, order: Se
             color=color, marker=marker, markersize=5.5, linestyle="", markerfacecolor=face,
         )  # fmt: skip
     axes.set_xticks(range(len(order)), order, rotation=35, ha="right", fontsize=7.5)
-    axes.set_xlim(-0.5, len(order) - 0.5)
+    axes.set_xlim(-0.5, max(1, len(order)) - 0.5)

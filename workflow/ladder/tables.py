@@ -14,7 +14,7 @@ import pandas as pd
 from ladder import records, sass
 from ladder.bounds import componentwise_bound
 from ladder.config import Rung, Shape
-from ladder.diagnosis import Profile, diagnose, main_profile, slots, top_lines
+from ladder.diagnosis import FP32_UNITS, TENSOR_CORES, Profile, diagnose, main_profile, slots, top_lines
 from ladder.evidence import Evidence
 from ladder.gpu import Gpu
 from ladder.inspection import main_kernel
@@ -91,6 +91,15 @@ HEADLINES = {
     "branch_instructions": ("smsp__inst_executed_op_branch.sum", "source counters"),
     "branch_efficiency": ("smsp__sass_average_branch_targets_threads_uniform.pct", "source counters"),
     "divergent_branches": ("smsp__sass_branch_targets_threads_divergent.avg", "source counters"),
+}
+
+
+# What the worklogs quote and Nsight Compute's report has as two counts: our name -> (one of HEADLINES, over another).
+RATIOS = {
+    "sectors_per_global_load_request": ("global_load_sectors", "global_load_requests"),
+    "sectors_per_global_store_request": ("global_store_sectors", "global_store_requests"),
+    "wavefronts_per_shared_load": ("shared_load_wavefronts", "shared_loads"),
+    "wavefronts_per_shared_store": ("shared_store_wavefronts", "shared_stores"),
 }
 
 
@@ -502,7 +511,7 @@ PAPER_COLUMNS = [
 
 
 def profile_table(evidence: Sequence[Evidence]) -> pd.DataFrame:
-    """One row a rung, shape, kernel and headline metric of Nsight Compute.
+    """One row a rung, shape, kernel and headline metric of Nsight Compute, RATIOS of them last.
 
     Columns: rung, shape, kernel, multiplies (whether it is the one of the product's kernels that computes it), section,
     name (ours), metric (Nsight Compute's), value, unit.
@@ -517,6 +526,11 @@ def profile_table(evidence: Sequence[Evidence]) -> pd.DataFrame:
                     value, unit = kernel["metrics"].get(metric, (None, ""))
                     unit = _UNITS.get(name, unit)
                     rows.append((*own, section, name, metric, value, unit))
+                for name, parts in RATIOS.items():
+                    over, under = (HEADLINES[part][0] for part in parts)
+                    counts = [kernel["metrics"].get(metric, (0,))[0] for metric in (over, under)]
+                    value = counts[0] / counts[1] if counts[1] else None
+                    rows.append((*own, HEADLINES[parts[0]][1], name, f"{over} / {under}", value, ""))
     columns = ["rung", "shape", "kernel", "multiplies", "section", "name", "metric", "value", "unit"]
     return pd.DataFrame(rows, columns=columns)
 
@@ -624,6 +638,8 @@ def diagnosis_table(evidence: Sequence[Evidence]) -> pd.DataFrame:
         after = profiles.get((follower, shape))
         after = after if after is not None and after.slots == profile.slots else None
         then = {} if after is None else {found.rule: found.slots_percent for found in diagnose(after, least=0.0)}
+        works = {} if after is None else slots(after)  # told of the next rung however few they are
+        then |= {FP32_UNITS: works.get("FFMA"), TENSOR_CORES: works.get(TENSOR_CORES)}
         for rank, finding in enumerate(diagnose(profile), 1):
             rows.append(
                 {
