@@ -23,6 +23,20 @@ def test_a_sound_kernel_has_no_finding_and_one_result(library, source):
         assert len(results) == 1, f"{case}: the order of threads and blocks changes the result"
 
 
+# Rows of C begin at multiples of 16 bytes, all at another place, or each at its own; and a beta.
+ROWS_OF_C = [{}, {"offset": 1}, {"gaps": (0, 0, 1)}, {"gaps": (0, 0, 6), "offset": 3}, {"gaps": (0, 0, 3), "beta": 0.5}]
+
+
+@pytest.mark.parametrize("tile", ["64,128,16,4,8,16,64,64", "32,32,32,3,4,4,32,16"])
+@pytest.mark.parametrize("rows", ROWS_OF_C, ids=str)
+def test_a_tile_of_fastest_is_stored_wherever_rows_of_C_begin_and_its_parts_add_up(for_the_emulator, tile, rows):
+    library = Library(for_the_emulator(ROOT / "tests/kernels/tiles_of_fastest.cu", {"TILE": tile}))
+    BM, BN, BK, *_ = map(int, tile.split(","))
+    for case in (Case(BM + 3, 2 * BN, 2 * BK, 1.5, **rows), Case(BM, 2 * BN + 5, 3 * BK - 1, 1.5, **rows)):
+        _, kinds, report = run(library, case, 1)
+        assert not kinds, f"{case}: {kinds} " + "\n".join(report)
+
+
 # What is said of a thread names the kernel, block, thread and line; what is said of a launch, the kernel.
 THREAD = r"sgemm_kernel block \(\d+,\d+,\d+\) thread \(\d+,\d+,\d+\) .*; \w+\.cuh?:\d+(; the other: \w+\.cuh?:\d+)?"
 PLACED = re.compile(rf"(launch|stream|timeout): sgemm_kernel .*|[a-z ]+: {THREAD}")

@@ -14,8 +14,14 @@
 
 constexpr int COPIERS = 128;  // threads that only copy
 
-// Of the registers that a block gets, 168 a thread, the copiers give away what the others need.
-constexpr int COPIER_REGISTERS = 88, MULTIPLIER_REGISTERS = 208;
+// Of the registers that a block gets, 168 a thread, the copiers give away what the others need: more of them where their
+// share of A is small and on its way for one step only.
+template <class T>
+constexpr bool SMALL_SHARE = T::BM <= 64 && T::GROUPS == 1;
+template <class T>
+constexpr int COPIER_REGISTERS = SMALL_SHARE<T> ? 72 : 88;
+template <class T>
+constexpr int MULTIPLIER_REGISTERS = SMALL_SHARE<T> ? 216 : 208;
 
 // Steps of k in the main loop: more at a time, and it would not fit into the instruction cache.
 constexpr int UNROLLED = 8;
@@ -53,27 +59,23 @@ __device__ inline void store_sum_of_groups(const Gemm& g, Tile tile, float* shar
   barrier_of<T::THREADS>();  // no one reads the stages any more
   store_part<T>(shared, group, sum);
   barrier_of<T::THREADS>();
-  for (int quad = group; quad < T::VECTORS / 4; quad += T::GROUPS) {
-    int i = quad % (T::TM / 4) * 4;
-    int j = quad / (T::TM / 4) * 4;
-    float4 total[4];
+  for (int i = group; i < T::TM; i += T::GROUPS) {
+    float4 total[T::TN / 4];
 #pragma unroll
-    for (int c = 0; c < 4; ++c) {
-      total[c] = *part<T>(shared, 0, i, j + c, thread);
+    for (int j = 0; j < T::TN; j += 4) {
+      total[j / 4] = *part<T>(shared, 0, i, j, thread);
 #pragma unroll
       for (int other = 1; other < T::GROUPS; ++other) {
-        total[c] = total[c] + *part<T>(shared, other, i, j + c, thread);
+        total[j / 4] = total[j / 4] + *part<T>(shared, other, i, j, thread);
       }
       if (room >= 0) {
-        *part<T>(rooms, room, i, j + c, thread) = total[c];
+        *part<T>(rooms, room, i, j, thread) = total[j / 4];
       }
     }
+    if (room < 0 && row + T::row(i) < g.m) {
 #pragma unroll
-    for (int r = 0; r < 4; ++r) {
-      int own = T::row((i + 1 + r) % T::TM);
-      float four[4] = {(&total[0].x)[r], (&total[1].x)[r], (&total[2].x)[r], (&total[3].x)[r]};
-      if (room < 0 && row + own < g.m) {
-        store_vector(g, row + own, col + T::col(j), four, 0, g.n - col - T::col(j), width_C);
+      for (int j = 0; j < T::TN; j += 4) {
+        store_added(g, row + T::row(i), col + T::col(j), total[j / 4], width_C);
       }
     }
   }
@@ -92,17 +94,33 @@ struct ShareOfA {
   static __device__ int row(int copier) { return copier / 64 * 16 + copier % 32 / 2; }
   static __device__ int step(int copier) { return copier / 32 % 2 * 8 + copier % 2 * 4; }
 
-  // Beyond the last row it reads that row again: what is computed from it is not stored. Beyond k it takes zeros.
-  __device__ void load(const Gemm& g, int row, int p, bool aligned) {
+  // Where the thread's vectors lie in the rows of a tile, at step 0. Beyond the last row of A lies that row again: what is
+  // computed from it is not stored.
+  struct Rows {
+    const float* from[VECTORS];
+
+    __device__ Rows(const Gemm& g, int row, int step) {
 #pragma unroll
-    for (int i = 0; i < VECTORS; ++i) {
-      const float* from = g.A + (row + i * ROWS < g.m ? row + i * ROWS : g.m - 1) * g.lda + p;
-      if (aligned && p + 4 <= g.k) {
-        copy_vector<4>(share[i], from);
-      } else {
+      for (int i = 0; i < VECTORS; ++i) {
+        from[i] = g.A + (row + i * ROWS < g.m ? row + i * ROWS : g.m - 1) * g.lda + step;
+      }
+    }
+  };
+
+  // From step p of k on, a stage's first. Beyond k it takes zeros.
+  __device__ void load(const Rows& rows, int p, int k, bool aligned) {
+    if (aligned && p + T::BK <= k) {
+#pragma unroll
+      for (int i = 0; i < VECTORS; ++i) {
+        copy_vector<4>(share[i], rows.from[i] + p);
+      }
+    } else {
+      int left = k - p - step(threadIdx.x % COPIERS);
+#pragma unroll
+      for (int i = 0; i < VECTORS; ++i) {
 #pragma unroll
         for (int v = 0; v < 4; ++v) {
-          share[i][v] = p + v < g.k ? from[v] : 0.0f;
+          share[i][v] = v < left ? rows.from[i][p + v] : 0.0f;
         }
       }
     }
@@ -160,19 +178,20 @@ __global__ void __launch_bounds__(T::THREADS + COPIERS, T::BLOCKS)
   Turn<T::STAGES> turn;
 
   if (tid >= T::THREADS) {
-    give_registers<COPIER_REGISTERS>();
+    give_registers<COPIER_REGISTERS<T>>();
     int copier = tid - T::THREADS;
     int row = ShareOfA<T>::row(copier);
     int p = ShareOfA<T>::step(copier);
     int parity_unused = 1;
     for_each_part<T>(plan, [&](Tile tile, int first, int last, int) {
-      constexpr int AHEAD = T::GROUPS > 1 ? 2 : 1;  // small tiles are over soon
       // A's tile is asked for AHEAD steps before it is stored in a stage, B's goes there by itself.
+      constexpr int AHEAD = T::GROUPS > 1 ? 2 : 1;  // small tiles are over soon
       ShareOfA<T> shares[AHEAD + 1];
+      typename ShareOfA<T>::Rows rows(g, tile.row + row, p);
 #pragma unroll
       for (int i = 0; i < AHEAD; ++i) {
         if (first + i < last) {
-          shares[i].load(g, tile.row + row, (first + i) * T::BK + p, aligned_A);
+          shares[i].load(rows, (first + i) * T::BK, g.k, aligned_A);
         }
       }
       if (T::GROUPS > 1) {
@@ -180,30 +199,29 @@ __global__ void __launch_bounds__(T::THREADS + COPIERS, T::BLOCKS)
         parity_unused ^= 1;
       }
 #pragma unroll 1
-      for (int step = first; step < last; ++step) {
-        if (step + AHEAD < last) {
-          shares[AHEAD].load(g, tile.row + row, (step + AHEAD) * T::BK + p, aligned_A);
-        }
-        float* to = shared + turn.stage * T::STAGE;
-        uint64_t* arrived = &full[turn.stage];
-        mbarrier_wait(&empty[turn.stage], turn.parity ^ 1);
-        if (!engine) {
-          copy_tile_B<T>(to + T::TILE_A, g, tile.col, step * T::BK, copier);
-          mbarrier_arrive_copies(arrived);
-        } else if (copier == 0) {
-          mbarrier_arrive_expect(arrived, T::BK * T::BN * 4);
+      for (int step = first; step < last;) {
 #pragma unroll
-          for (int c = 0; c < T::BN; c += BOX_COLS<T>) {
-            bulk_copy_box(to + T::TILE_A + c * T::BK, &map_B, step * T::BK, tile.col + c, arrived);
+        for (int i = 0; i <= AHEAD && step < last; ++i, ++step) {
+          if (step + AHEAD < last) {
+            shares[(i + AHEAD) % (AHEAD + 1)].load(rows, (step + AHEAD) * T::BK, g.k, aligned_A);
           }
-        }
-        shares[0].store(to + p * T::PITCH_A + row);
-        mbarrier_arrive(arrived);
+          float* to = shared + turn.stage * T::STAGE;
+          uint64_t* arrived = &full[turn.stage];
+          mbarrier_wait(&empty[turn.stage], turn.parity ^ 1);
+          if (!engine) {
+            copy_tile_B<T>(to + T::TILE_A, g, tile.col, step * T::BK, copier);
+            mbarrier_arrive_copies(arrived);
+          } else if (copier == 0) {
+            mbarrier_arrive_expect(arrived, T::BK * T::BN * 4);
 #pragma unroll
-        for (int i = 0; i < AHEAD; ++i) {
-          shares[i] = shares[i + 1];
+            for (int c = 0; c < T::BN; c += BOX_COLS<T>) {
+              bulk_copy_box(to + T::TILE_A + c * T::BK, &map_B, step * T::BK, tile.col + c, arrived);
+            }
+          }
+          shares[i].store(to + p * T::PITCH_A + row);
+          mbarrier_arrive(arrived);
+          turn.forth(1);
         }
-        turn.forth(1);
       }
     });
     __pipeline_commit();
@@ -211,7 +229,7 @@ __global__ void __launch_bounds__(T::THREADS + COPIERS, T::BLOCKS)
     return;
   }
 
-  take_registers<MULTIPLIER_REGISTERS>();
+  take_registers<MULTIPLIER_REGISTERS<T>>();
   // The same in all lanes of a warp, which the compiler cannot know of a quotient of the thread's number.
   int group = T::GROUPS == 1 ? 0 : __shfl_sync(0xFFFFFFFF, tid / T::GROUP_THREADS, 0);
   const float* shared_A = shared + T::row_of(tid);
@@ -239,8 +257,8 @@ __global__ void __launch_bounds__(T::THREADS + COPIERS, T::BLOCKS)
 #pragma unroll
       for (int q = 0; q < UNROLLED; ++q) {
         if (q + 1 < UNROLLED) {
-          lds_fragment(frag_A[(q + 1) % 2], now_A + (q + 1) * T::PITCH_A, T::STEP_M);
           lds_fragment(frag_B[(q + 1) % 2], now_B + (q + 1) * BOX_COLS<T>, T::STEP_N);
+          lds_fragment(frag_A[(q + 1) % 2], now_A + (q + 1) * T::PITCH_A, T::STEP_M);
         } else {
           now_A += UNROLLED * T::PITCH_A;
           now_B += UNROLLED * BOX_COLS<T>;

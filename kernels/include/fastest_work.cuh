@@ -109,39 +109,86 @@ __device__ inline void lds_fragment(float (&to)[LENGTH], const float* from, int 
   }
 }
 
-// Adds a column of A's fragment times a row of B's: down a column of results, up the next, so that B's element stays for
-// TM FMAs, A's for two at each turn.
+// Adds a column of A's fragment times a row of B's: along a row of results and back along the one before it, so that A's
+// element stays for TN FMAs, B's for two at each turn. Where to begin is what left fewest conflicts in SASS.
 template <int TM, int TN>
 __device__ inline void add_outer_product(const float (&frag_A)[TM], const float (&frag_B)[TN], float (&sum)[TM][TN]) {
 #pragma unroll
-  for (int j = 0; j < TN; ++j) {
+  for (int i = TM - 1; i >= 0; --i) {
 #pragma unroll
-    for (int turn = 0; turn < TM; ++turn) {
-      int i = j % 2 == 0 ? turn : TM - 1 - turn;
+    for (int turn = 0; turn < TN; ++turn) {
+      int j = (i % 2 == 0) == (TN > 4) ? turn : TN - 1 - turn;
       sum[i][j] += frag_A[i] * frag_B[j];
     }
   }
 }
 
-// A thread's sums lie in a room as vectors of four rows of a column: rows 1 to 4, 5 to 8 and so on, the last one with row
-// 0. A vector must leave from four neighbouring registers, which begin at an even one; so sum[i] is in an odd register
-// where frag_A[i] is in an even one, and an FMA reads the two from different banks.
+__device__ inline float4 operator+(float4 a, float4 b) { return float4{a.x + b.x, a.y + b.y, a.z + b.z, a.w + b.w}; }
+
+// A thread's sums lie in a room as vectors of four columns of a row, of which each two have changed places. A vector must
+// leave from four neighbouring registers, which begin at an even one; so sum[i][j] is in an odd register where frag_B[j]
+// is in an even one, and an FMA reads the two from different banks.
 template <class T>
 __device__ inline float4* part(float* rooms, int64_t room, int i, int j, int thread) {
-  int vector = j * (T::TM / 4) + i / 4;
+  int vector = i * (T::TN / 4) + j / 4;
   return reinterpret_cast<float4*>(rooms) + (room * T::VECTORS + vector) * T::GROUP_THREADS + thread;
 }
-
-__device__ inline float4 operator+(float4 a, float4 b) { return float4{a.x + b.x, a.y + b.y, a.z + b.z, a.w + b.w}; }
 
 template <class T>
 __device__ inline void store_part(float* rooms, int64_t room, const float (&sum)[T::TM][T::TN]) {
 #pragma unroll
-  for (int j = 0; j < T::TN; ++j) {
+  for (int i = 0; i < T::TM; ++i) {
 #pragma unroll
-    for (int i = 0; i < T::TM; i += 4) {
+    for (int j = 0; j < T::TN; j += 4) {
       *part<T>(rooms, room, i, j, threadIdx.x % T::GROUP_THREADS) =
-          float4{sum[i + 1][j], sum[i + 2][j], sum[i + 3][j], sum[(i + 4) % T::TM][j]};
+          float4{sum[i][j + 1], sum[i][j], sum[i][j + 3], sum[i][j + 2]};
+    }
+  }
+}
+
+// Stores to C what parts have added up to: four columns from `col` on.
+__device__ inline void store_added(const Gemm& g, int row, int col, float4 sum, int width_C) {
+  float four[4] = {sum.y, sum.x, sum.w, sum.z};
+  store_vector(g, row, col, four, 0, g.n - col, width_C);
+}
+
+// A row of a thread's results where rows of C begin anywhere: a vector of C takes the last elements of a vector of this
+// thread and the first of the next one in the row, which the next lane has. `c` is where the thread's first result belongs.
+template <class T>
+__device__ inline void store_shifted(const Gemm& g, float* c, bool stored, const float (&sum)[T::TN]) {
+  constexpr int LANES = T::WN / T::TN;  // of a warp, beside each other in a row
+  constexpr int VECTORS = T::TN / 4;
+  int lane = threadIdx.x % LANES;
+  int skipped = static_cast<int>(-reinterpret_cast<uintptr_t>(c) / 4 % 4);  // before the first vector of C
+#pragma unroll
+  for (int j = 0; j < VECTORS; ++j) {
+    float seven[7];  // this vector, and of the next one what may be needed
+#pragma unroll
+    for (int v = 0; v < 4; ++v) {
+      seven[v] = g.alpha * sum[4 * j + v];
+    }
+#pragma unroll
+    for (int v = 0; v < 3; ++v) {
+      float first = j + 1 < VECTORS && lane == 0 ? g.alpha * sum[4 * (j + 1 < VECTORS ? j + 1 : j) + v] : seven[v];
+      seven[4 + v] = __shfl_sync(0xFFFFFFFF, first, (lane + 1) % LANES, LANES);
+    }
+    float* to = c + T::col(4 * j);
+    bool whole = j + 1 < VECTORS || lane + 1 < LANES || skipped == 0;
+    if (stored && whole) {
+      float six[6];
+#pragma unroll
+      for (int v = 0; v < 6; ++v) {
+        six[v] = skipped % 2 == 0 ? seven[v] : seven[v + 1];
+      }
+      *reinterpret_cast<float4*>(to + skipped) =
+          skipped < 2 ? float4{six[0], six[1], six[2], six[3]} : float4{six[2], six[3], six[4], six[5]};
+    }
+#pragma unroll
+    for (int v = 0; v < 4; ++v) {
+      // The ends of the warp's part of the row.
+      if (stored && ((j == 0 && lane == 0 && v < skipped) || (!whole && v >= skipped))) {
+        to[v] = seven[v];
+      }
     }
   }
 }
@@ -165,6 +212,13 @@ __device__ inline void store_tile(const Gemm& g, Tile tile, const float (&sum)[T
     }
     return;
   }
+  if (width_C == 1 && g.beta == 0.0f && tile.col + T::BN <= g.n) {
+#pragma unroll
+    for (int i = 0; i < T::TM; ++i) {
+      store_shifted<T>(g, g.C + (row + T::row(i)) * g.ldc + col, row + T::row(i) < g.m, sum[i]);
+    }
+    return;
+  }
 #pragma unroll
   for (int i = 0; i < T::TM; ++i) {
     if (row + T::row(i) < g.m) {
@@ -177,21 +231,21 @@ __device__ inline void store_tile(const Gemm& g, Tile tile, const float (&sum)[T
 }
 
 // Adds the parts of each tile that has several sharers, always in the same order: each of `ways` warps adds the parts of
-// every ways-th sharer, and the first of them what the others found. A lane adds a vector of four rows; the three lanes
-// beside it have the next columns, and the eight groups of four lanes stand for eight threads of the product's kernel.
-constexpr int ADDERS = 256;
+// every ways-th sharer, and the first of them what the others found. A warp adds a vector of each thread of a warp of the
+// product's kernel.
+constexpr int MOST_ADDERS = 1024, LEAST_ADDERS = 256;  // threads of a block
 template <class T>
-__global__ void __launch_bounds__(ADDERS) add_parts(Gemm g, Plan plan, float* rooms, int ways) {
+__global__ void __launch_bounds__(MOST_ADDERS) add_parts(Gemm g, Plan plan, float* rooms, int ways) {
   wait_for_first_kernel();
-  __shared__ float4 found[ADDERS];
+  __shared__ float4 found[MOST_ADDERS];
   constexpr int CHUNKS = T::VECTORS * T::GROUP_THREADS / 32;  // of a tile, 32 vectors each
   int way = threadIdx.x / 32 % ways;
-  int64_t chunk = (static_cast<int64_t>(blockIdx.x) * (ADDERS / 32) + threadIdx.x / 32) / ways;
+  int64_t chunk = (static_cast<int64_t>(blockIdx.x) * (blockDim.x / 32) + threadIdx.x / 32) / ways;
   int shared_tile = static_cast<int>(chunk / CHUNKS);
-  int eight = static_cast<int>(chunk % CHUNKS);
-  int thread = eight % (T::GROUP_THREADS / 8) * 8 + threadIdx.x % 32 / 4;
-  int i = eight / (T::GROUP_THREADS / 8) % (T::TM / 4) * 4;
-  int j = eight / (T::GROUP_THREADS / 8) / (T::TM / 4) * 4 + threadIdx.x % 4;
+  int vector = static_cast<int>(chunk % T::VECTORS);
+  int thread = static_cast<int>(chunk % CHUNKS) / T::VECTORS * 32 + threadIdx.x % 32;
+  int i = vector / (T::TN / 4);
+  int j = vector % (T::TN / 4) * 4;
   int64_t begin = static_cast<int64_t>(shared_tile) * plan.tiles_k;
   int first = sharer_of_step(plan, begin);
   int last = sharer_of_step(plan, begin + plan.tiles_k - 1);
@@ -214,14 +268,9 @@ __global__ void __launch_bounds__(ADDERS) add_parts(Gemm g, Plan plan, float* ro
     sum = sum + found[threadIdx.x + other * 32];
   }
   Tile tile = place<T>(plan, plan.whole + shared_tile);
-  int col = tile.col + T::col_of(thread) + T::col(j) + j % 4;
-  float four[4] = {sum.x, sum.y, sum.z, sum.w};
-#pragma unroll
-  for (int r = 0; r < 4; ++r) {
-    int row = tile.row + T::row_of(thread) + T::row((i + 1 + r) % T::TM);
-    if (row < g.m && col < g.n) {
-      store_result(g, row, col, four[r]);
-    }
+  int row = tile.row + T::row_of(thread) + T::row(i);
+  if (row < g.m) {
+    store_added(g, row, tile.col + T::col_of(thread) + T::col(j), sum, vector_width(g.C, g.ldc));
   }
 }
 
@@ -229,10 +278,11 @@ template <class T>
 cudaError_t launch_add_parts(const Gemm& g, const Plan& plan, float* rooms, cudaStream_t stream) {
   int64_t tiles = static_cast<int64_t>(plan.tiles_m) * plan.tiles_n - plan.whole;
   int ways = 1;
-  while (ways < ADDERS / 32 && plan.sharers > 4 * ways * tiles) {
+  while (ways < MOST_ADDERS / 32 && plan.sharers > 4 * ways * tiles) {
     ways *= 2;
   }
-  int64_t warps = tiles * (T::VECTORS * T::GROUP_THREADS / 32) * ways;
-  dim3 grid(static_cast<unsigned>((warps * 32 + ADDERS - 1) / ADDERS));
-  return launch_second(add_parts<T>, grid, dim3(ADDERS), stream, g, plan, rooms, ways);
+  int adders = std::max(32 * ways, LEAST_ADDERS);
+  int64_t threads = tiles * (T::VECTORS * T::GROUP_THREADS) * ways;
+  dim3 grid(static_cast<unsigned>((threads + adders - 1) / adders));
+  return launch_second(add_parts<T>, grid, dim3(adders), stream, g, plan, rooms, ways);
 }

@@ -12,11 +12,12 @@
 //   the small tiles, all warps do all work (fastest_alike.cuh).
 // - Register banks: an FFMA reads three registers, and each of the two banks (even and odd numbers) serves one a cycle.
 //   One of the three should come from the reuse cache, and the other two from different banks. The order of the outer
-//   product, down a column and up the next, lets the compiler keep B's element for TM FFMAs, and the way that parts of
-//   sums are stored puts the sums in other banks than A's elements (fastest_work.cuh).
+//   product, along a row and back along the next, lets the compiler keep A's element for TN FMAs, and the way that parts
+//   of sums are stored puts the sums in other banks than B's elements (fastest_work.cuh).
 // - The main loop has 8 steps of k: one of 16 is beyond the instruction cache.
 // - Rows of A or B that do not all begin at multiples of 16 bytes are out of the copy engine's reach and take four loads for
 //   a vector. Where it pays, by the same model, the matrix is first copied to the workspace (aligned_copy.cuh).
+// - Where rows of C begin anywhere, neighbouring lanes exchange results so that each still stores vectors (store_shifted).
 // - Nothing in the main loop looks at the edges: what a tile takes from beyond an edge is not stored, or is zero.
 //
 // Limit: issue slots, of which 91 % are FFMAs in the main loop, and the bank conflicts that are left.
@@ -31,6 +32,7 @@
 #ifdef HAS_COPYING_WARPS
 using Large = Tiling<128, 256, 16, 4, 8, 16, 32, 128>;
 using Wide = Tiling<64, 512, 16, 4, 8, 16, 64, 64>;
+using Pair = Tiling<128, 128, 16, 8, 8, 16, 64, 64, 1, 2>;
 using Deep = Tiling<64, 128, 16, 12, 8, 16, 64, 64, 1, 4>;
 #else
 using Large = Tiling<128, 256, 16, 4, 8, 16, 32, 128>;
@@ -66,7 +68,8 @@ struct Choice {
 // - A wave of blocks takes `wave_cycles` more to fill the first stages and to store the results. A sharer with a tile at
 //   an edge is slower, which matters least where others wait less.
 // - Groups of warps multiply a stage in so short a time that they wait for what no other block has brought to the L2
-//   cache before: of A where a row of tiles is short, of B where a column is.
+//   cache before: of A where a row of tiles is short, of B where a column is. The more so, the smaller the tile.
+// - Several blocks on an SM wait so only where there are few tiles, but then all of them.
 // - Parts cost a launch, 8000 cycles, and each float of them is written and read at 16 bytes a cycle and SM.
 // - A copied matrix costs a launch too, and each of its floats is read and written at 10 bytes a cycle and SM.
 template <class T>
@@ -88,7 +91,9 @@ void consider(const Source& source, int sms, RunPlan run, double alone, double f
     int64_t on_sm = (blocks + sms - 1) / sms;
     double rate = T::BLOCKS == 1 ? full : alone + (full - alone) * (on_sm - 1) / (T::BLOCKS - 1);
     if (T::GROUPS > 1) {
-      rate /= 1.0 + 0.18 * (1.0 / plan.tiles_m + 1.0 / plan.tiles_n);
+      rate /= 1.0 + 1475.0 / (T::BM * T::BN) * (1.0 / plan.tiles_m + 1.0 / plan.tiles_n);
+    } else if (T::BLOCKS > 1) {
+      rate /= 1.0 + 0.4 / tiles;
     }
     return wave_cycles + on_sm * steps * T::BM * T::BN * T::BK / rate;
   };
@@ -157,8 +162,9 @@ cudaError_t choose(const Gemm& g, void* workspace, int* sms, Choice* best) {
       // Single floats take the copying warps longer than vectors.
       double copies = (vectors_A || copied_A ? 1.0 : 0.96) * (vectors_B || copied_B ? 1.0 : 0.85);
       Source from = with_copies(g, copied_A, copied_B, workspace);
-      consider<Large>(from, *sms, run_roles<Large>, 106 * copies, 106 * copies, 6000, best);
-      consider<Wide>(from, *sms, run_roles<Wide>, 107 * copies, 107 * copies, 6000, best);
+      consider<Large>(from, *sms, run_roles<Large>, 108 * copies, 108 * copies, 6000, best);
+      consider<Wide>(from, *sms, run_roles<Wide>, 109 * copies, 109 * copies, 6000, best);
+      consider<Pair>(from, *sms, run_roles<Pair>, 100 * copies, 100 * copies, 9000, best);
       consider<Deep>(from, *sms, run_roles<Deep>, 93 * copies, 93 * copies, 9000, best);
     }
   }
@@ -166,7 +172,7 @@ cudaError_t choose(const Gemm& g, void* workspace, int* sms, Choice* best) {
   consider<Large>(source, *sms, run_alike<Large>, 100, 100, 10000, best);
   consider<Wide>(source, *sms, run_alike<Wide>, 60, 92, 6000, best);
 #endif
-  consider<Tall>(source, *sms, run_alike<Tall>, 50, 89, 4700, best);
+  consider<Tall>(source, *sms, run_alike<Tall>, 50, 90, 4700, best);
   consider<Square>(source, *sms, run_alike<Square>, 60, 81, 4000, best);
   consider<Small>(source, *sms, run_alike<Small>, 50, 61, 4000, best);
   consider<Tiny>(source, *sms, run_alike<Tiny>, 29, 54, 3000, best);
