@@ -8,6 +8,7 @@
 #include <cmath>
 
 #include "../include/gemm.cuh"
+#include "cuda_pipeline.h"
 
 EMULATOR_INLINE void load_mma_A(float (&to)[4], const float* from) {
   uint64_t address = reinterpret_cast<uint64_t>(from);
@@ -15,6 +16,10 @@ EMULATOR_INLINE void load_mma_A(float (&to)[4], const float* from) {
   for (int i = 0; i < 4; ++i) {
     to[i] = reinterpret_cast<const float*>(__shfl_sync(0xFFFFFFFF, address, i * 8 + lane / 4))[lane % 4];
   }
+}
+
+EMULATOR_INLINE void copy_or_zeros(float* to, const float* from, int count, bool there) {
+  __pipeline_memcpy_async(to, from, 4 * count, there ? 0 : 4 * count);
 }
 
 EMULATOR_PLAIN inline float emulator_toward_zero(double x) {

@@ -6,6 +6,9 @@
 //   how numbers are split, why the sums leave the tensor core every INTERVAL steps of k, and what the error is.
 // - Tiles come by cp.async, several at a time, as they lie in memory. A is read by ldmatrix, B by 128-bit loads: of each 32
 //   columns a lane takes four neighbours for four instructions, so that its results are whole vectors of a row of C.
+// - The loop over tiles is one basic block, in which the compiler has something to issue between any two instructions of
+//   the tensor core: while those for one of the four columns are multiplied, B's numbers of the next are split, and the
+//   partial sums of the last one are added to the sums.
 //
 // Limit: the tensor cores, which do three products for one. Beside them the issue slots: splitting takes four instructions
 // for each number that a lane holds, and in a warp tile of 32 x 64 one such number stands beside two instructions of the
@@ -16,10 +19,10 @@
 #include "split_tf32.cuh"
 
 #ifndef BM
-#define BM 64
+#define BM 128
 #endif
 #ifndef BN
-#define BN 128
+#define BN 64
 #endif
 #ifndef BK
 #define BK 16
