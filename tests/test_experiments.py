@@ -1,5 +1,6 @@
 """The log of performance work stands on records."""
 
+import json
 import re
 from pathlib import Path
 
@@ -54,3 +55,13 @@ def test_shares_are_of_the_baseline_measured_beside(table):
     row = table.loc[("order_of_fmas", "ac@ORD=2", "4096")]
     cublas = table.loc[("order_of_fmas", "cublas", "4096")]
     assert row["share_of_baseline"] == pytest.approx(cublas["time_ms_median"] / row["time_ms_median"])
+
+
+def test_the_rates_of_mma_sync_in_the_log_are_recorded():
+    record = json.loads((ROOT / "results/h100-sxm/raw/experiments/mma_rate.json").read_text())
+    keys = ("chains", "warps_of_scheduler", "fma_beside", "integer_beside", "cycles_of_mma")
+    recorded = [tuple(row[key] for key in keys) for row in record["rates"]]
+    logged = re.findall(r"^\| (\d+) \| (\d+) \| (\d+) \| (\d+) \| ([\d.]+) \|$", LOG, re.M)
+    assert logged
+    for *numbers, cycles in logged:
+        assert (*map(int, numbers), float(cycles)) in recorded

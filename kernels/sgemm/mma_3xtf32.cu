@@ -10,12 +10,13 @@
 //   the tensor core: while those for one of the four columns are multiplied, B's numbers of the next are split, and the
 //   partial sums of the last one are added to the sums.
 //
-// Limit: the tensor cores, which do three products for one. Beside them the issue slots: splitting takes four instructions
+// Limit: the tensor cores, which do three products for one, and what stands beside each of their instructions, for the
+// scheduler does not issue it for nothing meanwhile (docs/performance.md, "Tensor cores"). Splitting takes four instructions
 // for each number that a lane holds, and in a warp tile of 32 x 64 one such number stands beside two instructions of the
 // tensor core. A block waits at a barrier after every tile; two blocks on an SM fill each other's gaps.
 //
 // Occupancy: up to 255 registers a thread, two blocks of 128 threads, 8 of an SM's 64 warps; 50 KiB of shared memory a
-// block for 4 stages.
+// block for 4 stages. The totals of sections of k lie in memory.
 #include "split_tf32.cuh"
 
 #ifndef BM
