@@ -259,6 +259,17 @@ def test_tables_hold_the_loop_and_the_prediction():
     assert math.isnan(paper["measured_gflops"])
 
 
+def test_a_rung_of_another_class_has_its_floors_and_waves_on_paper_but_no_ceiling_of_ffmas():
+    item = an_evidence(rung=a_rung("naive", precision="3xtf32"), inspection=an_inspection())
+    own = paper_table([item], ROUND_GPU).iloc[0]
+    same = paper_table([an_evidence(inspection=an_inspection())], ROUND_GPU).iloc[0]
+    kept = ["flop", "minimum_bytes", "memory_floor_ms", "intensity_minimum", "blocks"]
+    assert own[kept].to_list() == same[kept].to_list()
+    empty = ["compute_floor_ms", "TM", "shared_reads_per_result", "ceiling_fp32_units_gflops", "predicted_gflops"]
+    assert own[[*empty, "share_of_prediction", "wavefronts_per_ffma"]].isna().all()
+    assert own["bound_by"] == ""
+
+
 def test_a_rung_of_the_ladder_has_its_inner_loop_in_sass_and_ptx(tmp_path):
     rung, gpu, nvcc = read_kernels(KERNELS)["tiled@TILE=16"], read_gpu("h100-sxm"), find_nvcc()
     build(rung, gpu, nvcc, ["-O3", "-std=c++17"], Path(tmp_path / "tiled"))

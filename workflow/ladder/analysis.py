@@ -188,7 +188,11 @@ def occupancy_limits(resources: pd.DataFrame, caption: str) -> Figure:
 
 
 def prediction(paper: pd.DataFrame, caption: str) -> Figure:
-    """Predicted and measured rates by rung at the largest square shape; `paper` is the table."""
+    """Predicted and measured rates by rung at the largest square shape; `paper` is the table.
+
+    Rungs that it has no ceiling for are left out.
+    """
+    paper = paper[paper["predicted_gflops"].notna()]
     shape = largest(list(paper["shape"].unique()))
     at = paper[paper["shape"] == shape]
     title = f"Measured against the lowest ceiling on paper at {shape}"

@@ -233,7 +233,8 @@ def _paper(paper: pd.DataFrame) -> list[str]:
         "wavefronts_per_ffma": "load pipe passes an FFMA", "wavefronts_from": "from", "measured_gflops": "measured",
     }  # fmt: skip
     rows = by_work(paper)[list(columns)].to_numpy(object).tolist() if len(paper) else []
-    picture = ["![Measured against the lowest ceiling on paper](../figures/prediction.svg)", ""]
+    drawn = paper["predicted_gflops"].notna().any()
+    picture = ["![Measured against the lowest ceiling on paper](../figures/prediction.svg)", ""] if drawn else []
     return ["## On paper", "", *markdown_table(rows, list(columns.values())), *picture] if rows else []
 
 

@@ -448,7 +448,8 @@ INSTRUCTION_COLUMNS = [
 def paper_table(evidence: Sequence[Evidence], gpu: Gpu) -> pd.DataFrame:
     """The calculation on paper (`ladder.paper`) beside what was measured: one row a rung and shape.
 
-    Of the rungs of the class fp32 whose product FFMAs compute.
+    Where tensor cores multiply, or another class than fp32 is claimed, what only FFMAs have is empty: the compute
+    floor, the thread tile and its reads from shared memory, the ceilings.
 
     Columns: rung, shape, flop, minimum_bytes, compute_floor_ms, memory_floor_ms, intensity_minimum, BM, BN, TM, TN,
     global_reads_per_result, shared_reads_per_result (elements), intensity_global, intensity_shared (FLOP a byte),
@@ -458,13 +459,14 @@ def paper_table(evidence: Sequence[Evidence], gpu: Gpu) -> pd.DataFrame:
     """
     rows = []
     for item in evidence:
-        if item.rung.role != "rung" or item.rung.precision != "fp32" or not item.inspection["launches"]:
+        if item.rung.role != "rung" or not item.inspection["launches"]:
             continue
         for text in item.inspection["launches"]:
             found, shape = main_kernel(item.inspection, text), Shape.parse(text)
-            if found is None or not sass.ratios(found[1]["code"]["loop"]):
+            if found is None:
                 continue
             launch, kernel = found
+            by_ffmas = item.rung.precision == "fp32" and bool(sass.ratios(kernel["code"]["loop"]))
             tile = tile_of(item.rung, shape)
             loop = kernel["code"]["loop"]
             blocks = math.prod(launch["grid"])
@@ -473,28 +475,31 @@ def paper_table(evidence: Sequence[Evidence], gpu: Gpu) -> pd.DataFrame:
             profile = item.profiles.get(text)
             metrics = main_profile(profile["kernels"])["metrics"] if profile else {}
             seen = Profile(metrics).wavefronts_per_ffma(gpu.sms)
-            limits = ceilings(gpu, shape, loop, filled["balance"], seen)
-            bound = min(limits, key=lambda name: limits[name])
+            limits = ceilings(gpu, shape, loop, filled["balance"], seen) if by_ffmas else {}
+            bound = min(limits, key=lambda name: limits[name], default="")
+            lowest = limits.get(bound, math.nan)
             timing = item.timings.get(shape) if item.sound else None
             measured = shape.flop / np.median(timing.own.times_s) / 1e9 if timing else math.nan
-            shared = bool(kernel["code"]["whole"]["mix"]["LDS"])
+            asked = accesses(tile, shape.k, not by_ffmas or bool(kernel["code"]["whole"]["mix"]["LDS"]))
+            of_ffmas = ("compute_floor_ms", "TM", "TN", "shared_reads_per_result", "intensity_shared")
             rows.append(
                 {
                     "rung": item.rung.name,
                     "shape": text,
                     **floors(shape, gpu),
                     **tile,
-                    **accesses(tile, shape.k, shared),
+                    **asked,
+                    **({} if by_ffmas else dict.fromkeys(of_ffmas, math.nan)),
                     "blocks": blocks,
                     "blocks_per_sm": held,
                     **filled,
-                    **load_pipe_wavefronts(loop, seen),
+                    **load_pipe_wavefronts(loop if by_ffmas else None, seen if by_ffmas else math.nan),
                     **{f"ceiling_{name.lower().replace(' ', '_')}_gflops": limit for name, limit in limits.items()},
-                    "predicted_gflops": limits[bound],
-                    "predicted_ms": shape.flop / limits[bound] / 1e6,
+                    "predicted_gflops": lowest,
+                    "predicted_ms": shape.flop / lowest / 1e6,
                     "bound_by": bound,
                     "measured_gflops": measured,
-                    "share_of_prediction": measured / limits[bound],
+                    "share_of_prediction": measured / lowest,
                 }
             )
     return pd.DataFrame(rows, columns=PAPER_COLUMNS)
