@@ -217,36 +217,35 @@ def test_executed_opcodes_are_counted_by_name():
 
 
 class Loop(Action):
-    """A kernel of a few instructions by name, the first executed once."""
+    """A kernel in which some warps multiply, tile after tile, and others copy; branches name addresses."""
 
     SASS = (
         "S2R R0",
-        "@!P1 SYNCS.TRYWAIT P0, [R1]",
+        "@P1 BRA 0x7f90",  # to those that copy
+        "SYNCS.TRYWAIT P0, [R1]",
+        "@!P0 BRA 0x7f20",
         "FFMA R1, R2",
-        "@P0 BAR.SYNC 0x0",
         "FFMA R3, R4",
-        "FFMA R5",
-        "BRA 0",
+        "@P2 BRA 0x7f20",  # the loop over k
+        "FFMA R1, R5",
+        "@P3 BRA 0x7f20",  # the loop over tiles
+        "UTMALDG [R1]",
+        "@P4 BRA 0x7f90",
+        "EXIT",
     )
 
     def sass_by_pc(self, address):
         return f"  {self.SASS[(address - self.START) // 16]}  "
 
 
-def test_the_samples_of_the_loop_are_those_from_what_multiplies_most_and_what_is_executed_as_often():
-    waits = {"smsp__pcsamp_warps_issue_stalled_barrier": {0: 100, 1: 7, 3: 20, 4: 1, 5: 50, 6: 60}}
-    counts = {"inst_executed": {0: 8, 1: 64, 2: 64, 3: 16, 4: 64, 5: 8, 6: 8}}
+def test_the_samples_of_the_loop_are_those_of_the_warps_that_multiply_until_they_are_done():
+    waits = {"smsp__pcsamp_warps_issue_stalled_barrier": {0: 100, 2: 7, 4: 20, 7: 1, 9: 50, 10: 60, 11: 3}}
+    counts = {"inst_executed": {place: 64 for place in range(12)} | {0: 8, 7: 16, 9: 500, 11: 8}}
     assert loop_samples(Loop(waits | counts)) == {"barrier": 28}
-    tried_again = counts["inst_executed"] | {1: 90}
-    assert loop_samples(Loop(waits | {"inst_executed": tried_again})) == {"barrier": 28}
     nothing = {"inst_executed": {0: 8, 1: 64}}
     assert loop_samples(Loop(waits | nothing)) == {}
-
-
-def test_a_report_without_samples_gives_none():
-    action = Action({})
-    assert (sampled_lines(action), sampled_instructions(action), opcodes(action)) == ([], [], {})
-    assert loop_samples(action) == {}
+    only_once = {"inst_executed": {0: 8, 4: 8, 5: 8, 11: 8}}
+    assert loop_samples(Loop(waits | only_once)) == {}
 
 
 def test_a_part_that_cannot_be_read_leaves_the_rest_of_the_profile(tmp_path):

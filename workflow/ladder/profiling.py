@@ -181,34 +181,26 @@ def sampled_instructions(action: Any) -> list[dict[str, Any]]:
 def loop_samples(action: Any) -> dict[str, int]:
     """How often warps were sampled in the loop that multiplies, by what they waited for.
 
-    So those are left out that only copy, or have nothing left to do. The loop is all from the first to the last of the
-    instructions of the fastest unit (`sass.MULTIPLYING`) that are executed most, and what beside them is executed at
-    least as often: a wait for a barrier in memory may be tried again. Empty where nothing multiplies or the report does
-    not say how often instructions are executed.
+    So those are left out that only copy, or have nothing left to do. The loop is the outermost one (`sass.loops`) that
+    holds the instruction of the fastest unit (`sass.MULTIPLYING`) that is executed most. Empty where none multiplies in
+    a loop, or the report does not say how often instructions are executed.
     """
     executed = action.metric_by_name("inst_executed")
     ids = executed.correlation_ids() if executed is not None else None
     if ids is None:
         return {}
     counts = {ids.as_uint64(index): executed.as_uint64(index) for index in range(executed.num_instances())}
-    texts = {address: " ".join(action.sass_by_pc(address).split()) for address in counts}
-    kinds = {address: sass.class_of(sass.opcode(text)) if text else "" for address, text in texts.items()}
-    unit = next(
-        (name for name in sass.MULTIPLYING if any(counts[each] for each in counts if kinds[each] == name)), None
-    )
+    texts = {address: " ".join(action.sass_by_pc(address).split()) for address in sorted(counts)}
+    body = [sass.Instruction(address, text) for address, text in texts.items() if text]
+    ran = [each for each in body if counts[each.offset]]
+    unit = next((name for name in sass.MULTIPLYING if any(each.kind == name for each in ran)), None)
     if unit is None:
         return {}
-    most = max(count for address, count in counts.items() if kinds[address] == unit)
-    addresses = sorted(counts)
-    places = [place for place, each in enumerate(addresses) if kinds[each] == unit and counts[each] == most]
-    first, last = places[0], places[-1]
-    while first > 0 and counts[addresses[first - 1]] >= most:
-        first -= 1
-    while last + 1 < len(addresses) and counts[addresses[last + 1]] >= most:
-        last += 1
+    hottest = max((each for each in ran if each.kind == unit), key=lambda each: counts[each.offset])
+    inside = {each.offset for each in max((loop for loop in sass.loops(body) if hottest in loop), key=len, default=())}
     found: Counter[str] = Counter()
     for address, samples in _by_address(action).items():
-        if addresses[first] <= address <= addresses[last]:
+        if address in inside:
             found.update(samples)
     return dict(sorted(found.items()))
 
