@@ -518,6 +518,7 @@ def test_a_run_uses_the_tuned_file_of_its_gpu_unless_told_not_to(project, monkey
     monkeypatch.setattr(gpus, "present", lambda index=0: None)
     text = tuned_text("h100-sxm", Tuned((S1,), {"coalesced": {S1: {"BM": 64}}}))
     write(project / "config/tuned/h100-sxm.yaml", text)
+    write(project / "kernels/coalesced.cu", "#define BM 4\n")
     assert plans.plan({}).ladder["coalesced"].tuned == (TunedClass(math.inf, {"BM": "64"}),)
     assert plans.plan({}).ladder["coalesced"].parameters == "BM=64"
     assert plans.plan({"kernels": ["coalesced"]}).by_name("coalesced").tuned
