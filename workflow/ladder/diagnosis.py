@@ -15,6 +15,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from ladder.sass import class_of, multiplications
@@ -51,13 +52,13 @@ class Profile:
         below = self.get(under)
         return self.get(over) / below if below else 0.0
 
-    @property
+    @cached_property
     def stalls(self) -> dict[str, float]:
         """Cycles that a warp waits for each reason, for each instruction that it issues."""
         found = {match[1]: self.get(name) for name in self.metrics if (match := _STALL.fullmatch(name))}
         return dict(sorted(found.items()))
 
-    @property
+    @cached_property
     def waits(self) -> dict[str, float]:
         """What warps wait for while slots are empty, in shares of 1.
 
@@ -73,7 +74,7 @@ class Profile:
         total = sum(kept.values())
         return {reason: weight / total for reason, weight in kept.items()} if total else {}
 
-    @property
+    @cached_property
     def tensor(self) -> float:
         """Percent of the cycles in which the tensor pipes work, where tensor cores multiply; 0 where they do not.
 

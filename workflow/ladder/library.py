@@ -8,6 +8,7 @@ import os
 import re
 import subprocess
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from ladder.config import Shape
@@ -113,6 +114,10 @@ class Library:
         """What else the library exports."""
         return self._library
 
+    @cached_property
+    def _names(self) -> dict[int, str]:
+        return _symbols(self._path)
+
     def workspace_bytes(self, shape: Shape, alpha: float, beta: float, operands: Operands) -> int:
         """Bytes of workspace that this product needs; raises LadderError where the rung refuses the arguments."""
         needed = ctypes.c_size_t(0)
@@ -140,11 +145,10 @@ class Library:
         Empty where the rung starts its kernels without the contract's `launch`, as cuBLAS does.
         """
         made: list[Launch] = []
-        symbols = _symbols(self._path)
         observer_type = ctypes.CFUNCTYPE(None, ctypes.c_void_p, _Dim3, _Dim3, ctypes.c_size_t)
 
         def observe(kernel: int, grid: _Dim3, block: _Dim3, dynamic_shared_bytes: int) -> None:
-            name = _LOCAL.sub(r"\1", symbols.get(_offset(kernel), ""))
+            name = _LOCAL.sub(r"\1", self._names.get(_offset(kernel), ""))
             made.append(Launch(name, (grid.x, grid.y, grid.z), (block.x, block.y, block.z), dynamic_shared_bytes))
 
         observer = observer_type(observe)

@@ -7,6 +7,7 @@ import difflib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -33,11 +34,22 @@ class Plan:
     measuring: bool
     rungs: tuple[Rung, ...]
     ladder: Mapping[str, Rung]
-    shapes: tuple[Shape, ...]
+    listed_shapes: tuple[Shape, ...]
     profile_shapes: tuple[Shape, ...]
     tune_shapes: tuple[Shape, ...]
     settings: Mapping[str, Any]
-    headline: str
+
+    @cached_property
+    def shapes(self) -> tuple[Shape, ...]:
+        """The shapes of this run: those listed and, where nothing is measured and none are chosen, all recorded."""
+        if self.measuring or self.settings["sizes"] != "gpu":
+            return self.listed_shapes
+        return self.listed_shapes + tuple(sorted(recorded_shapes(self.raw()) - set(self.listed_shapes)))
+
+    @cached_property
+    def headline(self) -> str:
+        """The first line of the run."""
+        return _headline(self.gpu, self.device, self.measuring)
 
     @property
     def baseline(self) -> Rung:
@@ -154,8 +166,6 @@ def plan(config: Mapping[str, Any], sources: Mapping[str, str] | None = None) ->
             case.setdefault(key, value)
     _check_shapes(settings, places, file)
     shapes = read_shapes(list(wanted), places.get("sizes", file), "sizes")
-    if not measuring and settings["sizes"] == "gpu":
-        shapes += sorted(recorded_shapes(ROOT / "results" / gpu.name / "raw") - set(shapes))
     read_shapes(settings["check"]["family_shapes"], places.get("check", file), "check.family_shapes")
     rungs = select_rungs(settings["kernels"], ladder, places.get("kernels", file))
     for rung in rungs:
@@ -167,7 +177,7 @@ def plan(config: Mapping[str, Any], sources: Mapping[str, str] | None = None) ->
         measuring=measuring,
         rungs=tuple(rungs),
         ladder=ladder,
-        shapes=tuple(shapes),
+        listed_shapes=tuple(shapes),
         tune_shapes=tuple(
             sorted(
                 read_shapes(settings["tune_sizes"], places.get("tune_sizes", file), "tune_sizes"),
@@ -176,7 +186,6 @@ def plan(config: Mapping[str, Any], sources: Mapping[str, str] | None = None) ->
         ),
         profile_shapes=tuple(read_shapes(settings["profile"]["sizes"], places.get("profile", file), "profile.sizes")),
         settings=settings,
-        headline=_headline(gpu, device, measuring),
     )
 
 

@@ -164,15 +164,11 @@ def _preprocessed(source: str, names: Mapping[str, int]) -> str:
     """The lines that the source's own #if, #ifdef and #ifndef leave, without comments and directives."""
     kept: list[str] = []
     taken: list[tuple[bool, bool]] = []  # of each open #if: whether this branch is in, whether one was
-    for line in source.splitlines():
-        line = line.split("//")[0]
-        directive = re.match(r"\s*#\s*(\w+)\s*(.*)", line)
-        if not directive:
+    for line, word, rest in _directives(source):
+        if not word:
             if all(now for now, _ in taken):
                 kept.append(line)
-            continue
-        word, rest = directive[1], directive[2].strip()
-        if word in ("if", "ifdef", "ifndef"):
+        elif word in ("if", "ifdef", "ifndef"):
             now = (rest in names) is (word == "ifdef") if word != "if" else _holds(rest, names)
             taken.append((now, now))
         elif word in ("elif", "else") and taken:
@@ -182,6 +178,16 @@ def _preprocessed(source: str, names: Mapping[str, int]) -> str:
         elif word == "endif" and taken:
             taken.pop()
     return "\n".join(kept)
+
+
+@cache
+def _directives(source: str) -> list[tuple[str, str, str]]:
+    """The lines of a source without comments, and of each directive its word and the rest."""
+    found = []
+    for line in (line.split("//")[0] for line in source.splitlines()):
+        directive = re.match(r"\s*#\s*(\w+)\s*(.*)", line)
+        found.append((line, directive[1], directive[2].strip()) if directive else (line, "", ""))
+    return found
 
 
 def _holds(condition: str, names: Mapping[str, int]) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -158,8 +159,16 @@ def bootstrap_medians(samples: np.ndarray, key: str) -> np.ndarray:
 
     B. Efron and R. Tibshirani, An Introduction to the Bootstrap, 1993, chapter 13 (percentile intervals).
     """
+    return _bootstrapped(samples.astype(float).tobytes(), key)
+
+
+@cache
+def _bootstrapped(samples: bytes, key: str) -> np.ndarray:
+    values = np.frombuffer(samples)
     random = np.random.default_rng(int(records.digest(key), 16))
-    return np.median(random.choice(samples, (RESAMPLES, len(samples))), axis=1)
+    medians = np.median(random.choice(values, (RESAMPLES, len(values))), axis=1)
+    medians.setflags(write=False)
+    return medians
 
 
 def interval(values: np.ndarray) -> tuple[float, float]:

@@ -25,6 +25,7 @@ from ladder.toolchain import find_nvcc, require_architecture, sources
 offer_package()
 try:
     PLAN = plan(config, config_sources(workflow))
+    HEADLINE, SHAPES = PLAN.headline, [str(shape) for shape in PLAN.shapes]
     if not uses_conda(workflow):
         require_architecture(find_nvcc(PLAN.settings["compile"]["nvcc"]), PLAN.gpu)
 except LadderError as error:
@@ -32,7 +33,7 @@ except LadderError as error:
 
 if workflow.is_main_process:
     hold_directory(Path(".snakemake"))
-    print(f"gemm-ladder: {PLAN.headline}", file=sys.stderr, flush=True)
+    print(f"gemm-ladder: {HEADLINE}", file=sys.stderr, flush=True)
     show_progress(workflow, Path("build") / PLAN.gpu.name / "durations.json")
 
 

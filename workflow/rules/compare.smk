@@ -13,7 +13,7 @@ rule comparison:
         CONDA
     params:
         rungs=RUNGS,
-        shapes=[str(shape) for shape in PLAN.shapes],
+        shapes=SHAPES,
         baseline=identity(PLAN.settings["baseline"], GPU),
     script:
         "../scripts/comparison.py"

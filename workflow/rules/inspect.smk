@@ -12,7 +12,7 @@ rule inspect:
         CONDA
     params:
         package=PACKAGE,
-        shapes=[str(shape) for shape in PLAN.shapes],
+        shapes=SHAPES,
         sms=PLAN.gpu.sms,
         limits=PLAN.gpu.limits,
     script:

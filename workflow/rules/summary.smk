@@ -13,6 +13,6 @@ rule summary:
         CONDA
     params:
         package=PACKAGE,
-        headline=PLAN.headline,
+        headline=HEADLINE,
     script:
         "../scripts/summary.py"

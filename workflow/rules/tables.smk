@@ -58,6 +58,6 @@ rule tables:
     params:
         package=PACKAGE,
         rungs=RUNGS,
-        shapes=[str(shape) for shape in PLAN.shapes],
+        shapes=SHAPES,
     script:
         "../scripts/tables.py"
