@@ -14,14 +14,15 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import yaml
-from jsonschema import Draft202012Validator
-from jsonschema.exceptions import ValidationError, best_match
 
 from ladder.errors import LadderError
 from ladder.precision import BOUNDS, baseline_of
+
+if TYPE_CHECKING:
+    from jsonschema.exceptions import ValidationError
 
 # Every process of a run reads YAML: with libyaml, where PyYAML has it, as its wheels do.
 Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -195,6 +196,9 @@ def validated(document: Any, schema_name: str, file: str, sources: Mapping[str, 
     `file` is what messages call the document; `sources` names another place for top-level keys that came from there.
     Raises LadderError for the most relevant violation.
     """
+    from jsonschema import Draft202012Validator  # not by the workers, which validate nothing
+    from jsonschema.exceptions import best_match
+
     rules = schema(schema_name)
     document = typed({} if document is None else document, rules)
     error = best_match(Draft202012Validator(rules).iter_errors(document))

@@ -145,16 +145,17 @@ def trial_figure(trials: pd.DataFrame, caption: str) -> Figure:
         columns, lines = max(map(len, rows.values()), default=1), max(1, len(rows))
         size = (_CELL[0] * columns + 1.5, _CELL[1] * lines + 1.35)
         figure = Figure(figsize=size, dpi=DPI)
-        grid = figure.subplots(lines, columns, squeeze=False, sharey=True)
+        grid = figure.subplots(lines, columns, squeeze=False)  # each y axis set alike: shared ones take long to draw
         for axes in grid.flat:
             axes.set_visible(False)
+            axes.tick_params(axis="y", labelleft=False)
         for (rung, varied), cells in zip(rows.items(), grid, strict=False):
             part = timed[timed["rung"] == rung]
             for name, axes in zip(varied, cells, strict=False):
                 _one_parameter(axes, part, macros.loc[part.index, name], colors)
                 axes.set_title(name, loc="left", pad=2)
             cells[0].set_ylabel(rung, fontsize=8, fontweight="bold")
-            cells[0].tick_params(labelleft=True)
+            cells[0].tick_params(axis="y", labelleft=True)
         figure.text(0.02, 1 - 0.3 / size[1], "What each parameter does", fontsize=12, fontweight="bold")
         note = "% of the rung's fastest trial; a dot a trial, a line along the best of each value"
         figure.text(0.02, 1 - 0.52 / size[1], note, fontsize=8, color="dimgray")
