@@ -1,7 +1,7 @@
 // Tensor cores by warps: mma.sync, compute capability 8.0 and up.
 //
-// Each function on the device is one PTX instruction (PTX ISA, "mma.m16n8k8", "ldmatrix", "cp.async"). The emulator has a
-// file of the same name with the same functions, computed on the CPU.
+// Each function on the device is one PTX instruction (PTX ISA, "mma.m16n8k8", "ldmatrix"). The emulator has a file
+// of the same name with the same functions, computed on the CPU.
 #ifndef GEMM_LADDER_MMA_CUH
 #define GEMM_LADDER_MMA_CUH
 
@@ -14,18 +14,6 @@ __device__ inline void load_mma_A(float (&to)[4], const float* from) {
                : "=f"(to[0]), "=f"(to[1]), "=f"(to[2]), "=f"(to[3])
                : "r"(static_cast<uint32_t>(__cvta_generic_to_shared(from)))
                : "memory");
-}
-
-// Begins to copy `count` floats, 1 or 4 and aligned to as many, from global to shared memory in the background. Where they
-// are not `there`, nothing is read, and zeros are stored.
-__device__ inline void copy_or_zeros(float* to, const float* from, int count, bool there) {
-  auto shared = static_cast<uint32_t>(__cvta_generic_to_shared(to));
-  int bytes = there ? 4 * count : 0;
-  if (count == 4) {
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared), "l"(from), "r"(bytes) : "memory");
-  } else {
-    asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(shared), "l"(from), "r"(bytes) : "memory");
-  }
 }
 
 // D (16 x 8) += A (16 x 8) . B (8 x 8) by the 32 lanes of a warp; of A and B the tensor core reads the TF32 bits. With

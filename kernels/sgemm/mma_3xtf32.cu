@@ -17,7 +17,7 @@
 //
 // Occupancy: up to 255 registers a thread, two blocks of 128 threads, 8 of an SM's 64 warps; 50 KiB of shared memory a
 // block for 4 stages. The totals of sections of k lie in memory.
-#include "split_tf32.cuh"
+#include "split_mma.cuh"
 
 #ifndef BM
 #define BM 128
@@ -51,6 +51,6 @@ using Tiling = SplitTiling<BM, BN, BK, WM, WN, STAGES, MIN_BLOCKS, INTERVAL>;
 
 static_assert(Tiling::THREADS == THREADS && Tiling::SHARED_BYTES == SHARED_BYTES, "what the tuner reads here");
 
-cudaError_t run(const Gemm& g, void*, cudaStream_t stream) { return run_mma<Tiling>(g, stream); }
+cudaError_t run(const Gemm& g, void*, cudaStream_t stream) { return run_3xtf32<Tiling>(g, stream); }
 
 EXPORT_SGEMM(run)
