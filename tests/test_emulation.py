@@ -138,7 +138,7 @@ def test_every_shape_of_the_configuration_is_emulated():
 @pytest.mark.parametrize(
     ("fault", "message"),
     [
-        ("alignment_of_one_matrix", "65x68x20, alpha -0.5, padding 4, offset [0, 1, 0]: misaligned: "),
+        ("alignment_of_one_matrix", "65x68x20, alpha -1, beta -1, padding 4, offset [0, 1, 0]: misaligned: "),
         ("index_overflows_int", "129x132x36, beta 1, padding 67108864: undefined behaviour: "),
         ("index_truncated", "129x132x36, beta 1, padding 67108864: out of bounds: "),
         ("control_tiled", None),
@@ -167,6 +167,25 @@ def test_no_scalars_go_unchecked(tmp_path, old, new):
     cases = [{"shape": "20", **PLAIN, **case} for case in read_yaml(ROOT / "config/config.yaml")["check"]["cases"]]
     record = emulated(tmp_path, os.path.relpath(source, ROOT), cases)
     assert (record["status"], "exceeds" in record["message"]) == ("failed", True)
+
+
+def test_what_a_rung_keeps_from_its_first_product_is_found(tmp_path):
+    text = (ROOT / "tests/faults/control_tiled.cu").read_text()
+    kept = text.replace("return launch(sgemm_kernel, tile_grid(g, TILE, TILE)", "return launch(sgemm_kernel, grid")
+    kept = kept.replace("stream) {\n", "stream) {\n  static const dim3 grid = tile_grid(g, TILE, TILE);\n")
+    source = tmp_path / "rung.cu"
+    source.write_text(kept)
+    cases = [{"shape": shape, **PLAIN} for shape in ("5", "40")]
+    assert emulated(tmp_path, os.path.relpath(source, ROOT), cases)["message"].startswith("40: NaN or infinity")
+
+
+def test_what_is_missing_for_a_cpu_is_named(tmp_path):
+    source = tmp_path / "rung.cu"
+    text = (ROOT / "tests/faults/control_tiled.cu").read_text()
+    source.write_text(text.replace("  return launch(", "  extern int elsewhere();\n  elsewhere();\n  return launch("))
+    record = emulated(tmp_path, os.path.relpath(source, ROOT))
+    assert record["status"] == "needs a GPU"
+    assert "undefined reference to `elsewhere()'" in record["message"]
 
 
 @pytest.mark.parametrize("macro", ["__CUDACC__", "__CUDA_ARCH__", "__NVCC__", "__GNUC__"])

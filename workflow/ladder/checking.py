@@ -26,7 +26,7 @@ EMULATED_TWICE = 1 << 20  # twice, in two orders
 # offset into a matrix needs more than 31 bits, and into two of them more than 32.
 EMULATED_ALONE: tuple[dict[str, Any], ...] = (
     *(
-        {"shape": "65x68x20", **PLAIN, "alpha": -0.5, "padding": 4, "offset": offset}
+        {"shape": "65x68x20", **PLAIN, "alpha": -1, "beta": -1, "padding": 4, "offset": offset}
         for offset in ([1, 0, 0], [0, 1, 0], [0, 0, 1])
     ),
     {"shape": "129x132x36", **PLAIN, "beta": 1, "padding": 1 << 26},

@@ -56,7 +56,8 @@ def _compile(arguments: list[str]) -> str:
     result = subprocess.run(["g++", *flags, *arguments], cwd=ROOT, capture_output=True, text=True, check=False)
     if result.returncode == 0:
         return ""
-    lines = [line for line in result.stderr.splitlines() if "error" in line] or result.stderr.splitlines()
+    said = result.stderr.splitlines()
+    lines = [line for line in said if "error" in line or "undefined reference" in line] or said
     return lines[0].replace(f"{ROOT}/", "") if lines else f"g++ ended with exit status {result.returncode}"
 
 
