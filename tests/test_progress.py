@@ -13,12 +13,15 @@ import struct
 import subprocess
 import termios
 from collections import Counter
+from types import SimpleNamespace
 
 import pytest
 from ladder import script
 from ladder.errors import LadderError
 from ladder.progress import Above, Board, State, clock, is_chatter, remember, remembered, seconds_left
+from ladder.session import unlimited_rate
 from pipeline import ROOT, command, copy_project, environment
+from snakemake.settings.types import MaxJobsPerTimespan
 
 LIBRARY = "build/h100-sxm/empty"  # the cheapest thing that has a line of its own
 
@@ -300,3 +303,26 @@ def test_a_verbose_run_says_what_snakemake_says(project):
     assert "rule compile:" in said
     assert "reason: Forced execution" in said
     assert "1 of 1 steps (100%) done" in said
+
+
+class Limiter:
+    """Snakemake's limit of so many jobs in so many seconds."""
+
+    def __init__(self, max_jobs, timespan):
+        self.max_jobs, self.timespan = max_jobs, timespan
+
+
+@pytest.mark.parametrize(("jobs", "seconds", "stays"), [(100, 1, False), (100, 60, True), (5, 1, True)])
+def test_snakemake_looks_for_ready_jobs_when_one_ends_unless_the_user_limits_their_rate(jobs, seconds, stays):
+    workflow = SimpleNamespace(scheduler=SimpleNamespace(job_rate_limiter=Limiter(jobs, seconds)))
+    unlimited_rate(workflow)
+    assert (workflow.scheduler.job_rate_limiter is not None) is stays
+
+
+def test_the_limit_that_is_taken_away_is_snakemakes_own_default():
+    from snakemake.cli import get_argument_parser
+    from snakemake.scheduling.job_scheduler import JobRateLimiter
+
+    default = get_argument_parser().get_default("max_jobs_per_timespan")
+    limit = JobRateLimiter(MaxJobsPerTimespan.parse_choice(default) if isinstance(default, str) else default)
+    assert (limit.max_jobs, limit.timespan) == (100, 1)

@@ -68,6 +68,17 @@ def hold_directory(folder: Path) -> None:
     shutil.rmtree(folder / "locks", ignore_errors=True)
 
 
+def unlimited_rate(workflow: Any) -> None:
+    """Let Snakemake sleep until a job ends: no run comes near its limit of 100 jobs a second.
+
+    For that limit it looks for ready jobs again a second after every look, these looks included, so that the end of
+    each job adds one more a second (Snakemake 9.27, JobScheduler.schedule). A limit that the user gives stays.
+    """
+    limiter = getattr(workflow.scheduler, "job_rate_limiter", None)
+    if limiter is not None and (limiter.max_jobs, limiter.timespan) == (100, 1):
+        workflow.scheduler.job_rate_limiter = None
+
+
 def remeasure_if_forced(workflow: Any) -> None:
     """Tell the time stage to measure again what it already holds, where the user forces it (-F, -R time)."""
     settings = workflow.dag_settings

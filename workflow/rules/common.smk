@@ -18,6 +18,7 @@ from ladder.session import (
     offer_package,
     remeasure_if_forced,
     show_progress,
+    unlimited_rate,
     uses_conda,
 )
 from ladder.toolchain import find_nvcc, require_architecture, sources
@@ -39,6 +40,7 @@ if workflow.is_main_process:
 
 onstart:
     remeasure_if_forced(workflow)
+    unlimited_rate(workflow)
 
 
 # What is derived is derived anew where this changes: Snakemake itself follows a rule's script, not what that imports.
