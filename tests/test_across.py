@@ -95,8 +95,13 @@ def test_nothing_recorded_is_one_line(tmp_path):
         table_of(tmp_path)
 
 
-def test_the_size_of_the_figure_is_the_largest_that_most_gpus_have(results):
+def test_the_size_of_the_figure_is_the_one_of_most_gpus_then_of_most_rungs(results):
     assert common_size(table_of(results)) == 512
+    shutil.rmtree(results / "own-card")
+    assert common_size(table_of(results)) == 512, "naive is at 512 alone"
+    tiled = table_of(results).query("rung == 'tiled'")
+    assert common_size(tiled) == 1024, "the largest of equals"
+    assert common_size(tiled.iloc[:0]) is None
 
 
 def test_figures_say_which_gpus_their_drivers_when_and_which_sources_differ(results):

@@ -19,6 +19,7 @@ NAMES = ["gflops_by_size", "share_of_cublas", "speedup_over_naive"]
 CAPTION = "Recorded on a GPU, once"
 
 gaps = st.floats(1e-3, 0.05)
+small_gaps = st.floats(1e-3, 0.01)
 
 
 def heights_between(low: float, high: float):
@@ -34,11 +35,11 @@ def test_spread_heights_keep_their_number_order_and_gap_and_stay_inside(heights,
     placed = spread(heights, gap)
     assert len(placed) == len(heights)
     assert all(above - below >= gap - 1e-9 for below, above in pairwise(placed))
-    assert all(height <= 1 for height in placed)
+    assert all(-1e-9 <= height <= 1 for height in placed)
 
 
 @settings(max_examples=100, deadline=None)
-@given(st.lists(st.integers(0, 5), max_size=15), gaps, st.floats(-8, -5))
+@given(st.lists(st.integers(0, 5), max_size=15), small_gaps, st.floats(0, 0.05))
 def test_heights_that_are_apart_already_stay_exactly_where_they_are(steps, gap, start):
     heights = [start]
     for step in steps:
@@ -47,8 +48,8 @@ def test_heights_that_are_apart_already_stay_exactly_where_they_are(steps, gap, 
 
 
 @settings(max_examples=100, deadline=None)
-@given(heights_between(-2, 0), gaps)
-def test_heights_with_room_above_stay_centred_on_where_they_were(heights, gap):
+@given(heights_between(0.4, 0.6), small_gaps)
+def test_heights_with_room_around_stay_centred_on_where_they_were(heights, gap):
     assert sum(spread(heights, gap)) == pytest.approx(sum(heights), abs=1e-8)
 
 
@@ -66,6 +67,7 @@ def test_spreading_twice_moves_nothing_more(heights, gap):
         ([0.5, 0.5, 0.875], [0.375, 0.625, 0.875]),
         ([0.25, 0.5], [0.25, 0.5]),
         ([1.0, 1.0], [0.75, 1.0]),
+        ([0.0, 0.0], [0.0, 0.25]),
         ([0.0, 0.75, 1.0, 1.0], [0.0, 0.5, 0.75, 1.0]),
     ],
 )

@@ -8,7 +8,7 @@ from ladder.config import ROOT, read_kernels
 from ladder.figures import save
 from ladder.plan import KERNELS
 from ladder.published import DATA, compare_published, draw, findings, read_published
-from ladder.tables import read_table
+from ladder.tables import read_table, write_table
 
 TABLES = ROOT / "results" / "h100-sxm" / "tables"
 
@@ -89,6 +89,12 @@ def test_without_measurements_there_is_nothing_to_compare():
     table = compare_published(timings({"naive": 1}).iloc[:0], NO_MEANS)
     assert table.empty
     assert findings(table) == []
+
+
+def test_a_written_table_reads_the_same_where_all_sizes_are_numbers(tmp_path):
+    table = compare_published(timings({"naive": 1, "coalesced": 8, "tiled@TILE=32": 6}), NO_MEANS)
+    write_table(table, tmp_path / "published.csv")
+    assert findings(read_table(tmp_path / "published.csv")) == findings(table) != []
 
 
 def test_the_recorded_run_is_compared_with_every_publication_and_drawn_the_same_twice(tmp_path):

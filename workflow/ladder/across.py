@@ -93,9 +93,13 @@ def caption(table: pd.DataFrame, last: str) -> str:
 
 
 def common_size(table: pd.DataFrame) -> int | None:
-    """The largest square size that is recorded on the most GPUs; None where no square size is."""
-    counts = square_rows(table).groupby("n")["gpu"].nunique()
-    return None if counts.empty else int(counts[counts == counts.max()].index.max())
+    """Of the square sizes on most GPUs that at which most rungs are on all of them, the largest of equals; or None."""
+    gpus = square_rows(table).groupby(["n", "rung"])["gpu"].nunique()
+    if gpus.empty:
+        return None
+    most = square_rows(table).groupby("n")["gpu"].nunique()
+    shared = gpus.eq(most.max()).groupby("n").sum()
+    return int(max(most[most == most.max()].index, key=lambda n: (shared[n], n)))
 
 
 def looks(table: pd.DataFrame) -> dict[str, dict[str, Any]]:
@@ -108,7 +112,7 @@ def looks(table: pd.DataFrame) -> dict[str, dict[str, Any]]:
 
 
 def at_one_size(table: pd.DataFrame, baseline: str) -> Figure:
-    """Rate, share of the peak and share of cuBLAS of each rung on each GPU, at the largest size that they share."""
+    """Rate, share of the peak and share of cuBLAS of each rung on each GPU, at the size that they share most of."""
     size = common_size(table)
     rows = square_rows(table)
     rows = rows[rows["n"] == size]

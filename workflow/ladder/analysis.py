@@ -17,7 +17,7 @@ from ladder.gpu import Gpu
 from ladder.occupancy import LIMITS
 from ladder.precision import labelled
 from ladder.sass import CLASSES
-from ladder.tables import largest
+from ladder.tables import headline_shape, largest
 
 WIDTH = 8.0  # inches
 SECTOR = 32  # bytes
@@ -188,12 +188,12 @@ def occupancy_limits(resources: pd.DataFrame, caption: str) -> Figure:
 
 
 def prediction(paper: pd.DataFrame, caption: str) -> Figure:
-    """Predicted and measured rates by rung at the largest square shape; `paper` is the table.
+    """Predicted and measured rates by rung at the shape of most measurements, or the largest; `paper` is the table.
 
     Rungs that it has no ceiling for are left out.
     """
     paper = paper[paper["predicted_gflops"].notna()]
-    shape = largest(list(paper["shape"].unique()))
+    shape = headline_shape(paper[paper["measured_gflops"].notna()]) or largest(list(paper["shape"].unique()))
     at = paper[paper["shape"] == shape]
     title = f"Measured against the lowest ceiling on paper at {shape}"
     figure, axes = _canvas(1.7 + 0.28 * max(4, len(at)), title, caption)

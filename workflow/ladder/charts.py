@@ -21,7 +21,7 @@ from ladder.analysis import (
 from ladder.figures import PALETTE
 from ladder.gpu import Gpu
 from ladder.occupancy import LIMITS
-from ladder.tables import largest
+from ladder.tables import headline_shape, largest
 
 # label -> (column of the table of timings, factor)
 METRICS = {
@@ -81,9 +81,8 @@ def by_size(data: pd.DataFrame, look: Mapping[str, Mapping[str, Any]], order: Se
 def at_one_size(data: pd.DataFrame, look: Mapping[str, Mapping[str, Any]], order: Sequence[str]) -> dict[str, Any]:
     """A bar for each rung at one shape, with its interval; a choice of the metric and of the shape."""
     shapes = _sizes(data)
-    square = [shape for shape in shapes if "x" not in shape]
     metric = alt.param(name="at_size_metric", value="% of cuBLAS", bind=_select(METRICS, "Metric: "))
-    shape = alt.param(name="at_size_shape", value=(square or shapes)[-1], bind=_select(shapes, "Shape: "))
+    shape = alt.param(name="at_size_shape", value=headline_shape(data), bind=_select(shapes, "Shape: "))
     colors, _ = _scales(look, order)
     base = (
         alt.Chart(data)
@@ -229,7 +228,8 @@ def prediction(paper: pd.DataFrame, order: Sequence[str]) -> dict[str, Any] | No
     )
     numbers = data.select_dtypes("number").columns
     data[numbers] = data[numbers].map(lambda value: None if pd.isna(value) else float(f"{value:.4g}"))
-    chosen = _shape_choice("prediction", list(table["shape"].unique()))
+    measured = headline_shape(table[table["measured_gflops"].notna()])
+    chosen = _shape_choice("prediction", list(table["shape"].unique()), measured)
     tip = [
         "rung", "shape", alt.Tooltip("measured:Q", title="measured, TFLOP/s", format=FORMAT),
         alt.Tooltip("predicted:Q", title="lowest ceiling", format=FORMAT), alt.Tooltip("bound_by:N", title="which"),
@@ -320,9 +320,9 @@ def roofline(
     return _finished(alt.layer(roof, words, marks).add_params(chosen, picked), HEIGHT)
 
 
-def _shape_choice(name: str, shapes: Sequence[str]) -> alt.Parameter:
-    """A choice of one of these shapes, which begins at the largest square."""
-    return alt.param(name=f"{name}_shape", value=largest(shapes), bind=_select(shapes, "Shape: "))
+def _shape_choice(name: str, shapes: Sequence[str], first: str | None = None) -> alt.Parameter:
+    """A choice of one of these shapes, which begins at `first`, or else at the largest square."""
+    return alt.param(name=f"{name}_shape", value=first or largest(shapes), bind=_select(shapes, "Shape: "))
 
 
 def _rungs(order: Sequence[str], present: set[str]) -> alt.Y:

@@ -154,7 +154,7 @@ def _end_labels(axes: Axes, ends: Sequence[tuple[float, str]], look: Mapping[str
 
 
 def spread(heights: Sequence[float], gap: float) -> list[float]:
-    """Sorted heights moved as little as needed to stand at least `gap` apart, and none above 1.
+    """Sorted heights moved as little as needed to stand at least `gap` apart, from 0 to 1 if there is room.
 
     Runs of labels that collide are merged and laid out around their mean: the pool-adjacent-violators idea.
     """
@@ -165,7 +165,10 @@ def spread(heights: Sequence[float], gap: float) -> list[float]:
             last = groups.pop()
             groups[-1] += last
     places = [_bottom(group, gap) + index * gap for group in groups for index in range(len(group))]
-    ceiling = 1.0
+    floor, ceiling = 0.0, 1.0
+    for index, place in enumerate(places):
+        places[index] = max(place, floor)
+        floor = places[index] + gap
     for index in reversed(range(len(places))):
         places[index] = min(places[index], ceiling)
         ceiling = places[index] - gap

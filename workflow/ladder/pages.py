@@ -14,7 +14,7 @@ from ladder.diagnosis import FP32_UNITS, LEAST, TENSOR_CORES
 from ladder.inspection import main_kernel
 from ladder.precision import TITLES
 from ladder.sass import CLASSES
-from ladder.tables import largest
+from ladder.tables import headline_shape, largest
 
 LINES = 60  # of an inner loop that a page shows at most
 FINDINGS = 4
@@ -97,9 +97,9 @@ def page(rung: Rung, inspection: Mapping[str, Any], tables: Mapping[str, pd.Data
         parts += [row["message"], ""]
     parts += [own_words(rung), ""]
     parts += _benchmark(own["timings"])
-    parts += _good_and_bad(rung, own, tables["diagnosis"], tables["slots"])
+    parts += _good_and_bad(rung, own, tables["diagnosis"], tables["slots"], headline_shape(tables["timings"]))
     parts += _findings(own["diagnosis"])
-    parts += _resources(own["resources"])
+    parts += _resources(own["resources"], headline_shape(tables["timings"]))
     parts += _paper(own["paper"])
     parts += _hotspots(own["hotspots"])
     parts += _profile(own["profiles"])
@@ -133,12 +133,11 @@ def _benchmark(timings: pd.DataFrame) -> list[str]:
 
 
 def _good_and_bad(
-    rung: Rung, own: Mapping[str, pd.DataFrame], diagnosis: pd.DataFrame, slots: pd.DataFrame
+    rung: Rung, own: Mapping[str, pd.DataFrame], diagnosis: pd.DataFrame, slots: pd.DataFrame, shape: str | None
 ) -> list[str]:
-    """What is good and bad: against the rung before and the ceiling on paper, and what changed from that rung."""
+    """What is good and bad: against the rung before and the ceiling on paper at a shape, and what changed since."""
     good, bad = [], []
     timings, paper, findings = own["timings"], own["paper"], own["diagnosis"]
-    shape = largest(list(timings["shape"]))
     for item in timings[timings["shape"] == shape].itertuples():
         faster = item.speedup_over_before
         if not math.isnan(faster):
@@ -210,9 +209,10 @@ def _findings(diagnosis: pd.DataFrame) -> list[str]:
     return [*parts, "![Issue slots of all rungs](../figures/issue_slots.svg)", ""]
 
 
-def _resources(resources: pd.DataFrame) -> list[str]:
-    """What each kernel takes of an SM at the largest square shape, as compiled, and what limits it."""
-    shape = largest(list(resources["shape"].unique()))
+def _resources(resources: pd.DataFrame, shape: str | None) -> list[str]:
+    """What each kernel takes of an SM at a shape, or else at the largest, as compiled, and what limits it."""
+    shapes = list(resources["shape"].unique())
+    shape = shape if shape in shapes else largest(shapes)
     columns = {
         "kernel": "kernel", "grid": "blocks", "block_threads": "threads a block", "registers": "registers a thread",
         "static_shared_bytes": "static shared, byte", "dynamic_shared_bytes": "dynamic", "stack_bytes": "stack, byte",
@@ -351,9 +351,9 @@ def _loop(inspection: Mapping[str, Any], instructions: pd.DataFrame) -> list[str
 
 
 def index(rungs: Sequence[Rung], tables: Mapping[str, pd.DataFrame]) -> str:
-    """The index of the pages: each rung, its rate at the largest square size, and what binds it first."""
+    """The index of the pages: each rung, its rate at the size of most rungs, and what binds it first."""
     timings, diagnosis = tables["timings"], tables["diagnosis"]
-    shape = largest(list(timings["shape"].unique()))
+    shape = headline_shape(timings)
     rows = []
     for rung in rungs:
         own_time = timings[(timings["rung"] == rung.name) & (timings["shape"] == shape)]

@@ -121,6 +121,7 @@ TEXT = (
     "source",
     "throttle_reasons",
     "measured_at",
+    "sizes",
 )
 
 
@@ -140,18 +141,11 @@ def largest(shapes: Sequence[str]) -> str:
 def headline_shape(timings: pd.DataFrame) -> str | None:
     """The shape that a run is summed up at: the largest of those that the most rungs were timed at, squares first.
 
-    Takes rung, shape, m, n and k of the table of timings; None where it is empty.
+    Takes rung and shape of the table of timings; None where it is empty.
     """
-    square = timings[(timings["m"] == timings["n"]) & (timings["n"] == timings["k"])]
-    of = square if not square.empty else timings
-    if of.empty:
-        return None
-    shapes = (
-        of.assign(work=of["m"] * of["n"] * of["k"])
-        .groupby("shape")
-        .agg(rungs=("rung", "nunique"), work=("work", "max"))
-    )
-    return str(shapes.sort_values(["rungs", "work"]).index[-1])
+    square = timings[~timings["shape"].astype(str).str.contains("x")]
+    rungs = (timings if square.empty else square).groupby("shape")["rung"].nunique()
+    return max(rungs.index, key=lambda shape: (rungs[shape], Shape.parse(str(shape)).flop)) if len(rungs) else None
 
 
 def bootstrap_medians(samples: np.ndarray, key: str) -> np.ndarray:
