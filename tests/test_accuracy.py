@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from conftest import a_build
-from ladder.accuracy import COLUMNS, FAMILIES, accuracy_figure, accuracy_table, measure_accuracy
+from ladder.accuracy import COLUMNS, FAMILIES, accuracy_figure, accuracy_table, changed_since, measure_accuracy
 from ladder.accuracy_worker import inputs_of, measure
 from ladder.config import ROOT, Shape, schema
 from ladder.devices import Emulator
@@ -56,6 +56,11 @@ def test_nothing_is_measured_of_a_rung_that_did_not_pass_its_check(tmp_path):
     failed = {"status": "failed", "message": "wrong at 3x3x3"}
     record = measure_accuracy(a_build(tmp_path / "naive"), failed, SETTINGS, 0, dict, tmp_path / "log")
     assert record == {"status": "failed", "message": "its check failed: wrong at 3x3x3", "points": []}
+
+
+def test_a_record_of_another_source_is_told_from_one_of_the_present():
+    records = {name: {"where": {"compile": {"source_digest": digest}}} for name, digest in (("a", "1"), ("b", "2"))}
+    assert changed_since(records, {"a": "1", "b": "3"}) == ["b"]
 
 
 def a_point(family: str, k: int, error: float, time: float) -> dict:

@@ -366,6 +366,7 @@ def test_the_best_rung_is_the_fastest_but_the_baseline_at_the_largest_square():
         ("coalesced", 4096, 4096, 1, 800.0, 8.0, 0.8),
     )
     assert best_rung(table, "cublas")["rung"] == "tiled"
+    assert best_rung(table.assign(speedup_over_naive=float("nan")), "cublas")["rung"] == "tiled"
     assert best_rung(table[table["rung"] == "cublas"], "cublas") is None
     assert best_rung(timings(), "cublas") is None
 

@@ -10,6 +10,7 @@ import pytest
 from browser import BROWSER, look
 from ladder import charts
 from ladder.config import ROOT
+from ladder.figures import all_figures
 from ladder.plan import plan
 from ladder.precision import labelled
 from ladder.report import WHY, Material, answer, gather, render
@@ -65,6 +66,18 @@ def test_the_answer_names_the_fastest_rung_and_its_share(material):
     first = answer(material)[0]
     assert first.startswith(f"{best['rung']} is the fastest rung at 4096: {best['gflops'] / 1e3:.1f} TFLOP/s")
     assert f"{best['speedup_over_cublas']:.1%} of cuBLAS" in first
+
+
+def test_the_fastest_is_named_where_naive_was_not_timed_beside_it(material):
+    timings = material.tables["timings"]
+    without = timings.assign(speedup_over_naive=timings["speedup_over_naive"].where(timings["rung"] != "fastest"))
+    first = answer(with_tables(material, timings=without))[0]
+    assert "times naive, " in answer(material)[0]
+    assert first == re.sub(r"\d+ times naive, ", "", answer(material)[0])
+    figures = all_figures(without, material.tables["rungs"], material.baseline, material.gpu.peak_gflops, "")
+    titles = [figure.axes[0].get_title(loc="left") for figure in figures.values()]
+    assert [title.startswith("fastest ") for title in titles] == [True, True, False]
+    assert not any("nan" in title for title in titles)
 
 
 def test_only_a_whole_interval_over_cublas_counts_as_faster(material):

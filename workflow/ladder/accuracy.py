@@ -63,6 +63,11 @@ def accuracy_table(records: Mapping[str, Mapping[str, Any]], precisions: Mapping
     return pd.DataFrame(rows, columns=COLUMNS)
 
 
+def changed_since(records: Mapping[str, Mapping[str, Any]], digests: Mapping[str, str]) -> list[str]:
+    """The rungs whose records are of another source than the present one; `digests` are by the rung's name."""
+    return [name for name, record in records.items() if record["where"]["compile"]["source_digest"] != digests[name]]
+
+
 def accuracy_figure(
     table: pd.DataFrame, rungs: pd.DataFrame, baseline: str, ladder: Sequence[str], caption: str
 ) -> Figure:

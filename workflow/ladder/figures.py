@@ -218,7 +218,9 @@ def all_figures(
             "rate": f"{best['rung']} does {best['gflops'] / 1000:.1f} TFLOP/s {where}, "
             f"{best['share_of_peak']:.0%} of the peak",
             "share": f"{best['rung']} comes to {best['speedup_over_cublas']:.0%} of cuBLAS {where}",
-            "speedup": f"{best['rung']} is {best['speedup_over_naive']:.1f} times as fast as naive {where}",
+            "speedup": f"{best['rung']} is {best['speedup_over_naive']:.1f} times as fast as naive {where}"
+            if best["speedup_over_naive"] > 0
+            else "Speedup over naive by size",
         }
         if best
         else {"rate": "Rate by size", "share": "Share of cuBLAS by size", "speedup": "Speedup over naive by size"}
@@ -251,8 +253,11 @@ def all_figures(
 
 
 def best_rung(timings: pd.DataFrame, baseline: str) -> dict[str, Any] | None:
-    """The row of the fastest rung, the baseline aside, at the square size that stands for the run; None without any."""
-    rows = square_rows(timings).dropna(subset=["gflops", "speedup_over_naive", "speedup_over_cublas"])
+    """The row of the fastest rung, the baseline aside, at the square size that stands for the run; None without any.
+
+    Its speedup over naive is NaN where naive was not timed beside it.
+    """
+    rows = square_rows(timings).dropna(subset=["gflops", "speedup_over_cublas"])
     rows = rows[(rows["rung"] != baseline) & (rows["shape"] == headline_shape(rows))]
     rows = rows[rows["speedup_over_naive"] != 1]  # the naive kernel is no news
     return None if rows.empty else rows.loc[rows["gflops"].idxmax()].to_dict()

@@ -114,9 +114,10 @@ def answer(material: Material) -> list[str]:
     best = best_rung(fp32, baseline) if len(fp32) else None
     if not best:
         return ["Nothing is timed on this GPU yet: rungs are compiled and inspected only."]
+    naive = f"{best['speedup_over_naive']:.0f} times naive, " if best["speedup_over_naive"] > 0 else ""
     lines = [
         f"{best['rung']} is the fastest rung at {best['n']}: {best['gflops'] / 1e3:.1f} TFLOP/s, "
-        f"{best['speedup_over_cublas']:.1%} of cuBLAS, {best['speedup_over_naive']:.0f} times naive, and "
+        f"{best['speedup_over_cublas']:.1%} of cuBLAS, {naive}and "
         f"{best['share_of_peak']:.0%} of the {material.gpu.peak_gflops / 1e3:.1f} TFLOP/s that the FP32 units could do."
     ]
     square = square_rows(fp32[fp32["rung"] != baseline]).dropna(subset=["speedup_over_cublas"])
