@@ -1,11 +1,9 @@
-// Tensor cores by warps on the CPU: the counterpart of ../include/mma.cuh and copy_or_zeros.cuh, whose include guards it
-// takes.
+// Tensor cores by warps on the CPU: the counterpart of ../include/mma.cuh, whose include guard it takes.
 //
 // Products are exact, and the sum of a step is rounded toward zero: tensor cores truncate too, some bits earlier or later
 // (M. Fasi, N. J. Higham, M. Mikaitis, S. Pranesh, Numerical behavior of NVIDIA tensor cores, PeerJ Comput. Sci. 7, 2021).
 #ifndef GEMM_LADDER_MMA_CUH
 #define GEMM_LADDER_MMA_CUH
-#define GEMM_LADDER_COPY_OR_ZEROS_CUH
 
 #include <cmath>
 

@@ -1,11 +1,23 @@
-// Tensor cores by warps: mma.sync, compute capability 8.0 and up.
+// Tensor cores by warps, and copies to shared memory for them: mma.sync and cp.async, compute capability 8.0 and up.
 //
-// Each function on the device is one PTX instruction (PTX ISA, "mma.m16n8k8", "ldmatrix"). The emulator has a file
+// Each function on the device is one PTX instruction (PTX ISA, "mma.m16n8k8", "ldmatrix", "cp.async"). The emulator has a file
 // of the same name with the same functions, computed on the CPU.
 #ifndef GEMM_LADDER_MMA_CUH
 #define GEMM_LADDER_MMA_CUH
 
 #include "gemm.cuh"
+
+// Begins to copy `count` floats, 1 or 4 and aligned to as many, from global to shared memory in the background. Where they
+// are not `there`, nothing is read, and zeros are stored. CUDA's primitive for it asks for the source size twice.
+__device__ inline void copy_or_zeros(float* to, const float* from, int count, bool there) {
+  auto shared = static_cast<uint32_t>(__cvta_generic_to_shared(to));
+  int bytes = there ? 4 * count : 0;
+  if (count == 4) {
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared), "l"(from), "r"(bytes) : "memory");
+  } else {
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(shared), "l"(from), "r"(bytes) : "memory");
+  }
+}
 
 // 16 rows of 8 floats, as the operand A of mma_tf32. Each lane names four neighbouring floats, aligned to 16 bytes: lanes 0
 // to 7 those of rows 0 to 7 in columns 0 to 3, lanes 8 to 15 of rows 8 to 15, the other lanes the same in columns 4 to 7.

@@ -5,12 +5,11 @@
 // or 24 bits so, and with the term left out |error| <= 8 u |a b|, u = 2^-24.
 // - The tensor core's sums truncate. So each is short: three products over 8 or 16 steps of k, the two small ones first,
 //   begin from zero; what comes out is added to an FP32 sum on the CUDA cores, rounded to nearest. Beyond k = 2048 the
-//   sums of sections of 512 steps are added in turn, so that the error hardly grows with k; that takes more registers.
+//   sums of sections of 512 steps are added in turn, so that the error hardly grows with k.
 // - Underflow: the small part of a number below 2^-113 would be none of TF32's. All numbers are scaled by 2^24 on their
 //   way into the split, and each sum by 2^-48 on its way out.
 // - Overflow, infinities, NaN: where the sum of an element is not finite, whatever the cause, the element is computed
-//   again as the definition says, by FP32 multiply-adds. Of a NaN, which is 0x7FFFFFFF after any multiplication, rounding
-//   makes big = -0; small stays NaN, and with it the sum.
+//   again as the definition says, by FP32 multiply-adds.
 // - Short sums: a step of the tensor core adds nine numbers, each truncated to the last place of the largest, and then
 //   their sum: at most 20 u. With two such steps, the 8 u, and k / 16 + 2 roundings outside the bound of an FP32 product,
 //   (k + 3) u |A| |B|, holds from k = 53 on. Below 64 FP32 multiply-adds compute all.
@@ -48,8 +47,8 @@ struct SplitTiling {
 
   // Where the four floats from column `col` of a row of A's tile lie: in an order in which eight rows, as ldmatrix reads
   // them, touch all banks.
-  static __device__ int place_A(int row, int col) {
-    constexpr int VECTORS = STEPS / 4;
+  static __device__ int place_A(unsigned row, unsigned col) {
+    constexpr unsigned VECTORS = STEPS / 4;
     return row * STEPS + ((col / 4) ^ (VECTORS == 8 ? row : row / 2) % VECTORS) * 4;
   }
 };
@@ -92,62 +91,66 @@ struct SplitCopies {
   static constexpr int ROWS_A = T::THREADS / VECTORS_A;                            // that are copied at a time
   static constexpr int ROWS_B = T::THREADS < VECTORS_B ? 1 : T::THREADS / VECTORS_B;
   static constexpr int COLS_B = T::THREADS < VECTORS_B ? T::THREADS * WIDTH : T::COLS;
+  static constexpr bool WHOLE_ROWS = COLS_B == T::COLS;  // of B are copied at a time
 
-  const float* A;  // the first elements that the thread copies next
-  const float* B;
-  int64_t lda, ldb;
-  int rows_left, cols_left, steps_left_A, steps_left_B;  // from there to the ends of the matrices
+  const float* A[T::ROWS / ROWS_A];  // what the thread copies next of each of its rows of A
+  const float* B;                    // the first elements that it copies next of B
+  int64_t ldb;
+  int cols_left, steps_left_A, steps_left_B;  // from there to the ends of the matrices
   int row_A, col_A, to_B;
 
-  __device__ SplitCopies(const Gemm& g, Tile tile) : lda(g.lda), ldb(g.ldb) {
+  // Results outside C are not stored, so what they are made of may be anything: the last row or columns inside.
+  __device__ SplitCopies(const Gemm& g, Tile tile) : ldb(g.ldb) {
     row_A = threadIdx.x / VECTORS_A;
     col_A = threadIdx.x % VECTORS_A * WIDTH;
     int row_B = threadIdx.x / VECTORS_B % ROWS_B;
     int col_B = threadIdx.x % VECTORS_B * WIDTH;
-    A = g.A + (tile.row + row_A) * lda + col_A;
-    B = g.B + row_B * ldb + tile.col + col_B;
-    rows_left = g.m - tile.row - row_A;
+#pragma unroll
+    for (int i = 0; i < T::ROWS / ROWS_A; ++i) {
+      A[i] = g.A + min(tile.row + row_A + i * ROWS_A, g.m - 1) * g.lda + col_A;
+    }
+    B = g.B + row_B * ldb + (WHOLE_ROWS ? min(tile.col + col_B, g.n - WIDTH) : tile.col + col_B);
     cols_left = g.n - tile.col - col_B;
     steps_left_A = g.k - col_A;
     steps_left_B = g.k - row_B;
     to_B = T::TILE_A + row_B * T::PITCH_B + col_B;
   }
 
-  // Both tiles into a stage. Zeros stand for what lies outside the matrices.
+  // Both tiles into a stage. Zeros stand for the steps beyond the last.
   __device__ void next(float* stage) {
 #pragma unroll
-    for (int i = 0; i < T::ROWS; i += ROWS_A) {
-      bool there = i < rows_left && steps_left_A > 0;
-      float* to = stage + T::place_A(row_A + i, col_A) + col_A % 4;
-      __pipeline_memcpy_async(to, A + i * lda, 4 * WIDTH, there ? 0 : 4 * WIDTH);
+    for (int i = 0; i < T::ROWS / ROWS_A; ++i) {
+      float* to = stage + T::place_A(row_A + i * ROWS_A, col_A) + col_A % 4;
+      copy_or_zeros(to, A[i], WIDTH, steps_left_A > 0);
+      A[i] += T::STEPS;
     }
 #pragma unroll
     for (int p = 0; p < T::STEPS; p += ROWS_B) {
 #pragma unroll
       for (int c = 0; c < T::COLS; c += COLS_B) {
-        bool there = c < cols_left && p < steps_left_B;
-        __pipeline_memcpy_async(stage + to_B + p * T::PITCH_B + c, B + p * ldb + c, 4 * WIDTH, there ? 0 : 4 * WIDTH);
+        bool there = p < steps_left_B && (WHOLE_ROWS || c < cols_left);
+        copy_or_zeros(stage + to_B + p * T::PITCH_B + c, B + p * ldb + c, WIDTH, there);
       }
     }
-    A += T::STEPS;
     B += T::STEPS * ldb;
     steps_left_A -= T::STEPS;
     steps_left_B -= T::STEPS;
   }
 };
 
-// x, scaled, as PRODUCTS of two TF32 numbers ask for it. For 3: the first rounded to nearest, of the second the tensor core
-// reads no more bits than these. For 1: the first alone, NaN for NaN.
-template <int PRODUCTS>
+// x, scaled, as two TF32 numbers: x rounded to nearest, and what is left, exactly.
+//
+// The idea is Veltkamp's (T. J. Dekker, A floating-point technique for extending the available precision, Numer. Math. 18,
+// 1971), with an operation less: 8191 x, rounded to 24 bits, is a multiple of the last place of x with 11 bits, and so is
+// 8192 x. Their difference is x rounded, and exact. All three are of the FMA pipe: beside the tensor core's instructions
+// such a one costs less than an integer one (docs/performance.md). From 2^91 on the product overflows, and then the sum is
+// not finite, as of a NaN.
 __device__ inline void split_tf32(float x, uint32_t* big, uint32_t* small) {
-  if constexpr (PRODUCTS == 1) {
-    constexpr int LAST_NAN = 0x7FFFE000;  // of TF32: rounding keeps what is beyond
-    *big = min(__float_as_int(x * SPLIT_SCALE), LAST_NAN) + 0x1000;
-    *small = 0;
-  } else {
-    *big = (__float_as_uint(x * SPLIT_SCALE) + 0x1000) & 0xFFFFE000;
-    *small = __float_as_uint(fmaf(x, SPLIT_SCALE, -__uint_as_float(*big)));
-  }
+  constexpr float BITS_OFF = 8192.0f;  // 2^13: of 24 significant bits 11 stay
+  float product = __fmul_rn(x, SPLIT_SCALE * (BITS_OFF - 1.0f));
+  float rounded = fmaf(x, SPLIT_SCALE * BITS_OFF, -product);
+  *big = __float_as_uint(rounded);
+  *small = __float_as_uint(fmaf(x, SPLIT_SCALE, -rounded));
 }
 
 // Which tiles to compute: those where a flag is set for their rows or for their columns. Without flags, all.
@@ -158,6 +161,11 @@ struct Wanted {
 };
 
 // PRODUCTS: 3, or 1 of numbers rounded to TF32. SECTIONS: whether k is summed in sections.
+//
+// The loop over tiles is one basic block, so that the compiler has something to issue between any two instructions of the
+// tensor core. Of 32 columns a lane has four for four groups of these, and two groups are under way: while one is
+// multiplied, B's numbers of the next are split, and what came out of the last is added to the sums. The totals of sections
+// lie in memory, which leaves the registers to that.
 template <class T, int WIDTH, int PRODUCTS, bool SECTIONS>
 __global__ void __launch_bounds__(T::THREADS, T::BLOCKS) sgemm_mma(Gemm g, Wanted wanted) {
   constexpr int MS = T::WARP_ROWS / 16, NS = T::WARP_COLS / 32, KS = T::SUM_STEPS / 8;
@@ -173,12 +181,9 @@ __global__ void __launch_bounds__(T::THREADS, T::BLOCKS) sgemm_mma(Gemm g, Wante
   int warp_col = warp % (T::COLS / T::WARP_COLS) * T::WARP_COLS;
   int tiles = ceil_div(g.k, T::STEPS);
   SplitCopies<T, WIDTH> copies(g, tile);
-
 #pragma unroll
   for (int stage = 0; stage < T::DEPTH - 1; ++stage) {
-    if (stage < tiles) {
-      copies.next(shared + stage * T::STAGE);
-    }
+    copies.next(shared + stage * T::STAGE);
     __pipeline_commit();
   }
 
@@ -187,102 +192,134 @@ __global__ void __launch_bounds__(T::THREADS, T::BLOCKS) sgemm_mma(Gemm g, Wante
   float sum[MS][NS][2][8] = {};
   constexpr int SUMS = MS * NS * 16;
   float* sums = &sum[0][0][0][0];
-  float totals[SUMS] = {};
+  volatile float totals[SUMS];  // in memory, not in registers: they are touched at the end of a section alone
+  if (SECTIONS) {
+#pragma unroll
+    for (int i = 0; i < SUMS; ++i) {
+      totals[i] = 0.0f;
+    }
+  }
+
+  // A group is what one of those four columns takes of mma_tf32: MS x KS of each product.
   int row_A = warp_row + lane % 16;
   int col_A = lane / 16 * 4;
-  int at_B = lane % 4 * T::PITCH_B + warp_col + lane / 4 * 4;
-  float next_A[KS][MS][4];
+  int at_B = T::TILE_A + lane % 4 * T::PITCH_B + warp_col + lane / 4 * 4;
+  float next_A[KS][MS][4], next_B[KS][2][4];
+  uint32_t big_A[KS][MS][4], small_A[KS][MS][4], big_B[2][KS][2], small_B[2][KS][2];
+  float part[2][MS][4] = {};
   auto load_A = [&](const float* stage, int first) {
+#pragma unroll
+    for (int p = 0; p < KS; ++p) {
+      const float* from = stage + T::place_A(row_A, first + 8 * p + col_A);
+#pragma unroll
+      for (int i = 0; i < MS; ++i) {
+        load_mma_A(next_A[p][i], from + 16 * i * T::STEPS);
+      }
+    }
+  };
+  auto load_B = [&](const float* stage, int first, int j) {
+#pragma unroll
+    for (int p = 0; p < KS; ++p) {
+      const float* row = stage + at_B + (first + 8 * p) * T::PITCH_B + 32 * j;
+      copy_vector<4>(next_B[p][0], row);
+      copy_vector<4>(next_B[p][1], row + 4 * T::PITCH_B);
+    }
+  };
+  auto split_A = [&] {
 #pragma unroll
     for (int p = 0; p < KS; ++p) {
 #pragma unroll
       for (int i = 0; i < MS; ++i) {
-        load_mma_A(next_A[p][i], stage + T::place_A(row_A + 16 * i, first + 8 * p + col_A));
+#pragma unroll
+        for (int r = 0; r < 4; ++r) {
+          split_tf32(next_A[p][i][r], &big_A[p][i][r], &small_A[p][i][r]);
+        }
       }
     }
   };
-  __pipeline_wait_prior(T::DEPTH - 2);
-  __syncthreads();
-  load_A(shared, 0);
-  for (int t = 0; t < tiles; ++t) {
-    const float* stage = shared + t % T::DEPTH * T::STAGE;
+  auto split_B = [&](int v) {
 #pragma unroll
-    for (int first = 0; first < T::STEPS; first += T::SUM_STEPS) {
-      uint32_t big_A[KS][MS][4], small_A[KS][MS][4];
+    for (int p = 0; p < KS; ++p) {
+#pragma unroll
+      for (int r = 0; r < 2; ++r) {
+        split_tf32(next_B[p][r][v], &big_B[v % 2][p][r], &small_B[v % 2][p][r]);
+      }
+    }
+  };
+  auto multiply = [&](int v) {
+#pragma unroll
+    for (int product = 3 - PRODUCTS; product < 3; ++product) {
 #pragma unroll
       for (int p = 0; p < KS; ++p) {
 #pragma unroll
         for (int i = 0; i < MS; ++i) {
-#pragma unroll
-          for (int r = 0; r < 4; ++r) {
-            split_tf32<PRODUCTS>(next_A[p][i][r], &big_A[p][i][r], &small_A[p][i][r]);
-          }
-        }
-      }
-#pragma unroll
-      for (int j = 0; j < NS; ++j) {
-        alignas(16) float b[KS][2][4];
-#pragma unroll
-        for (int p = 0; p < KS; ++p) {
-          const float* row = stage + T::TILE_A + (first + 8 * p) * T::PITCH_B + at_B + 32 * j;
-          copy_vector<4>(b[p][0], row);
-          copy_vector<4>(b[p][1], row + 4 * T::PITCH_B);
-        }
-#pragma unroll
-        for (int v = 0; v < 4; ++v) {
-          uint32_t big_B[KS][2], small_B[KS][2];
-          float part[MS][4] = {};
-#pragma unroll
-          for (int p = 0; p < KS; ++p) {
-            split_tf32<PRODUCTS>(b[p][0][v], &big_B[p][0], &small_B[p][0]);
-            split_tf32<PRODUCTS>(b[p][1][v], &big_B[p][1], &small_B[p][1]);
-          }
-#pragma unroll
-          for (int product = 3 - PRODUCTS; product < 3; ++product) {
-#pragma unroll
-            for (int p = 0; p < KS; ++p) {
-#pragma unroll
-              for (int i = 0; i < MS; ++i) {
-                mma_tf32(part[i], product == 0 ? small_A[p][i] : big_A[p][i], product == 1 ? small_B[p] : big_B[p]);
-              }
-            }
-          }
-#pragma unroll
-          for (int i = 0; i < MS; ++i) {
-#pragma unroll
-            for (int r = 0; r < 4; ++r) {
-              float* s = &sum[i][j][r / 2][r % 2 * 4 + v];
-              *s = fmaf(part[i][r], SPLIT_UNSCALE, *s);
-            }
-          }
-        }
-        if (j > 0) {
-          continue;
-        }
-        // While these are multiplied, what the next steps need of A comes into registers.
-        if (first + T::SUM_STEPS < T::STEPS) {
-          load_A(stage, first + T::SUM_STEPS);
-        } else {
-          if (t + 1 < tiles) {
-            __pipeline_wait_prior(T::DEPTH - 3);
-            __syncthreads();
-            load_A(shared + (t + 1) % T::DEPTH * T::STAGE, 0);
-            if (t + T::DEPTH - 1 < tiles) {
-              copies.next(shared + (t + T::DEPTH - 1) % T::DEPTH * T::STAGE);
-            }
-          }
-          __pipeline_commit();
+          mma_tf32(part[v % 2][i], product == 0 ? small_A[p][i] : big_A[p][i],
+                   product == 1 ? small_B[v % 2][p] : big_B[v % 2][p]);
         }
       }
     }
+  };
+  auto promote = [&](int j, int v) {
+#pragma unroll
+    for (int i = 0; i < MS; ++i) {
+#pragma unroll
+      for (int r = 0; r < 4; ++r) {
+        float* s = &sum[i][j][r / 2][r % 2 * 4 + v];
+        *s = fmaf(part[v % 2][i][r], SPLIT_UNSCALE, *s);
+        part[v % 2][i][r] = 0.0f;
+      }
+    }
+  };
+
+  constexpr int UNITS = T::STEPS / T::SUM_STEPS * NS;  // of four groups each, in a tile
+  __pipeline_wait_prior(T::DEPTH - 2);
+  __syncthreads();
+  load_A(shared, 0);
+  load_B(shared, 0, 0);
+  split_A();
+  split_B(0);
+  float *stage = shared, *before = shared + (T::DEPTH - 1) * T::STAGE;
+  for (int t = 0; t < tiles; ++t) {
+    float* after = stage + T::STAGE < shared + T::DEPTH * T::STAGE ? stage + T::STAGE : shared;
+    __pipeline_wait_prior(T::DEPTH - 3);
+    __syncthreads();
+#pragma unroll
+    for (int unit = 0; unit < UNITS; ++unit) {
+      bool last = unit == UNITS - 1;
+      const float* next_stage = last ? after : stage;
+      int next_j = (unit + 1) % NS, next_first = last ? 0 : (unit + 1) / NS * T::SUM_STEPS;
+      if (next_j == 0) {
+        load_A(next_stage, next_first);
+      }
+#pragma unroll
+      for (int v = 0; v < 4; ++v) {
+        multiply(v);
+        if (v < 3) {
+          split_B(v + 1);
+        } else {
+          load_B(next_stage, next_first, next_j);
+          split_B(0);
+        }
+        if (v == 3 && next_j == 0) {
+          split_A();
+        }
+        promote((v > 0 ? unit : unit + NS - 1) % NS, (v + 3) % 4);
+      }
+    }
+    copies.next(before);
+    __pipeline_commit();
+    before = stage;
+    stage = after;
     if (SECTIONS && (t + 1) % (SECTION / T::STEPS) == 0) {
 #pragma unroll
       for (int i = 0; i < SUMS; ++i) {
-        totals[i] += sums[i];
+        totals[i] = totals[i] + sums[i];
         sums[i] = 0.0f;
       }
     }
   }
+  __pipeline_wait_prior(0);
+  promote(NS - 1, 3);
   if (SECTIONS) {
 #pragma unroll
     for (int i = 0; i < SUMS; ++i) {
@@ -326,9 +363,9 @@ cudaError_t run_mma(const Gemm& g, cudaStream_t stream, Wanted wanted = {}) {
     return launch(sgemm_short, tile_grid(g, 8, 32), dim3(256), 0, stream, g);
   }
   bool vectors = vector_width(g.A, g.lda) == 4 && vector_width(g.B, g.ldb) == 4 && g.k % 4 == 0 && g.n % 4 == 0;
-  bool sections = PRODUCTS == 3 && g.k > WHOLE;
-  auto kernel = sections
-                    ? (vectors ? sgemm_mma<T, 4, PRODUCTS, PRODUCTS == 3> : sgemm_mma<T, 1, PRODUCTS, PRODUCTS == 3>)
-                    : (vectors ? sgemm_mma<T, 4, PRODUCTS, false> : sgemm_mma<T, 1, PRODUCTS, false>);
+  constexpr bool SECTIONS = PRODUCTS == 3;
+  auto kernel = !vectors      ? sgemm_mma<T, 1, PRODUCTS, SECTIONS>
+                : g.k > WHOLE ? sgemm_mma<T, 4, PRODUCTS, SECTIONS>
+                              : sgemm_mma<T, 4, PRODUCTS, false>;
   return launch(kernel, tile_grid(g, T::ROWS, T::COLS), dim3(T::THREADS), T::SHARED_BYTES, stream, g, wanted);
 }

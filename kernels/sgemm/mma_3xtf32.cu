@@ -11,13 +11,14 @@
 //   partial sums of the last one are added to the sums.
 //
 // Limit: the tensor cores, which do three products for one, and what stands beside each of their instructions, for the
-// scheduler does not issue it for nothing meanwhile (docs/performance.md, "Tensor cores"). Splitting takes four instructions
+// scheduler does not issue it for nothing meanwhile (docs/performance.md, "Tensor cores"). Splitting takes three instructions
 // for each number that a lane holds, and in a warp tile of 32 x 64 one such number stands beside two instructions of the
-// tensor core. A block waits at a barrier after every tile; two blocks on an SM fill each other's gaps.
+// tensor core. In long runs also the power limit. A block waits at a barrier after every tile; two blocks on an SM fill each
+// other's gaps.
 //
 // Occupancy: up to 255 registers a thread, two blocks of 128 threads, 8 of an SM's 64 warps; 50 KiB of shared memory a
 // block for 4 stages. The totals of sections of k lie in memory.
-#include "split_mma.cuh"
+#include "split_tf32.cuh"
 
 #ifndef BM
 #define BM 128
@@ -51,6 +52,6 @@ using Tiling = SplitTiling<BM, BN, BK, WM, WN, STAGES, MIN_BLOCKS, INTERVAL>;
 
 static_assert(Tiling::THREADS == THREADS && Tiling::SHARED_BYTES == SHARED_BYTES, "what the tuner reads here");
 
-cudaError_t run(const Gemm& g, void*, cudaStream_t stream) { return run_3xtf32<Tiling>(g, stream); }
+cudaError_t run(const Gemm& g, void*, cudaStream_t stream) { return run_mma<Tiling>(g, stream); }
 
 EXPORT_SGEMM(run)
