@@ -163,9 +163,9 @@ def by_check(entry: Mapping[str, Any]) -> str:
 _CHECKED = {
     "bound": "error bound",
     "norm": "error bound",
+    "that belongs": "NaN or infinity",
     "NaN": "NaN or infinity",
-    "not equal": "not deterministic",
-    "determin": "not deterministic",
+    "differs from the first": "not deterministic",
     "wrote": "writes outside",
     "cudaErrorMisaligned": "misaligned address",
     "cudaErrorIllegal": "illegal address",

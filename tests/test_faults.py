@@ -19,18 +19,6 @@ from record_faults import (
     source_digest,
 )
 
-# Digests in the GPU's record of sources whose comments alone have changed since, and what they are now.
-SAME_CODE = {
-    "201e56ed3cafd852": "401608527a57aaea",  # grid_y_overflow
-    "d98242056de928d0": "1c6552c7b9ea7e8d",  # workspace_too_small
-}
-
-# Faults that are newer than the GPU's record.
-NOT_YET_RUN = {"alignment_of_one_matrix", "alpha_ignored_at_beta_zero", "stream_ignored", "zero_skipped"}
-
-# Whom racecheck blames, and why that is no race: docs/checking.md.
-TAKEN_FOR_FALSE = {"tma"}
-
 
 @pytest.fixture(scope="module")
 def recorded():
@@ -50,10 +38,7 @@ def test_the_page_says_what_was_recorded(recorded):
 @pytest.mark.parametrize("where", ["emulator", "gpu"])
 def test_every_fault_and_control_is_recorded_as_it_stands(recorded, where):
     digests = {name: entry["source_digest"] for name, entry in entries(recorded[where]).items()}
-    known = {name: SAME_CODE.get(digest, digest) for name, digest in digests.items()}
-    stale = {s.stem for s in FAULTS + CONTROLS if known.get(s.stem) != source_digest(s)}
-    if where == "gpu":
-        stale -= NOT_YET_RUN - digests.keys()
+    stale = {s.stem for s in FAULTS + CONTROLS if digests.get(s.stem) != source_digest(s)}
     assert not stale, f"record them again: python tests/record_faults.py {where}"
 
 
@@ -86,7 +71,7 @@ def test_no_rung_as_it_stands_is_blamed_on_a_gpu():
         as_it_stands = rung and record.get("where", {}).get("compile", {}).get("source_digest") == digest_of(rung)
         if as_it_stands and record["status"] == "failed":
             blamed[record["rung"]] = record["message"]
-    assert set(blamed) <= TAKEN_FOR_FALSE, blamed
+    assert not blamed
 
 
 def test_two_hundred_seeds_gave_no_false_alarm(recorded):
