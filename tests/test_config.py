@@ -815,6 +815,20 @@ def test_the_sizes_of_the_gpu_file_come_before_the_default_ones(machine, gpu_fil
     assert plan.plan({"gpu": "t4", "default_sizes": [5]}).shapes == (Shape(96, 96, 96), Shape(1, 2, 3))
 
 
+def test_a_job_takes_over_its_runs_plan_and_makes_one_where_it_was_not_handed_down(project, monkeypatch):
+    monkeypatch.setenv("GEMM_LADDER_PLAN", "")
+    made = plan.plan({"gpu": "t4", "sizes": [64]})
+    plan.hand_down(made)
+    with monkeypatch.context() as patch:
+        patch.setattr(plan, "plan", lambda config: pytest.fail("the configuration was read anew"))
+        assert plan.plan_of_run({}) == made
+    monkeypatch.delenv("GEMM_LADDER_PLAN")
+    assert plan.plan_of_run({"gpu": "t4", "sizes": [64]}) == made
+    monkeypatch.setattr(plan, "_MOST_HANDED_DOWN", 100)
+    plan.hand_down(made)
+    assert plan.plan_of_run({"gpu": "t4", "sizes": [128]}).listed_shapes == (Shape(128, 128, 128),)
+
+
 @pytest.mark.parametrize(
     ("config", "message"),
     [

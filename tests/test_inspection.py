@@ -84,6 +84,26 @@ def test_a_branch_back_from_a_wait_that_stands_elsewhere_closes_no_loop():
     ]
 
 
+def test_a_loop_goes_through_where_warps_meet_again_and_not_behind_an_exit():
+    listing = """
+		Function : kernel
+        /*0000*/                   MOV R1, R2 ;
+        /*0010*/                   BSSY B0, 0x50 ;
+        /*0020*/               @P0 BRA 0x40 ;
+        /*0030*/                   BSYNC B0 ;
+        /*0040*/                   BSYNC B0 ;
+        /*0050*/                   BSSY B0, 0x80 ;
+        /*0060*/                   BSYNC B0 ;
+        /*0070*/                   EXIT ;
+        /*0080*/               @P1 BRA 0x10 ;
+        /*0090*/                   EXIT ;
+        /*00a0*/                   BRA 0x0 ;
+"""
+    found = [[each.offset for each in loop] for loop in sass.loops(sass.parse(listing)["kernel"])]
+    assert found == [[0x0, 0xA0], [0x10, 0x20, 0x30, 0x40, 0x50, 0x60, 0x80]]
+    assert sass.loops([]) == []
+
+
 def test_the_inner_loop_is_that_of_the_tensor_cores_where_these_multiply():
     loop = sass.inner_loop(sass.parse(OUT_OF_LINE)["kernel"])
     assert [each.offset for each in loop] == [0x10, 0x20, 0x30, 0x40]

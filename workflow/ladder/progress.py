@@ -16,7 +16,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TextIO
 
-CLEAR = "\r\x1b[K"  # to the line's beginning, and nothing behind it
+from ladder.script import CLEAR
+
 BAR = 24  # characters
 EVERY_S = 0.5  # the live line is drawn anew
 LOGGED_S = 30.0  # between two lines in a log

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import subprocess
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -46,12 +47,12 @@ class Instruction:
     offset: int
     text: str
 
-    @cached_property
+    @property
     def opcode(self) -> str:
         """Its opcode (`opcode`)."""
         return opcode(self.text)
 
-    @cached_property
+    @property
     def kind(self) -> str:
         """The class of CLASSES that it belongs to, or `other`."""
         return class_of(self.opcode)
@@ -124,40 +125,50 @@ def loops(body: Sequence[Instruction]) -> list[list[Instruction]]:
     put elsewhere than between the two, as it does with waits that seldom repeat, is left out. A branch to itself, which
     ends every kernel, is no loop.
     """
-    after = _successors(body)
-    before: list[list[int]] = [[] for _ in body]
-    for place, following in enumerate(after):
+    jumps = _jumps(body)
+    # Basic blocks, by the places of their instructions: control enters at the first and leaves from the last alone.
+    ends = {0, len(body), *(place + 1 for place in jumps), *(place for to in jumps.values() for place in to)}
+    blocks = [range(*pair) for pair in itertools.pairwise(sorted(ends))]
+    number_of = {block.start: number for number, block in enumerate(blocks)}
+    after = [[number_of[p] for p in jumps.get(block[-1], [block.stop]) if p < len(body)] for block in blocks]
+    before: list[list[int]] = [[] for _ in blocks]
+    for number, following in enumerate(after):
         for other in following:
-            before[other].append(place)
+            before[other].append(number)
     places = {each.offset: place for place, each in enumerate(body)}
     found = []
-    for last, each in enumerate(body):
-        first = places.get(each.target, last) if each.target is not None else last
-        if first < last and last not in _reached(0, after, avoided=first):
-            inside = _reached(last, before, avoided=first)
-            found.append((first, last, [body[first], *(body[p] for p in sorted(inside) if first < p <= last)]))
+    for last, block in enumerate(blocks):
+        target = body[block[-1]].target
+        start = places.get(target, block[-1]) if target is not None else block[-1]
+        if start < block[-1] and last not in _reached(0, after, avoided=number_of[start]):
+            first = number_of[start]
+            inside = [first, *sorted(n for n in _reached(last, before, avoided=first) if first < n <= last)]
+            found.append((start, block[-1], [body[place] for number in inside for place in blocks[number]]))
     return [loop for _, _, loop in sorted(found, key=lambda item: item[:2])]
 
 
-def _successors(body: Sequence[Instruction]) -> list[list[int]]:
-    """The instructions that may follow each, by their places; a call returns, an indirect branch leads nowhere."""
+def _jumps(body: Sequence[Instruction]) -> dict[int, list[int]]:
+    """Where control may go from each instruction from which it may go elsewhere than to the next, all by their places.
+
+    A call returns; an indirect branch leads nowhere.
+    """
     places = {each.offset: place for place, each in enumerate(body)}
     joined: dict[str, int] = {}  # where the warps of a barrier (BSSY) meet again (BSYNC)
-    after = []
+    jumps = {}
     for place, each in enumerate(body):
+        if each.opcode not in ("BRA", "BSSY", "BSYNC", "EXIT", "RET", "BRX"):
+            continue
         operands = _PREDICATE.sub("", each.text).replace(",", " ").split()[1:]
         always = not each.text.startswith("@") and len(operands) <= 1
-        following = [place + 1] if place + 1 < len(body) else []
         if each.opcode == "BSSY" and (target := _TARGET.search(each.text)):
             joined[operands[0]] = int(target[1], 16)
         if each.target is not None:
-            following = [places[each.target]] * (each.target in places) + ([] if always else following)
+            jumps[place] = [places[each.target]] * (each.target in places) + ([] if always else [place + 1])
         elif each.opcode == "BSYNC" and always and joined.get(operands[0]) in places:
-            following = [places[joined[operands[0]]]]
+            jumps[place] = [places[joined[operands[0]]]]
         elif each.opcode in ("EXIT", "RET", "BRX") and not each.text.startswith("@"):
-            following = []
-        after.append(following)
-    return after
+            jumps[place] = []
+    return jumps
 
 
 def _reached(start: int, edges: Sequence[Sequence[int]], avoided: int) -> set[int]:
@@ -180,8 +191,9 @@ def inner_loop(body: Sequence[Instruction]) -> list[Instruction]:
     which has no guards at the edges. Empty where no loop multiplies.
     """
     found = loops(body)
-    unit = next((name for name in MULTIPLYING if any(mix(loop)[name] for loop in found)), None)
-    spans = [(loop[0].offset, loop[-1].offset, mix(loop)[unit]) for loop in found] if unit else []
+    mixes = [mix(loop) for loop in found]
+    unit = next((name for name in MULTIPLYING if any(counts[name] for counts in mixes)), "")
+    spans = [(loop[0].offset, loop[-1].offset, counts.get(unit, 0)) for loop, counts in zip(found, mixes, strict=True)]
     chosen = innermost(spans)
     return found[spans.index(chosen)] if chosen else []
 
@@ -221,19 +233,27 @@ def bank_conflicts(body: Sequence[Instruction]) -> tuple[int, int]:
     place: Z. Jia et al., Dissecting the NVIDIA Volta GPU Architecture via Microbenchmarking, 2018, section 3.4.
     """
     conflicts = reused = 0
-    held: dict[int, str] = {}
+    held: dict[int, int] = {}
     for each in body:
-        if each.kind != "FFMA" and ".reuse" not in each.text:
+        multiplies = each.kind == "FFMA"
+        if not multiplies and ".reuse" not in each.text:
             held = {}
             continue
-        operands = _PREDICATE.sub("", each.text).partition(" ")[2].split(",")[1:]
-        registers = {place: match for place, text in enumerate(operands) if (match := _REGISTER.search(text))}
-        if each.kind == "FFMA":
-            read = {match[1] for place, match in registers.items() if held.get(place) != match[1]}
-            conflicts += len(read) == 3 and len({int(number) % 2 for number in read}) == 1
-            reused += sum(match[2] is not None for match in registers.values())
-        held = {place: match[1] for place, match in registers.items() if match[2]}
+        registers = _sources(each.text)
+        if multiplies:
+            read = {number for place, number, _ in registers if held.get(place) != number}
+            conflicts += len(read) == 3 and len({number % 2 for number in read}) == 1
+            reused += sum(kept for _, _, kept in registers)
+        held = {place: number for place, number, kept in registers if kept}
     return conflicts, reused
+
+
+@cache
+def _sources(text: str) -> list[tuple[int, int, bool]]:
+    """The registers that an instruction reads: which operand, its number, and whether the reuse cache keeps it."""
+    operands = _PREDICATE.sub("", text).partition(" ")[2].split(",")[1:]
+    found = ((place, _REGISTER.search(operand)) for place, operand in enumerate(operands))
+    return [(place, int(match[1]), match[2] is not None) for place, match in found if match]
 
 
 def describe(body: Sequence[Instruction]) -> dict[str, Any]:
@@ -297,7 +317,8 @@ def ptx_loop(ptx: str, symbol: str) -> list[str]:
         if match and labels.get(match[1], place) < place:
             found.append((labels[match[1]], place))
     for unit in _PTX_MULTIPLYING:
-        spans = [(first, last, sum(unit in line for line in lines[first : last + 1])) for first, last in found]
+        before = [0, *itertools.accumulate(unit in line for line in lines)]  # each line
+        spans = [(first, last, before[last + 1] - before[first]) for first, last in found]
         if chosen := innermost(spans):
             return lines[chosen[0] : chosen[1] + 1]
     return []

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ladder.errors import LadderError
-from ladder.progress import CLEAR
 
+CLEAR = "\r\x1b[K"  # to the line's beginning, and nothing behind it
 QUIET = "GEMM_LADDER_QUIET"  # set where the user wants no progress lines
 GREEN, RED, PLAIN = "\x1b[32m", "\x1b[31m", "\x1b[0m"
 GOOD = ("ok", "pass", "emulated")

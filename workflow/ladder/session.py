@@ -29,6 +29,11 @@ def offer_package() -> None:
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [folder, os.environ.get("PYTHONPATH")]))
 
 
+def one_core_a_job() -> None:
+    """Keep NumPy's BLAS in each job to one thread: Snakemake gives cores to jobs, and threads that wait would spin."""
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+
 def config_sources(workflow: Any) -> dict[str, str]:
     """For each top-level key that --config or --configfile set, the place that messages should name."""
     settings = workflow.config_settings

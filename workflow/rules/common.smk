@@ -8,7 +8,7 @@ sys.path.insert(0, str(WORKFLOW))
 
 from ladder.baseline import identity
 from ladder.errors import LadderError
-from ladder.plan import plan, recorded_on
+from ladder.plan import hand_down, plan, recorded_on
 from ladder.records import digest_files
 from ladder.session import (
     config_sources,
@@ -16,6 +16,7 @@ from ladder.session import (
     listing,
     measuring_stages,
     offer_package,
+    one_core_a_job,
     remeasure_if_forced,
     show_progress,
     unlimited_rate,
@@ -24,6 +25,7 @@ from ladder.session import (
 from ladder.toolchain import find_nvcc, require_architecture, sources
 
 offer_package()
+one_core_a_job()
 try:
     PLAN = plan(config, config_sources(workflow))
     HEADLINE, SHAPES = PLAN.headline, [str(shape) for shape in PLAN.shapes]
@@ -31,6 +33,7 @@ try:
         require_architecture(find_nvcc(PLAN.settings["compile"]["nvcc"]), PLAN.gpu)
 except LadderError as error:
     sys.exit(f"gemm-ladder: {error}")
+hand_down(PLAN)
 
 if workflow.is_main_process:
     hold_directory(Path(".snakemake"))

@@ -5,12 +5,12 @@ from pathlib import Path
 from ladder.across import across_table, at_one_size, by_size
 from ladder.config import ROOT
 from ladder.figures import save
-from ladder.plan import plan
+from ladder.plan import plan_of_run
 from ladder.script import one_line_errors
 from ladder.tables import write_table
 
 with one_line_errors(snakemake.log[0]):
-    run = plan(snakemake.config)
+    run = plan_of_run(snakemake.config)
     shapes = None if run.settings["sizes"] == "gpu" else list(run.shapes)
     table = across_table(ROOT / "results", run.rungs, shapes, run.baseline.name, run.first.name)
     output = snakemake.output

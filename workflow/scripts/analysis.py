@@ -4,12 +4,12 @@ from pathlib import Path
 
 from ladder.analysis import all_figures
 from ladder.figures import save
-from ladder.plan import plan, recorded_on
+from ladder.plan import plan_of_run, recorded_on
 from ladder.script import one_line_errors
 from ladder.tables import read_table
 
 with one_line_errors(snakemake.log[0]):
-    run = plan(snakemake.config)
+    run = plan_of_run(snakemake.config)
     tables = {Path(path).stem: read_table(path) for path in snakemake.input.tables}
     folder = Path(snakemake.output[0]).parent
     ladder = [rung.entry for rung in run.ladder.values() if rung.role == "rung"]

@@ -7,13 +7,13 @@ from ladder import records
 from ladder.build import Build, environment, settings_digest
 from ladder.checking import check_rung, describe, merge_check, still_to_check
 from ladder.config import ROOT
-from ladder.plan import plan
+from ladder.plan import plan_of_run
 from ladder.script import Progress, one_line_errors
 from ladder.session import REMEASURE
 from ladder.worker import gpu_lock
 
 with one_line_errors(snakemake.log[0]):
-    run = plan(snakemake.config)
+    run = plan_of_run(snakemake.config)
     name, output, log = snakemake.wildcards.kernel, Path(snakemake.output[0]), Path(snakemake.log[0])
     made, declared = Build(Path(snakemake.input[0])), run.by_name(name).declared
     asked, runs = snakemake.params.cases, snakemake.params.runs

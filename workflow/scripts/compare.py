@@ -4,12 +4,12 @@ from pathlib import Path
 
 from ladder.comparison import report
 from ladder.errors import LadderError
-from ladder.plan import plan
+from ladder.plan import plan_of_run
 from ladder.script import one_line_errors, say
 from ladder.tables import read_table
 
 with one_line_errors(snakemake.log[0]):
-    run = plan(snakemake.config)
+    run = plan_of_run(snakemake.config)
     table = read_table(snakemake.input[0])
     missing = [rung.name for rung in run.rungs if rung.name not in set(table["rung"])]
     text = report(table, missing, run.settings["baseline"])

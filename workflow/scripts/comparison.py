@@ -5,12 +5,12 @@ from pathlib import Path
 from ladder.comparison import compare_with, days, draw
 from ladder.config import Shape
 from ladder.figures import save
-from ladder.plan import plan
+from ladder.plan import plan_of_run
 from ladder.script import one_line_errors
 from ladder.tables import write_table
 
 with one_line_errors(snakemake.log[0]):
-    run = plan(snakemake.config)
+    run = plan_of_run(snakemake.config)
     shapes = [Shape.parse(shape) for shape in snakemake.params.shapes]
     baseline = run.settings["baseline"]
     table = compare_with(baseline, run.gpu.name, snakemake.params.rungs, shapes, run.raw() / "time")

@@ -3,12 +3,12 @@
 from pathlib import Path
 
 from ladder.build import build
-from ladder.plan import plan
+from ladder.plan import plan_of_run
 from ladder.script import Progress, one_line_errors
 from ladder.toolchain import find_nvcc
 
 with one_line_errors(snakemake.log[0]):
-    run = plan(snakemake.config)
+    run = plan_of_run(snakemake.config)
     rung = run.by_name(snakemake.wildcards.kernel)
     progress = Progress("compile", rung.name, [needed.name for needed in run.needed])
     nvcc = find_nvcc(snakemake.params.nvcc)

@@ -5,11 +5,11 @@ from pathlib import Path
 from ladder import records
 from ladder.build import Build
 from ladder.emulation import EMULATED, emulate_rung
-from ladder.plan import plan
+from ladder.plan import plan_of_run
 from ladder.script import Progress, one_line_errors
 
 with one_line_errors(snakemake.log[0]):
-    run = plan(snakemake.config)
+    run = plan_of_run(snakemake.config)
     name, log = snakemake.wildcards.kernel, Path(snakemake.log[0])
     cases = snakemake.params.cases
     progress = Progress("emulate", name, run.checked)

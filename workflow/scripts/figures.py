@@ -3,12 +3,12 @@
 from pathlib import Path
 
 from ladder.figures import all_figures, save
-from ladder.plan import plan, recorded_on
+from ladder.plan import plan_of_run, recorded_on
 from ladder.script import one_line_errors
 from ladder.tables import read_table
 
 with one_line_errors(snakemake.log[0]):
-    run = plan(snakemake.config)
+    run = plan_of_run(snakemake.config)
     timings, rungs = read_table(snakemake.input.timings), read_table(snakemake.input.rungs)
     caption = f"Recorded on {recorded_on(run.raw())}; medians with their 95 % intervals; ratios measured side by side."
     folder = Path(snakemake.output[0]).parent

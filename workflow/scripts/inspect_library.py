@@ -6,12 +6,12 @@ from ladder import records
 from ladder.build import Build
 from ladder.inspection import inspect
 from ladder.occupancy import limits_of
-from ladder.plan import plan
+from ladder.plan import plan_of_run
 from ladder.script import one_line_errors
 from ladder.toolchain import find_nvcc
 
 with one_line_errors(snakemake.log[0]):
-    run = plan(snakemake.config)
+    run = plan_of_run(snakemake.config)
     shapes, sms, log = snakemake.params.shapes, snakemake.params.sms, Path(snakemake.log[0])
     nvcc = find_nvcc(run.settings["compile"]["nvcc"])
     record = inspect(Build(Path(snakemake.input[0])), shapes, sms, log, nvcc, limits_of(run.gpu))

@@ -6,12 +6,12 @@ from ladder import records
 from ladder.accuracy import measure_accuracy
 from ladder.build import Build, environment, settings_digest
 from ladder.config import ROOT
-from ladder.plan import plan
+from ladder.plan import plan_of_run
 from ladder.script import Progress, one_line_errors
 from ladder.worker import gpu_lock
 
 with one_line_errors(snakemake.log[0]):
-    run = plan(snakemake.config)
+    run = plan_of_run(snakemake.config)
     name, output, log = snakemake.wildcards.kernel, Path(snakemake.output[0]), Path(snakemake.log[0])
     settings, check = snakemake.params.settings, records.read_json(Path(snakemake.input.check))
     progress = Progress("accuracy", name, [rung.name for rung in run.accurate])

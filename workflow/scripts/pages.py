@@ -4,12 +4,12 @@ from pathlib import Path
 
 from ladder import records
 from ladder.pages import index, page
-from ladder.plan import plan
+from ladder.plan import plan_of_run
 from ladder.script import one_line_errors
 from ladder.tables import read_table
 
 with one_line_errors(snakemake.log[0]):
-    run = plan(snakemake.config)
+    run = plan_of_run(snakemake.config)
     tables = {Path(path).stem: read_table(path) for path in snakemake.input.tables}
     rungs = [rung for rung in run.rungs if rung.role != "floor"]
     folder = Path(snakemake.output.index).parent

@@ -6,14 +6,14 @@ from ladder import records
 from ladder.build import Build, environment, settings_digest, why_not_measured
 from ladder.config import ROOT
 from ladder.errors import LadderError
-from ladder.plan import plan
+from ladder.plan import plan_of_run
 from ladder.profiling import extract, keep_profiles, profile_shape
 from ladder.script import Progress, one_line_errors
 from ladder.toolchain import find_tool
 from ladder.worker import gpu_lock
 
 with one_line_errors(snakemake.log[0]):
-    run = plan(snakemake.config)
+    run = plan_of_run(snakemake.config)
     name, output, log = snakemake.wildcards.kernel, Path(snakemake.output[0]), Path(snakemake.log[0])
     progress = Progress("profile", name, run.profiled)
     made = Build(Path(snakemake.input.build))

@@ -3,13 +3,13 @@
 from pathlib import Path
 
 from ladder.figures import save
-from ladder.plan import plan, recorded_on
+from ladder.plan import plan_of_run, recorded_on
 from ladder.published import compare_published, draw
 from ladder.script import one_line_errors
 from ladder.tables import read_table, write_table
 
 with one_line_errors(snakemake.log[0]):
-    run = plan(snakemake.config)
+    run = plan_of_run(snakemake.config)
     table = compare_published(read_table(snakemake.input.timings), read_table(snakemake.input.geomeans))
     caption = f"Recorded on {recorded_on(run.raw())}; published figures and sources: workflow/data/published.csv"
     figure = draw(table, list(read_table(snakemake.input.rungs)["rung"]), caption)

@@ -3,12 +3,12 @@
 from pathlib import Path
 
 from ladder.evidence import read_evidence
-from ladder.plan import plan
+from ladder.plan import plan_of_run
 from ladder.script import one_line_errors
 from ladder.tables import all_tables, write_table
 
 with one_line_errors(snakemake.log[0]):
-    run = plan(snakemake.config)
+    run = plan_of_run(snakemake.config)
     inspections = Path(snakemake.input.inspections[0]).parent
     emulated = {Path(path).stem: Path(path) for path in snakemake.input.emulated}
     evidence = [

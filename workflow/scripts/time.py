@@ -6,14 +6,14 @@ from pathlib import Path
 from ladder import records
 from ladder.build import Build, environment, in_order, why_not_measured
 from ladder.config import ROOT, Shape
-from ladder.plan import plan
+from ladder.plan import plan_of_run
 from ladder.script import Progress, one_line_errors
 from ladder.session import REMEASURE
 from ladder.timing import time_rung, timed_shapes
 from ladder.worker import gpu_lock
 
 with one_line_errors(snakemake.log[0]):
-    run = plan(snakemake.config)
+    run = plan_of_run(snakemake.config)
     name, output, log = snakemake.wildcards.kernel, Path(snakemake.output[0]), Path(snakemake.log[0])
     progress = Progress("time", name, [rung.name for rung in run.rungs])
     builds = {folder.name: Build(folder) for folder in map(Path, snakemake.input.builds)}

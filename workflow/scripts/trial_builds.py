@@ -4,13 +4,13 @@ from collections import Counter
 from pathlib import Path
 
 from ladder import records
-from ladder.plan import plan
+from ladder.plan import plan_of_run
 from ladder.script import Progress, one_line_errors
 from ladder.toolchain import find_nvcc
 from ladder.tuning import build_trials, trial_rungs
 
 with one_line_errors(snakemake.log[0]):
-    run = plan(snakemake.config)
+    run = plan_of_run(snakemake.config)
     entry, output = snakemake.wildcards.entry, Path(snakemake.output[0])
     progress = Progress("compile", entry, run.tuned_entries)
     rungs = trial_rungs(entry, run.ladder, run.gpu)

@@ -6,13 +6,13 @@ from ladder import records
 from ladder.build import Build, environment
 from ladder.checking import all_cases
 from ladder.config import ROOT, Shape
-from ladder.plan import plan
+from ladder.plan import plan_of_run
 from ladder.script import Progress, one_line_errors
 from ladder.tuning import Record, Search, default_trial, round_settings, shape_cases
 from ladder.worker import gpu_lock
 
 with one_line_errors(snakemake.log[0]):
-    run = plan(snakemake.config)
+    run = plan_of_run(snakemake.config)
     entry, log = snakemake.wildcards.entry, Path(snakemake.log[0])
     tune, shapes = snakemake.params.tune, [Shape.parse(shape) for shape in snakemake.params.shapes]
     names = records.read_json(Path(snakemake.input.builds))["trials"]

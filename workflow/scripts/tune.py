@@ -6,7 +6,7 @@ from ladder import records
 from ladder.config import Shape
 from ladder.errors import LadderError
 from ladder.figures import save
-from ladder.plan import plan
+from ladder.plan import plan_of_run
 from ladder.script import one_line_errors, say
 from ladder.tables import write_table
 from ladder.toolchain import source_digest
@@ -15,7 +15,7 @@ from ladder.tuned import read_tuned, tuned_text
 from ladder.tuning import Record, trial_rungs
 
 with one_line_errors(snakemake.log[0]):
-    run = plan(snakemake.config)
+    run = plan_of_run(snakemake.config)
     path = Path(snakemake.params.tuned)
     if not snakemake.input:
         raise LadderError(f"tune: no trial is recorded for {run.gpu.title}; run it on a machine with that GPU")

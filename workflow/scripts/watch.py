@@ -5,13 +5,13 @@ from pathlib import Path
 from ladder import records
 from ladder.build import Build, environment, settings_digest
 from ladder.config import ROOT
-from ladder.plan import plan
+from ladder.plan import plan_of_run
 from ladder.sanitizing import require_sanitizer, sanitize_rung
 from ladder.script import Progress, one_line_errors
 from ladder.worker import gpu_lock
 
 with one_line_errors(snakemake.log[0]):
-    run = plan(snakemake.config)
+    run = plan_of_run(snakemake.config)
     name, output, log = snakemake.wildcards.kernel, Path(snakemake.output[0]), Path(snakemake.log[0])
     sanitizer = require_sanitizer(snakemake.params.compute_sanitizer)
     cases = snakemake.params.cases
