@@ -22,20 +22,20 @@ from ladder.tables import instruction_table, paper_table, resource_table
 from ladder.toolchain import find_nvcc
 
 LISTING = """
-		Function : kernel_a
-        /*0000*/                   LDC R1, c[0x0][0x28] ;       /* 0x0 */
-        /*0010*/                   LDS.128 R4, [R2] ;           /* 0x0 */
-        /*0020*/                   LDS R8, [R2+0x10] ;          /* 0x0 */
-        /*0030*/                   FFMA R9, R4.reuse, R8, R9 ;  /* 0x0 */
-        /*0040*/                   FFMA R10, R4, R6, R12 ;      /* 0x0 */
-        /*0050*/                   FFMA R11, R2, R6, R12 ;      /* 0x0 */
-        /*0060*/               @P0 BRA 0x10 ;                   /* 0x0 */
-        /*0070*/              @!P1 BRA 0x0 ;                    /* 0x0 */
-        /*0080*/                   EXIT ;                       /* 0x0 */
-        /*0090*/                   BRA 0x90;                    /* 0x0 */
-        /*00a0*/                   NOP;                         /* 0x0 */
-		Function : kernel_b
-        /*0000*/                   EXIT ;                       /* 0x0 */
+.text.kernel_a:
+        /*0000*/                   LDC R1, c[0x0][0x28] ;
+        /*0010*/                   LDS.128 R4, [R2] ;
+        /*0020*/                   LDS R8, [R2+0x10] ;
+        /*0030*/                   FFMA R9, R4.reuse, R8, R9 ;
+        /*0040*/                   FFMA R10, R4, R6, R12 ;
+        /*0050*/                   FFMA R11, R2, R6, R12 ;
+        /*0060*/               @P0 BRA 0x10 ;
+        /*0070*/              @!P1 BRA 0x0 ;
+        /*0080*/                   EXIT ;
+        /*0090*/                   BRA 0x90;
+        /*00a0*/                   NOP;
+.text.kernel_b:
+        /*0000*/                   EXIT ;
 """
 
 
@@ -55,7 +55,7 @@ def test_a_branch_to_itself_is_no_loop_and_the_inner_loop_is_that_of_the_ffmas()
 
 
 OUT_OF_LINE = """
-		Function : kernel
+.text.kernel:
         /*0000*/                   MOV R1, R2 ;
         /*0010*/                   SYNCS.PHASECHK.TRANS64.TRYWAIT P0, [R1] ;
         /*0020*/              @!P0 BRA 0xa0 ;
@@ -84,9 +84,30 @@ def test_a_branch_back_from_a_wait_that_stands_elsewhere_closes_no_loop():
     ]
 
 
+def test_labels_become_the_offsets_that_they_stand_for():
+    listing = """
+	.section	.text.kernel,"ax",@progbits
+kernel:
+.text.kernel:
+        /*0000*/                   BSSY B0, `(.L_x_1) ;
+.L_x_0:
+        /*0010*/              @!P0 BRA `(.L_x_0) ;
+        /*0020*/                   CALL.REL.NOINC `($kernel$divide) ;
+.L_x_1:
+$kernel$divide:
+        /*00f0*/                   RET.REL.NODEC R4 `(kernel) ;
+.text.other:
+.L_x_0:
+        /*0000*/                   BRA `(.L_x_0) ;
+"""
+    found = {name: [each.text for each in body] for name, body in sass.parse(listing).items()}
+    kernel = ["BSSY B0, 0xf0", "@!P0 BRA 0x10", "CALL.REL.NOINC 0xf0", "RET.REL.NODEC R4 0x0"]
+    assert found == {"kernel": kernel, "other": ["BRA 0x0"]}
+
+
 def test_a_loop_goes_through_where_warps_meet_again_and_not_behind_an_exit():
     listing = """
-		Function : kernel
+.text.kernel:
         /*0000*/                   MOV R1, R2 ;
         /*0010*/                   BSSY B0, 0x50 ;
         /*0020*/               @P0 BRA 0x40 ;

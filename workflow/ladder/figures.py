@@ -188,8 +188,9 @@ def save(figure: Figure, paths: Sequence[Path]) -> None:
                 figure.savefig(path, metadata={"Date": None, "Creator": None})
                 continue
             drawn = BytesIO()
-            figure.savefig(drawn, format="png", metadata={"Software": None})
-            picture = Image.open(drawn).convert("RGB")
+            figure.savefig(drawn, format="rgba")
+            pixels = figure.canvas.get_width_height()
+            picture = Image.frombytes("RGBA", pixels, drawn.getvalue()).convert("RGB")
             # Median cut, refined once: of Pillow's methods the one that keeps the grid's greys without a tint.
             few = picture.quantize(256, method=Image.Quantize.MEDIANCUT, kmeans=1, dither=Image.Dither.NONE)
             few.save(path, format="png", optimize=True)

@@ -1,10 +1,11 @@
-"""What a rung compiled to: its SASS by cuobjdump, its inner loops, and what the instructions of each are."""
+"""What a rung compiled to: its SASS by nvdisasm, its inner loops, and what the instructions of each are."""
 
 from __future__ import annotations
 
 import itertools
 import re
 import subprocess
+import tempfile
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -33,7 +34,9 @@ CLASSES = {
 }
 MULTIPLYING = ("HGMMA", "HMMA", "FFMA")  # the classes that a product is computed by, the fastest unit first
 _CLASSES = {name: re.compile(pattern) for name, pattern in CLASSES.items()}
-_LINE = re.compile(r"^\s*(?:Function : (\S+)|/\*([0-9a-f]{4,})\*/\s+([^;\n]*?)\s*;)", re.MULTILINE)
+_KERNEL = re.compile(r"^\.text\.", re.MULTILINE)
+_LINE = re.compile(r"^(?:(\S+):|\s+/\*([0-9a-f]{4,})\*/\s+([^;\n]*?)\s*;)", re.MULTILINE)
+_LABEL = re.compile(r"`\(([^)]+)\)")
 _PREDICATE = re.compile(r"^@!?U?P\w+\s+")
 _TARGET = re.compile(r"\b0x([0-9a-f]+)\s*$")
 _WIDTH = re.compile(r"\.(64|128)\b")
@@ -95,26 +98,48 @@ def multiplications(counts: Mapping[str, int]) -> tuple[int, ...]:
 def disassemble(library: Path, nvcc: Nvcc | None = None) -> dict[str, list[Instruction]]:
     """The instructions of each kernel of a library, by its mangled name; the NOPs that fill its end are left out.
 
-    Raises LadderError where the cuobjdump beside nvcc, or the one that is found, cannot read it.
+    Raises LadderError where the tools beside nvcc, or those that are found, cannot read it.
     """
-    tool = tool_beside(nvcc, "cuobjdump")
-    result = subprocess.run([tool, "-sass", library], capture_output=True, text=True, check=False)
+    with tempfile.TemporaryDirectory(prefix="gemm-ladder-") as folder:
+        _said(library, tool_beside(nvcc, "cuobjdump"), "-xelf", "all", library.resolve(), folder=folder)
+        # -ndf leaves out an analysis of jumps that nothing here reads, up to a fourth of the time
+        listings = [
+            _said(library, tool_beside(nvcc, "nvdisasm"), "-c", "-ndf", cubin)
+            for cubin in sorted(Path(folder).glob("*.cubin"))
+        ]
+    return {name: body for listing in listings for name, body in parse(listing).items()}
+
+
+def _said(library: Path, tool: Path, *arguments: str | Path, folder: str | None = None) -> str:
+    result = subprocess.run([tool, *arguments], cwd=folder, capture_output=True, text=True, check=False)
     if result.returncode:
         said = (result.stderr.strip() or result.stdout.strip() or f"exit status {result.returncode}").splitlines()[-1]
         raise LadderError(f"{tool}: cannot read {library}: {said}; it has to be of nvcc's own toolkit")
-    return parse(result.stdout)
+    return result.stdout
 
 
 def parse(listing: str) -> dict[str, list[Instruction]]:
-    """`disassemble` from cuobjdump's listing."""
-    found: dict[str, list[Instruction]] = {}
-    current: list[Instruction] = []
-    for name, offset, text in _LINE.findall(listing):
-        if name:
-            current = found.setdefault(name, [])
-        else:
-            current.append(Instruction(int(offset, 16), " ".join(text.split())))
-    return {name: [each for each in body if each.opcode != "NOP"] for name, body in found.items()}
+    """`disassemble` from nvdisasm's listing; a label in an instruction becomes the offset that it stands for."""
+    found = {}
+    for part in _KERNEL.split(listing)[1:]:
+        name, _, code = part.partition(":\n")
+        offsets, body = {name: "0"}, []
+        waiting: list[str] = []  # the labels of the next instruction
+        for label, offset, text in _LINE.findall(code):
+            if label:
+                waiting.append(label)
+                continue
+            offsets.update(dict.fromkeys(waiting, offset))
+            waiting.clear()
+            if opcode(text) != "NOP":
+                body.append((int(offset, 16), " ".join(text.split())))
+        found[name] = [Instruction(offset, _placed(text, offsets) if "`" in text else text) for offset, text in body]
+    return found
+
+
+def _placed(text: str, offsets: Mapping[str, str]) -> str:
+    """An instruction with the offsets of labels, in hexadecimal digits, in their place."""
+    return _LABEL.sub(lambda label: f"0x{int(offsets[label[1]], 16):x}" if label[1] in offsets else label[0], text)
 
 
 def loops(body: Sequence[Instruction]) -> list[list[Instruction]]:
