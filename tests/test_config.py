@@ -1,6 +1,7 @@
 """The configuration: shapes, schemas, the ladder, the selection; the GPU files and the plan that follows from them."""
 
 import json
+import os
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -22,6 +23,7 @@ from ladder.config import (
     variant_name,
 )
 from ladder.errors import LadderError
+from ladder.session import one_core_a_job
 
 
 def message_of(function, *arguments) -> str:
@@ -813,6 +815,15 @@ def test_the_sizes_of_the_gpu_file_come_before_the_default_ones(machine, gpu_fil
     values = yaml.safe_load((gpu_files / "t4.yaml").read_text())
     write(gpu_files / "t4.yaml", yaml.safe_dump(values | {"sizes": [96, "1x2x3"]}))
     assert plan.plan({"gpu": "t4", "default_sizes": [5]}).shapes == (Shape(96, 96, 96), Shape(1, 2, 3))
+
+
+def test_blas_has_one_thread_in_a_job_unless_the_user_gives_it_more(monkeypatch):
+    monkeypatch.setattr(os, "environ", {})
+    one_core_a_job()
+    assert os.environ["OPENBLAS_NUM_THREADS"] == "1"
+    os.environ["OPENBLAS_NUM_THREADS"] = "4"
+    one_core_a_job()
+    assert os.environ["OPENBLAS_NUM_THREADS"] == "4"
 
 
 def test_a_job_takes_over_its_runs_plan_and_makes_one_where_it_was_not_handed_down(project, monkeypatch):

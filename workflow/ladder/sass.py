@@ -8,7 +8,7 @@ import subprocess
 import tempfile
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -45,20 +45,21 @@ _REGISTER = re.compile(r"\bR(\d+)\b(\.reuse)?")
 
 @dataclass(frozen=True)
 class Instruction:
-    """One instruction: its offset in bytes from the kernel's start, and its text."""
+    """One instruction: its offset in bytes from the kernel's start, and its text.
+
+    `opcode` and `kind` follow from the text: what the functions of those names say of it.
+    """
 
     offset: int
     text: str
+    opcode: str = field(init=False, compare=False)
+    kind: str = field(init=False, compare=False)
 
-    @property
-    def opcode(self) -> str:
-        """Its opcode (`opcode`)."""
-        return opcode(self.text)
-
-    @property
-    def kind(self) -> str:
-        """The class of CLASSES that it belongs to, or `other`."""
-        return class_of(self.opcode)
+    def __post_init__(self) -> None:
+        """Work out once what every count asks for."""
+        name = opcode(self.text)
+        object.__setattr__(self, "opcode", name)
+        object.__setattr__(self, "kind", class_of(name))
 
     @property
     def width_bits(self) -> int:
