@@ -24,33 +24,34 @@ EMULATOR_INLINE void copy_or_zeros(float* to, const float* from, int count, bool
 
 EMULATOR_PLAIN inline float emulator_toward_zero(double x) {
   float nearest = static_cast<float>(x);
-  bool beyond = std::isfinite(nearest) && std::fabs(static_cast<double>(nearest)) > std::fabs(x);
+  bool beyond = __builtin_isfinite(nearest) && __builtin_fabs(static_cast<double>(nearest)) > __builtin_fabs(x);
   return beyond ? __uint_as_float(__float_as_uint(nearest) - 1) : nearest;  // the next one toward zero
 }
 
 EMULATOR_PLAIN inline double emulator_tf32(uint32_t bits) { return __uint_as_float(bits & 0xFFFFE000); }
 
 EMULATOR_PLAIN inline void mma_tf32(float (&D)[4], const uint32_t (&A)[4], const uint32_t (&B)[2]) {
-  // The threads of a block share a host thread, so each may read what another names here.
+  // The threads of a block share a host thread, so each may read what another leaves here.
   static thread_local struct Operands {
-    const uint32_t *A, *B;
+    double A[4], B[2];
   } of_thread[1024];
   int lane = emulator_lane();
   Operands* of_lane = of_thread + (threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z)) - lane;
-  of_lane[lane] = {A, B};
-  __syncwarp();
-  double rows[2][8], columns[2][8];
-  for (int i = 0; i < 2; ++i) {
-    for (int p = 0; p < 8; ++p) {
-      rows[i][p] = emulator_tf32(of_lane[lane / 4 * 4 + p % 4].A[p / 4 * 2 + i]);
-      columns[i][p] = emulator_tf32(of_lane[(lane % 4 * 2 + i) * 4 + p % 4].B[p / 4]);
-    }
+  for (int i = 0; i < 4; ++i) {
+    of_lane[lane].A[i] = emulator_tf32(A[i]);
   }
+  for (int i = 0; i < 2; ++i) {
+    of_lane[lane].B[i] = emulator_tf32(B[i]);
+  }
+  __syncwarp();
+  const Operands *rows = of_lane + lane / 4 * 4, *columns = of_lane + lane % 4 * 8;
   float sum[4];
+#pragma GCC unroll 4
   for (int i = 0; i < 4; ++i) {
     double exact = D[i];
+#pragma GCC unroll 8
     for (int p = 0; p < 8; ++p) {
-      exact += rows[i / 2][p] * columns[i % 2][p];
+      exact += rows[p % 4].A[p / 4 * 2 + i / 2] * columns[i % 2 * 4 + p % 4].B[p / 4];
     }
     sum[i] = emulator_toward_zero(exact);
   }
