@@ -5,11 +5,13 @@ import json
 import os
 import re
 import stat
+import zlib
 
 import pytest
 from conftest import a_device, a_where, time_run
 from ladder import records
 from ladder.build import environment
+from ladder.config import ROOT
 from ladder.errors import LadderError
 
 RESTORE = "; restore it with git checkout, or delete it to measure again"
@@ -300,3 +302,13 @@ def test_an_environment_names_everything_that_could_explain_a_measurement(tmp_pa
     assert found["gpu"]["uuid"] == "GPU-0"
     assert found["compile"] == a_where()["compile"]
     assert found["config_digest"] == "settings-1"
+
+
+@pytest.mark.parametrize("gpu", ["h100-sxm", "h200-sxm"])
+def test_what_git_keeps_of_a_gpu_is_less_than_five_megabytes(gpu):
+    kept = [
+        path for part in ("raw", "tables", "figures", "pages") for path in (ROOT / "results" / gpu / part).rglob("*")
+    ]
+    sizes = {str(path): len(zlib.compress(path.read_bytes())) for path in kept if path.is_file()}
+    assert len(sizes) > 50
+    assert sum(sizes.values()) < 5e6, sorted(sizes.items(), key=lambda item: -item[1])[:5]
