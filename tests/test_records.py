@@ -285,6 +285,8 @@ def test_outside_git_the_commit_is_what_the_environment_says(tmp_path, monkeypat
     monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path))
     monkeypatch.delenv("GEMM_LADDER_COMMIT", raising=False)
     assert records.git_commit(tmp_path) == "unknown"
+    monkeypatch.setenv("GEMM_LADDER_COMMIT", "")
+    assert records.git_commit(tmp_path) == "unknown"
     monkeypatch.setenv("GEMM_LADDER_COMMIT", "abc")
     assert records.git_commit(tmp_path) == "abc"
 

@@ -204,7 +204,7 @@ def git_commit(root: Path) -> str:
     try:
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
     except (OSError, subprocess.CalledProcessError):
-        return os.environ.get("GEMM_LADDER_COMMIT", "unknown")
+        return os.environ.get("GEMM_LADDER_COMMIT") or "unknown"
 
 
 def software(root: Path) -> dict[str, Any]:
