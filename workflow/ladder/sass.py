@@ -103,7 +103,7 @@ def disassemble(library: Path, nvcc: Nvcc | None = None) -> dict[str, list[Instr
     """
     with tempfile.TemporaryDirectory(prefix="gemm-ladder-") as folder:
         _said(library, tool_beside(nvcc, "cuobjdump"), "-xelf", "all", library.resolve(), folder=folder)
-        # -ndf leaves out an analysis of jumps that nothing here reads, up to a fourth of the time
+        # -ndf leaves out an analysis of jumps that nothing here reads
         listings = [
             _said(library, tool_beside(nvcc, "nvdisasm"), "-c", "-ndf", cubin)
             for cubin in sorted(Path(folder).glob("*.cubin"))
