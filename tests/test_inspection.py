@@ -14,7 +14,7 @@ from ladder.config import ROOT, Shape, read_kernels
 from ladder.errors import LadderError
 from ladder.gpu import names, read_gpu
 from ladder.inspection import inspect, main_kernel
-from ladder.occupancy import LIMITS, SmLimits, limits_of, occupancy
+from ladder.occupancy import LIMITS, SmLimits, compile_calculator, limits_of, occupancy
 from ladder.paper import accesses, ceilings, floors, tile_of, waves
 from ladder.plan import KERNELS
 from ladder.sass import Instruction
@@ -197,6 +197,13 @@ def test_the_inner_loop_of_ptx_is_the_one_with_most_fmas():
     assert sass.ptx_loop(ptx, "absent") == sass.ptx_loop(ptx, "other") == []
 
 
+@pytest.fixture(scope="module")
+def calculator(tmp_path_factory):
+    library = tmp_path_factory.mktemp("calculator") / "occupancy.so"
+    compile_calculator(find_nvcc(), library)
+    return library
+
+
 HOPPER = SmLimits("9.0", 132, 2048, 65536, 228 << 10, 227 << 10)
 
 
@@ -209,23 +216,23 @@ HOPPER = SmLimits("9.0", 132, 2048, 65536, 228 << 10, 227 << 10)
         (16, 0, 32, 0, 32, ["blocks"]),
     ],
 )
-def test_occupancy_is_what_cuda_says(registers, static, threads, dynamic, blocks, limited_by):
-    found = occupancy(find_nvcc(), HOPPER, registers, static, threads, dynamic)
+def test_occupancy_is_what_cuda_says(calculator, registers, static, threads, dynamic, blocks, limited_by):
+    found = occupancy(calculator, HOPPER, registers, static, threads, dynamic)
     assert (found["blocks"], found["limited_by"]) == (blocks, limited_by)
     assert found["percent"] == 100 * blocks * threads / 2048
     assert list(found["block_limits"]) == list(LIMITS)
     assert min(found["block_limits"].values()) == blocks
 
 
-def test_every_gpu_file_says_what_its_sms_have_and_the_calculator_knows_it():
+def test_every_gpu_file_says_what_its_sms_have_and_the_calculator_knows_it(calculator):
     for name in names():
-        found = occupancy(find_nvcc(), limits_of(read_gpu(name)), 32, 0, 256, 0)
+        found = occupancy(calculator, limits_of(read_gpu(name)), 32, 0, 256, 0)
         assert 0 < found["percent"] <= 100, name
 
 
-def test_an_unknown_gpu_is_one_line():
+def test_an_unknown_gpu_is_one_line(calculator):
     with pytest.raises(LadderError, match=r"compute capability 99\.0"):
-        occupancy(find_nvcc(), SmLimits("99.0", 1, 2048, 65536, 1 << 17, 1 << 16), 32, 0, 256, 0)
+        occupancy(calculator, SmLimits("99.0", 1, 2048, 65536, 1 << 17, 1 << 16), 32, 0, 256, 0)
 
 
 def test_the_floors_are_those_of_the_roofline():
@@ -311,15 +318,25 @@ def test_a_rung_of_another_class_has_its_floors_and_waves_on_paper_but_no_ceilin
     assert own["bound_by"] == ""
 
 
-def test_a_rung_of_the_ladder_has_its_inner_loop_in_sass_and_ptx(tmp_path):
+def test_a_rung_of_the_ladder_has_its_inner_loop_in_sass_and_ptx(tmp_path, calculator):
     rung, gpu, nvcc = read_kernels(KERNELS)["tiled@TILE=16"], read_gpu("h100-sxm"), find_nvcc()
     build(rung, gpu, nvcc, ["-O3", "-std=c++17"], Path(tmp_path / "tiled"))
-    record = inspect(Build(tmp_path / "tiled"), ["256"], gpu.sms, tmp_path / "log", nvcc, limits_of(gpu))
+    record = inspect(Build(tmp_path / "tiled"), ["256"], gpu.sms, tmp_path / "log", nvcc, limits_of(gpu), calculator)
     launch, kernel = main_kernel(record, "256")
     assert kernel["code"]["loop"]["mix"]["FFMA"] == 16
     assert launch["occupancy"]["percent"] == 100
     assert sum("FFMA" in line for line in kernel["code"]["loop_sass"]) == 16
     assert sum("fma.rn.f32" in line for line in kernel["code"]["loop_ptx"]) == 16
+
+
+def test_a_kernel_that_no_shape_launches_is_named_and_not_disassembled(tmp_path):
+    rung, gpu = read_kernels(KERNELS)["tiled@TILE=16"], read_gpu("h100-sxm")
+    build(rung, gpu, find_nvcc(), ["-std=c++17"], tmp_path / "tiled")
+    record = inspect(Build(tmp_path / "tiled"), ["256"], gpu.sms, tmp_path / "log")
+    code = {kernel["kernel"]: kernel["code"] for kernel in record["kernels"]}
+    assert code.keys() == {"sgemm_tiled", "scale_kernel"}
+    assert code["sgemm_tiled"]["loop"]
+    assert code["scale_kernel"] is None
 
 
 ENGINE = """
@@ -349,7 +366,7 @@ def test_the_launches_that_are_observed_are_those_with_the_copy_engine_where_it_
 def test_what_cannot_be_disassembled_is_one_line_that_names_it(tmp_path):
     nothing = write(tmp_path / "library.so", "no library")
     with pytest.raises(LadderError) as caught:
-        sass.disassemble(nothing)
+        sass.disassemble(nothing, ["kernel"])
     (line,) = str(caught.value).splitlines()
     assert f"cannot read {nothing}: " in line
     assert line.endswith("it has to be of nvcc's own toolkit")

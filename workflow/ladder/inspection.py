@@ -16,26 +16,27 @@ TIME_LIMIT_S = 60.0
 
 
 def inspect(
-    made: Build, shapes: list[str], sms: int, log: Path, nvcc: Nvcc | None = None, limits: SmLimits | None = None
+    made: Build,
+    shapes: list[str],
+    sms: int,
+    log: Path,
+    nvcc: Nvcc | None = None,
+    limits: SmLimits | None = None,
+    calculator: Path | None = None,
 ) -> dict[str, Any]:
     """The inspection record of a rung.
 
     Keys: status and message (the compile record's, or `unusable` and why the library cannot be asked), kernels (name,
     symbol, what `resource_report` gives for each kernel of the library, and its `code`), launches (for each shape the
     launches that the rung makes on a GPU with so many SMs: symbol, grid, block, dynamic_shared_bytes, and the
-    `occupancy` where nvcc's toolkit and the SM's limits are given). `code` is what `sass.describe` says of the whole
-    kernel and of its inner loop (null where none multiplies), with that loop as SASS and PTX.
+    `occupancy` where the SM's limits and the calculator are given). `code` is what `sass.describe` says of the whole
+    kernel and of its inner loop (null where none multiplies), with that loop as SASS and PTX; null where the kernel is
+    launched at none of the shapes.
     """
     compiled = made.record
     record: dict[str, Any] = {key: compiled[key] for key in ("status", "message", "rung")}
     record |= {key: compiled.get(key, "") for key in ("nvcc", "architecture", "source_digest")}
     report = resource_report(compiled["log"]) if compiled["status"] == "ok" else {}
-    names = demangled(list(report))
-    code = _code(made, list(report), nvcc) if report else {}
-    record["kernels"] = [
-        {"kernel": names[symbol].split("(")[0], "symbol": symbol, **resources, "code": code.get(symbol)}
-        for symbol, resources in report.items()
-    ]
     launches: dict[str, Any] = {}
     if compiled["status"] == "ok":
         request = {"library": str(made.library), "shapes": shapes, "sms": sms}
@@ -46,20 +47,27 @@ def inspect(
         outcome = run_worker("ladder.inspect_worker", request, keep, TIME_LIMIT_S, log)
         if outcome.status != "ok":
             record |= {"status": UNUSABLE, "message": outcome.message}
-    for launch in (each for made_at in launches.values() for each in made_at):
+    made_launches = [launch for at_shape in launches.values() for launch in at_shape]
+    code = _code(made, {launch["symbol"] for launch in made_launches} & set(report), nvcc)
+    names = demangled(list(report))
+    record["kernels"] = [
+        {"kernel": names[symbol].split("(")[0], "symbol": symbol, **resources, "code": code.get(symbol)}
+        for symbol, resources in report.items()
+    ]
+    for launch in made_launches:
         resources = report.get(launch["symbol"])
         threads = launch["block"][0] * launch["block"][1] * launch["block"][2]
-        if nvcc is not None and limits is not None and resources:
+        if calculator is not None and limits is not None and resources:
             launch["occupancy"] = occupancy(
-                nvcc, limits, resources["registers"], resources["static_shared_bytes"], threads,
+                calculator, limits, resources["registers"], resources["static_shared_bytes"], threads,
                 launch["dynamic_shared_bytes"],
             )  # fmt: skip
     return record | {"launches": launches}
 
 
-def _code(made: Build, symbols: list[str], nvcc: Nvcc | None) -> dict[str, Any]:
-    """What each kernel of a library compiled to, by its mangled name."""
-    bodies = sass.disassemble(made.library, nvcc)
+def _code(made: Build, symbols: set[str], nvcc: Nvcc | None) -> dict[str, Any]:
+    """What these kernels of a library compiled to, by their mangled names."""
+    bodies = sass.disassemble(made.library, symbols, nvcc) if symbols else {}
     ptx = made.ptx.read_text() if made.ptx.exists() else ""
     found = {}
     for symbol in symbols:

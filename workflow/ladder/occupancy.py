@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import subprocess
-import tempfile
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -51,22 +50,23 @@ def include_folders(nvcc: Nvcc) -> list[Path]:
     return [toolkit / "include", toolkit / "targets" / "x86_64-linux" / "include", *wheels]
 
 
-@cache
-def calculator(nvcc: Nvcc) -> Any:
-    """The compiled calculator; raises LadderError where the toolkit has no cuda_occupancy.h or g++ fails."""
+def compile_calculator(nvcc: Nvcc, library: Path) -> None:
+    """Make the calculator a library; raises LadderError where the toolkit has no cuda_occupancy.h or g++ fails."""
     folder = next((path for path in include_folders(nvcc) if (path / "cuda_occupancy.h").is_file()), None)
     if folder is None:
         raise LadderError(f"{nvcc.path}: its toolkit has no cuda_occupancy.h; install CUDA's runtime headers")
-    with tempfile.TemporaryDirectory(prefix="gemm-ladder-") as place:
-        library = Path(place) / "occupancy.so"
-        command = ["g++", "-std=c++17", "-O1", "-shared", "-fPIC", f"-I{folder}", str(SOURCE), "-o", str(library)]
-        try:
-            made = subprocess.run(command, capture_output=True, text=True, check=False)
-        except OSError as error:
-            raise LadderError(f"g++: cannot be run ({error.strerror}); install a C++ compiler") from None
-        if made.returncode:
-            raise LadderError(f"{SOURCE.name}: does not compile: {(made.stderr.splitlines() or [''])[0]}")
-        function = ctypes.CDLL(str(library)).occupancy
+    command = ["g++", "-std=c++17", "-O1", "-shared", "-fPIC", f"-I{folder}", str(SOURCE), "-o", str(library)]
+    try:
+        made = subprocess.run(command, capture_output=True, text=True, check=False)
+    except OSError as error:
+        raise LadderError(f"g++: cannot be run ({error.strerror}); install a C++ compiler") from None
+    if made.returncode:
+        raise LadderError(f"{SOURCE.name}: does not compile: {(made.stderr.splitlines() or [''])[0]}")
+
+
+@cache
+def _function(calculator: Path) -> Any:
+    function = ctypes.CDLL(str(calculator.resolve())).occupancy
     function.argtypes = [
         *(ctypes.c_int,) * 5,
         *(ctypes.c_size_t,) * 2,
@@ -80,16 +80,21 @@ def calculator(nvcc: Nvcc) -> Any:
 
 
 def occupancy(
-    nvcc: Nvcc, sm: SmLimits, registers: int, static_shared_bytes: int, block_threads: int, dynamic_shared_bytes: int
+    calculator: Path,
+    sm: SmLimits,
+    registers: int,
+    static_shared_bytes: int,
+    block_threads: int,
+    dynamic_shared_bytes: int,
 ) -> dict[str, Any]:
-    """How many blocks of a kernel an SM holds at once, and what limits that.
+    """How many blocks of a kernel an SM holds at once, and what limits that, by `compile_calculator`'s library.
 
     Keys: blocks, warps and percent (of the SM's warps), block_limits (by each of LIMITS alone), limited_by (the names
     of the least). Raises LadderError where the calculator does not know the GPU.
     """
     major, minor = map(int, sm.compute_capability.split("."))
     result = (ctypes.c_int * 6)()
-    error = calculator(nvcc)(
+    error = _function(calculator)(
         major, minor, sm.sms, sm.max_threads, sm.registers, sm.shared_bytes, sm.shared_bytes_a_block,
         registers, static_shared_bytes, block_threads, dynamic_shared_bytes, result,
     )  # fmt: skip

@@ -7,7 +7,7 @@ import re
 import subprocess
 import tempfile
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -34,6 +34,7 @@ CLASSES = {
 }
 MULTIPLYING = ("HGMMA", "HMMA", "FFMA")  # the classes that a product is computed by, the fastest unit first
 _CLASSES = {name: re.compile(pattern) for name, pattern in CLASSES.items()}
+_FUNCTION = re.compile(r"^\s*(\d+):.* FUNC .* (\S+)$", re.MULTILINE)  # of readelf: its index and name
 _KERNEL = re.compile(r"^\.text\.", re.MULTILINE)
 _LINE = re.compile(r"^(?:(\S+):|\s+/\*([0-9a-f]{4,})\*/\s+([^;\n]*?)\s*;)", re.MULTILINE)
 _LABEL = re.compile(r"`\(([^)]+)\)")
@@ -96,18 +97,20 @@ def multiplications(counts: Mapping[str, int]) -> tuple[int, ...]:
     return tuple(counts.get(name, 0) for name in MULTIPLYING)
 
 
-def disassemble(library: Path, nvcc: Nvcc | None = None) -> dict[str, list[Instruction]]:
-    """The instructions of each kernel of a library, by its mangled name; the NOPs that fill its end are left out.
+def disassemble(library: Path, symbols: Collection[str], nvcc: Nvcc | None = None) -> dict[str, list[Instruction]]:
+    """The instructions of these kernels of a library, by their mangled names, without the NOPs that fill their ends.
 
     Raises LadderError where the tools beside nvcc, or those that are found, cannot read it.
     """
+    listings = []
     with tempfile.TemporaryDirectory(prefix="gemm-ladder-") as folder:
         _said(library, tool_beside(nvcc, "cuobjdump"), "-xelf", "all", library.resolve(), folder=folder)
-        # -ndf leaves out an analysis of jumps that nothing here reads
-        listings = [
-            _said(library, tool_beside(nvcc, "nvdisasm"), "-c", "-ndf", cubin)
-            for cubin in sorted(Path(folder).glob("*.cubin"))
-        ]
+        for cubin in sorted(Path(folder).glob("*.cubin")):
+            listed = _said(library, Path("readelf"), "--syms", "--wide", cubin)
+            kernels = [index for index, name in _FUNCTION.findall(listed) if name in symbols]
+            if kernels:  # -ndf leaves out an analysis of jumps that nothing here reads
+                chosen = ["-fun", ",".join(kernels)]
+                listings.append(_said(library, tool_beside(nvcc, "nvdisasm"), "-c", "-ndf", *chosen, cubin))
     return {name: body for listing in listings for name, body in parse(listing).items()}
 
 

@@ -1,8 +1,26 @@
 # inspect: from the compiled library, without a GPU.
+rule calculator:
+    """NVIDIA's occupancy calculator, compiled once for all rungs."""
+    input:
+        "workflow/ladder/occupancy.cpp",
+    output:
+        "build/{gpu}/occupancy.so",
+    log:
+        "logs/{gpu}/calculator.log",
+    priority: AWAITED
+    conda:
+        CONDA
+    params:
+        nvcc=PLAN.settings["compile"]["nvcc"],
+    script:
+        "../scripts/calculator.py"
+
+
 rule inspect:
     """What the compiled library says of itself: registers, occupancy, instructions, paper calculation."""
     input:
-        "build/{gpu}/{kernel}",
+        build="build/{gpu}/{kernel}",
+        calculator="build/{gpu}/occupancy.so" if PLAN.gpu.limits else [],
     output:
         "build/{gpu}/inspect/{kernel}.json",
     log:

@@ -14,5 +14,6 @@ with one_line_errors(snakemake.log[0]):
     run = plan_of_run(snakemake.config)
     shapes, sms, log = snakemake.params.shapes, snakemake.params.sms, Path(snakemake.log[0])
     nvcc = find_nvcc(run.settings["compile"]["nvcc"])
-    record = inspect(Build(Path(snakemake.input[0])), shapes, sms, log, nvcc, limits_of(run.gpu))
+    calculator = Path(snakemake.input.calculator) if snakemake.input.calculator else None
+    record = inspect(Build(Path(snakemake.input.build)), shapes, sms, log, nvcc, limits_of(run.gpu), calculator)
     records.write_json(Path(snakemake.output[0]), record)
