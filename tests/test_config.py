@@ -2,6 +2,8 @@
 
 import json
 import os
+import shutil
+import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -815,6 +817,18 @@ def test_the_sizes_of_the_gpu_file_come_before_the_default_ones(machine, gpu_fil
     values = yaml.safe_load((gpu_files / "t4.yaml").read_text())
     write(gpu_files / "t4.yaml", yaml.safe_dump(values | {"sizes": [96, "1x2x3"]}))
     assert plan.plan({"gpu": "t4", "default_sizes": [5]}).shapes == (Shape(96, 96, 96), Shape(1, 2, 3))
+
+
+def test_jobs_find_the_package_as_bytecode_where_python_is_told_to_write_none(tmp_path):
+    shutil.copytree(
+        REPOSITORY / "workflow" / "ladder", tmp_path / "ladder", ignore=shutil.ignore_patterns("__pycache__")
+    )
+    offer = "from ladder.session import offer_package; offer_package()"
+    variables = {key: value for key, value in os.environ.items() if key != "PYTHONPYCACHEPREFIX"}
+    variables |= {"PYTHONDONTWRITEBYTECODE": "1", "PYTHONPATH": str(tmp_path)}
+    subprocess.run([sys.executable, "-c", offer], env=variables, check=True)
+    compiled = {path.name.split(".")[0] for path in tmp_path.glob("ladder/__pycache__/*.pyc")}
+    assert compiled == {path.stem for path in tmp_path.glob("ladder/*.py")}
 
 
 def test_blas_has_one_thread_in_a_job_unless_the_user_gives_it_more(monkeypatch):
