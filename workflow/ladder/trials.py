@@ -145,17 +145,16 @@ def trial_figure(trials: pd.DataFrame, caption: str) -> Figure:
         columns, lines = max(map(len, rows.values()), default=1), max(1, len(rows))
         size = (_CELL[0] * columns + 1.5, _CELL[1] * lines + 1.35)
         figure = Figure(figsize=size, dpi=DPI)
-        grid = figure.subplots(lines, columns, squeeze=False)  # each y axis set alike: shared ones take long to draw
-        for axes in grid.flat:
-            axes.set_visible(False)
-            axes.tick_params(axis="y", labelleft=False)
-        for (rung, varied), cells in zip(rows.items(), grid, strict=False):
+        grid = figure.add_gridspec(lines, columns)
+        for line, (rung, varied) in enumerate(rows.items()):
             part = timed[timed["rung"] == rung]
-            for name, axes in zip(varied, cells, strict=False):
+            for column, name in enumerate(varied):
+                axes = figure.add_subplot(grid[line, column])  # shared y axes take long to draw: each is set alike
                 _one_parameter(axes, part, macros.loc[part.index, name], colors)
                 axes.set_title(name, loc="left", pad=2)
-            cells[0].set_ylabel(rung, fontsize=8, fontweight="bold")
-            cells[0].tick_params(axis="y", labelleft=True)
+                axes.tick_params(axis="y", labelleft=column == 0)
+                if column == 0:
+                    axes.set_ylabel(rung, fontsize=8, fontweight="bold")
         figure.text(0.02, 1 - 0.3 / size[1], "What each parameter does", fontsize=12, fontweight="bold")
         note = "% of the rung's fastest trial; a dot a trial, a line along the best of each value"
         figure.text(0.02, 1 - 0.52 / size[1], note, fontsize=8, color="dimgray")
@@ -179,7 +178,6 @@ def trial_figure(trials: pd.DataFrame, caption: str) -> Figure:
 
 def _one_parameter(axes: mpl.axes.Axes, part: pd.DataFrame, values: pd.Series, colors: Mapping[str, str]) -> None:
     """A parameter's axes: its values side by side, the sizes beside each other at each."""
-    axes.set_visible(True)
     ticks = sorted(values.unique())
     for index, (shape, color) in enumerate(colors.items()):
         rows = part[part["shape"] == shape]
