@@ -19,6 +19,35 @@ namespace emulator {
 // ---------------------------------------------------------------------------------------------------------------------
 // Barriers and warps.
 
+// The thread to run next; one is ready.
+EMULATOR_PLAIN inline Thread& next_thread(Worker& w) {
+  for (;;) {
+    Thread& t = w.threads[w.turn];
+    w.turn = w.turn + w.step < now.threads ? w.turn + w.step : w.turn + w.step - now.threads;
+    if (t.state == READY) {
+      w.stamp = t.stamp;
+      return t;
+    }
+  }
+}
+
+// Lets other threads run: from one to the next, for the processor foresees where a return leads that many threads take;
+// the scheduler where none is ready.
+EMULATOR_PLAIN inline void give_way(Thread* t, Worker& w) {
+  if (w.ready == 0 || now.stop) {
+    switch_context(t->context, w.scheduler);
+  } else if (Thread& next = next_thread(w); &next != t) {
+    switch_context(t->context, next.context);
+  }
+}
+
+EMULATOR_NOINLINE void atomic_access(const void* pointer, unsigned bytes) {
+  check(reinterpret_cast<uintptr_t>(pointer), bytes, ATOMIC_ACCESS, EMULATOR_CALLER);
+  Thread* t = this_thread();
+  t->worker->used_atomics = true;
+  give_way(t, *t->worker);
+}
+
 EMULATOR_NOINLINE int barrier(int predicate) {
   Thread* t = this_thread();
   Worker& w = *t->worker;
@@ -27,7 +56,7 @@ EMULATOR_NOINLINE int barrier(int predicate) {
   w.predicate_sum += predicate != 0;
   ++w.at_barrier;
   --w.ready;
-  switch_context(t->context, w.scheduler);
+  give_way(t, w);
   return w.predicate_result;
 }
 
@@ -93,8 +122,10 @@ EMULATOR_NOINLINE uint64_t meet_warp(unsigned mask, unsigned operation, int sour
   t->barrier_at = code;
   t->state = AT_WARP;
   --w.ready;
-  if (!complete_warp(w, t->number - lane, lane, code)) {
-    switch_context(t->context, w.scheduler);
+  if (complete_warp(w, t->number - lane, lane, code)) {
+    w.stamp = t->stamp;
+  } else {
+    give_way(t, w);
   }
   return t->received;
 }
@@ -116,9 +147,7 @@ EMULATOR_NOINLINE static void fiber() {
       complete_warp(w, first, i - first, w.threads[i].barrier_at);
     }
   }
-  for (;;) {
-    switch_context(t->context, w.scheduler);
-  }
+  give_way(t, w);
 }
 
 // Reports threads that wait for others which will never come; from the scheduler, so that it names the thread itself.
@@ -156,21 +185,16 @@ EMULATOR_NOINLINE static void run_block(Worker& w, uint64_t number) {
     t.stamp = w.block_start | i;
     t.state = READY;
     t.copy_count = t.batch = 0;
-    char* stack = reinterpret_cast<char*>(stacks + (t.worker->number * MAX_THREADS + i) * STACK);
+    char* stack = reinterpret_cast<char*>(stacks + (w.threads - all_threads + i) * STACK);
     prepare(t.context, stack, stack + STACK - (i * 320 % 8192 & ~63u), fiber);  // tops apart, for the caches' sake
   }
   while (w.exited < threads) {
-    unsigned step = static_cast<unsigned>(coprime_step(threads, w.random));
-    unsigned i = static_cast<unsigned>(next_random(w.random) % threads);
-    for (unsigned visited = 0; w.ready > 0; ++visited) {
-      Thread& t = w.threads[i];
-      i = i + step < threads ? i + step : i + step - threads;
-      if (t.state == READY) {
-        switch_context(w.scheduler, t.context);
-        if (now.stop) {
-          return;
-        }
-      }
+    w.step = static_cast<unsigned>(coprime_step(threads, w.random));
+    w.turn = static_cast<unsigned>(next_random(w.random) % threads);
+    w.interval_start = static_cast<Stamp>(w.interval) << 32;
+    switch_context(w.scheduler, next_thread(w).context);  // back here once no thread is ready
+    if (now.stop) {
+      return;
     }
     if (w.at_barrier + w.exited < threads) {
       report_waiting(w, AT_WARP, "warp", "block (%u,%u,%u) thread (%u,%u,%u) waits for its warp, thread (%u,%u,%u) %s");
@@ -271,20 +295,17 @@ EMULATOR_PLAIN static unsigned make_workers() {
   }
   count = count < MAX_WORKERS ? count : MAX_WORKERS;
   if (stacks == 0) {
-    stacks_bytes = MAX_WORKERS * MAX_THREADS * STACK;
-    stacks = (reinterpret_cast<uintptr_t>(map(stacks_bytes + STACK)) + STACK - 1) / STACK * STACK;
+    stacks = (reinterpret_cast<uintptr_t>(map(STACKS_BYTES + STACK)) + STACK - 1) / STACK * STACK;
     all_threads = reinterpret_cast<Thread*>(map(MAX_WORKERS * MAX_THREADS * sizeof(Thread)));
   }
   for (unsigned i = 0; i < count; ++i) {
-    if (workers[i] == nullptr) {
-      Worker* w = static_cast<Worker*>(calloc(1, sizeof(Worker)));
-      w->number = i;
-      w->threads = all_threads + i * MAX_THREADS;
-      w->dynamic_shared = map(DYNAMIC_RESERVED);  // whole pages, so aligned to 1024 bytes
+    Worker& w = workers[i];
+    if (w.threads == nullptr) {
+      w.threads = all_threads + i * MAX_THREADS;
+      w.dynamic_shared = map(DYNAMIC_RESERVED);  // whole pages, so aligned to 1024 bytes
       for (unsigned j = 0; j < MAX_THREADS; ++j) {
-        w->threads[j].worker = w;
+        w.threads[j].worker = &w;
       }
-      workers[i] = w;
     }
   }
   return count;
@@ -343,7 +364,7 @@ EMULATOR_NOINLINE int run_grid(void (*invoke)(const void*), const void* closure,
   count = count < now.turns ? count : static_cast<unsigned>(now.turns);
   pthread_t hosts[MAX_WORKERS];
   for (unsigned i = 0; i < count; ++i) {
-    if (pthread_create(&hosts[i], nullptr, work, workers[i]) != 0) {
+    if (pthread_create(&hosts[i], nullptr, work, workers + i) != 0) {
       perror("emulator: pthread_create");
       abort();
     }
@@ -463,16 +484,16 @@ EMULATOR_PLAIN static void name_shared(int64_t offset, char* text, size_t size) 
   EMULATOR_HOOK void __tsan_##name(void* p) {                                                     \
     emulator::function(reinterpret_cast<uintptr_t>(p), bytes, emulator::access, EMULATOR_CALLER); \
   }
-EMULATOR_ACCESS(read4, 4, READ, check_fast)
-EMULATOR_ACCESS(read8, 8, READ, check_fast)
-EMULATOR_ACCESS(read16, 16, READ, check_fast)
+EMULATOR_ACCESS(read4, 4, READ, check_quickly)
+EMULATOR_ACCESS(read8, 8, READ, check_quickly)
+EMULATOR_ACCESS(read16, 16, READ, check_quickly)
 EMULATOR_ACCESS(read1, 1, READ, check)
 EMULATOR_ACCESS(read2, 2, READ, check)
 EMULATOR_ACCESS(write1, 1, WRITE, check)
 EMULATOR_ACCESS(write2, 2, WRITE, check)
-EMULATOR_ACCESS(write4, 4, WRITE, check)
-EMULATOR_ACCESS(write8, 8, WRITE, check)
-EMULATOR_ACCESS(write16, 16, WRITE, check)
+EMULATOR_ACCESS(write4, 4, WRITE, check_quickly)
+EMULATOR_ACCESS(write8, 8, WRITE, check_quickly)
+EMULATOR_ACCESS(write16, 16, WRITE, check_quickly)
 EMULATOR_ACCESS(unaligned_read2, 2, READ, check)
 EMULATOR_ACCESS(unaligned_read4, 4, READ, check)
 EMULATOR_ACCESS(unaligned_read8, 8, READ, check)

@@ -55,17 +55,16 @@ EMULATOR_NOINLINE static void check_written(Thread* t, Shadow& s, size_t word, A
   }
 }
 
-// Can reading a word be other than harmless? Not if it was written in an earlier interval of this block and has landed,
-// nor if the thread itself wrote it in this one.
-EMULATOR_PLAIN inline bool suspicious_to_read(const Thread* t, const Shadow& s) {
-  uint32_t first = t->worker->block_start >> 32, present = t->stamp >> 32, written = s.written >> 32;
-  return written - first >= present - first && ((s.written ^ t->stamp) & ~WARP_INTERVAL) != 0;
+// Is reading a word harmless? It is if it was written in an earlier interval of this block and has landed, or if the
+// thread itself wrote it in this one.
+EMULATOR_PLAIN inline bool safe_to_read(const Worker& w, Stamp written) {
+  return written - w.block_start < w.interval_start - w.block_start || ((written ^ w.stamp) & ~WARP_INTERVAL) == 0;
 }
 
 EMULATOR_PLAIN inline void shared_read(Thread* t, size_t word, uintptr_t code) {
   Shadow& s = t->worker->shadow[word];
   Stamp me = t->stamp;
-  if (suspicious_to_read(t, s)) {
+  if (!safe_to_read(*t->worker, s.written)) {
     check_written(t, s, word, READ, code);
   }
   if ((s.read >> 32) != (me >> 32)) {
@@ -245,52 +244,56 @@ EMULATOR_NOINLINE static void check(uintptr_t address, unsigned bytes, Access ac
     shared_access(t, w.dynamic_word * 4 + dynamic, bytes, access, code);
   } else if (dynamic < DYNAMIC_RESERVED) {
     outside(t, address, bytes, access, code);
-  } else if (address - stacks >= stacks_bytes) {  // else a local variable
+  } else if (address - stacks >= STACKS_BYTES) {  // else a local variable
     global_access(t, address, bytes, access, code);
   }
 }
 
-// Is reading a word of shared memory so usual that at most its stamp changes? Then it has been done.
-EMULATOR_PLAIN inline __attribute__((always_inline)) bool read_usually(const Thread* t, Shadow& s, Places& place,
-                                                                       uintptr_t code) {
-  if (suspicious_to_read(t, s)) {
-    return false;
-  }
-  bool same_interval = (s.read >> 32) == (t->stamp >> 32);
-  if (s.read == t->stamp || (same_interval && (s.read & SEVERAL_WARPS)) ||
-      ((s.read ^ t->stamp) & ~LANE) == SEVERAL_LANES) {
+// The usual harmless accesses to a word of shared memory, which change at most its stamps: if this is one, it is done.
+EMULATOR_PLAIN inline __attribute__((always_inline)) bool usual(const Worker& w, size_t word, Access access,
+                                                                uintptr_t code) {
+  Shadow& s = w.shadow[word];
+  if (access == WRITE) {  // of a word that nobody has accessed in this interval
+    if (s.written >= w.interval_start || s.read >= w.interval_start) {
+      return false;
+    }
+    s.written = w.stamp;
+    w.places[word].written = static_cast<uint32_t>(code - image);
     return true;
   }
-  if (same_interval) {
+  if (!safe_to_read(w, s.written)) {
     return false;
   }
-  s.read = t->stamp;
-  place.read = static_cast<uint32_t>(code - image);
+  Stamp apart = s.read ^ w.stamp;
+  if ((apart & ~LANE) == SEVERAL_LANES) {
+    return true;
+  }
+  if (apart >> 32 == 0) {
+    return (s.read & SEVERAL_WARPS) || apart == 0;
+  }
+  s.read = w.stamp;
+  w.places[word].read = static_cast<uint32_t>(code - image);
   return true;
 }
 
-// The usual harmless reads are told at once: of an input, and of shared memory where at most stamps change.
-EMULATOR_PLAIN inline __attribute__((always_inline)) void check_fast(uintptr_t address, unsigned bytes, Access access,
-                                                                     uintptr_t code) {
-  Thread* t = this_thread();
-  if (t == nullptr) {
+// Tells the usual accesses at once: to shared memory, and reads of an input.
+EMULATOR_PLAIN inline __attribute__((always_inline)) void check_quickly(uintptr_t address, unsigned bytes,
+                                                                        Access access, uintptr_t code) {
+  const Worker* worker = this_worker();
+  if (worker == nullptr) {
     return;
   }
-  const Worker& w = *t->worker;
+  const Worker& w = *worker;
   uintptr_t offset = address - w.static_shared, dynamic = address - reinterpret_cast<uintptr_t>(w.dynamic_shared);
-  bool is_static = offset < w.static_bytes;
   if (now.stop) {  // left to the full check
-  } else if (is_static || dynamic < now.dynamic_bytes) {
-    size_t word = is_static ? offset / 4 : w.dynamic_word + dynamic / 4;
-    size_t end = word + bytes / 4;
-    bool inside = is_static ? offset + bytes <= w.static_bytes : dynamic + bytes <= now.dynamic_bytes;
-    while (inside && word < end && read_usually(t, w.shadow[word], w.places[word], code)) {
-      ++word;
+  } else if (offset < w.static_bytes || (dynamic < now.dynamic_bytes && dynamic + bytes <= now.dynamic_bytes)) {
+    size_t word = offset < w.static_bytes ? offset / 4 : w.dynamic_word + dynamic / 4, end = word + bytes / 4;
+    while (usual(w, word, access, code)) {
+      if (++word == end) {
+        return;
+      }
     }
-    if (word == end) {
-      return;
-    }
-  } else {
+  } else if (access == READ) {
     for (unsigned i = 0; i < input_count; ++i) {
       const Input& b = inputs[i];
       if (address - b.base < b.bytes && address - b.base + bytes <= b.bytes) {
@@ -299,13 +302,6 @@ EMULATOR_PLAIN inline __attribute__((always_inline)) void check_fast(uintptr_t a
     }
   }
   check(address, bytes, access, code);
-}
-
-EMULATOR_NOINLINE void atomic_access(const void* pointer, unsigned bytes) {
-  Thread* t = this_thread();
-  check(reinterpret_cast<uintptr_t>(pointer), bytes, ATOMIC_ACCESS, EMULATOR_CALLER);
-  t->worker->used_atomics = true;
-  switch_context(t->context, t->worker->scheduler);
 }
 
 EMULATOR_NOINLINE void fence() { this_thread()->worker->fenced = true; }

@@ -118,16 +118,17 @@ struct alignas(256) Thread {  // a power of two, to be found by shifts
   unsigned copy_count, copy_capacity, batch;
 };
 
-struct Worker {  // one host thread, which runs one block at a time
-  unsigned number;
-  Thread* threads;
+struct alignas(256) Worker {  // one host thread, which runs one block at a time; found by shifts, too
+  Thread* threads;            // null until it has been made
+  Stamp stamp;                // of the thread that runs
+  Stamp block_start, interval_start;
   uintptr_t static_shared, static_bytes;  // the __shared__ arrays: the library's thread-local memory
   char* dynamic_shared;
   Shadow* shadow;  // one for each word of static shared memory, then of dynamic
   Places* places;
   size_t dynamic_word;  // where the latter start
   uint32_t interval;    // see Stamp
-  Stamp block_start;
+  unsigned turn, step;  // the thread to run next, if it is ready, and from each to the one after
   Context scheduler;
   uint3 block;
   uint64_t block_number;
@@ -174,11 +175,12 @@ struct Finding {
 };
 
 constexpr unsigned MAX_WORKERS = 64, MAX_BUFFERS = 16, MAX_FINDINGS = 256, MAX_OF_A_KIND = 32;
+constexpr uintptr_t STACKS_BYTES = MAX_WORKERS * MAX_THREADS * STACK;
 
-static Worker* workers[MAX_WORKERS];
-static uintptr_t stacks, stacks_bytes;  // the fibers' stacks
-static Thread* all_threads;             // in the same order
-static uintptr_t image, image_end;      // where the library lies
+static Worker workers[MAX_WORKERS];
+static uintptr_t stacks;            // of the fibers
+static Thread* all_threads;         // in the same order
+static uintptr_t image, image_end;  // where the library lies
 static Launch now;
 static Buffer buffers[MAX_BUFFERS];
 static Input inputs[MAX_BUFFERS];
@@ -195,16 +197,25 @@ static pthread_mutex_t launch_lock = PTHREAD_MUTEX_INITIALIZER, finding_lock = P
 static thread_local char
     anchor;  // makes the library's thread-local memory exist; only __shared__ arrays stand beside it
 
-// The running thread of a block; null in host code.
-EMULATOR_PLAIN inline Thread* this_thread() {
+// Where on the fibers' stacks the running code is; beyond STACKS_BYTES in host code.
+EMULATOR_PLAIN inline uintptr_t place_on_stacks() {
 #ifdef __x86_64__
   uintptr_t stack_pointer;
   __asm__("movq %%rsp, %0" : "=r"(stack_pointer));  // spares the hooks a frame
 #else
   uintptr_t stack_pointer = reinterpret_cast<uintptr_t>(__builtin_frame_address(0));
 #endif
-  uintptr_t offset = stack_pointer - stacks;
-  return offset < stacks_bytes ? all_threads + offset / STACK : nullptr;
+  return stack_pointer - stacks;
+}
+
+// The running thread of a block, and what runs it; null in host code.
+EMULATOR_PLAIN inline Thread* this_thread() {
+  uintptr_t place = place_on_stacks();
+  return place < STACKS_BYTES ? all_threads + place / STACK : nullptr;
+}
+EMULATOR_PLAIN inline Worker* this_worker() {
+  uintptr_t number = place_on_stacks() / (MAX_THREADS * STACK);
+  return number < MAX_WORKERS ? workers + number : nullptr;
 }
 
 EMULATOR_PLAIN inline uint64_t pack(uint3 v) {

@@ -31,12 +31,15 @@ EMULATOR_PLAIN inline float emulator_toward_zero(double x) {
 EMULATOR_PLAIN inline double emulator_tf32(uint32_t bits) { return __uint_as_float(bits & 0xFFFFE000); }
 
 EMULATOR_PLAIN inline void mma_tf32(float (&D)[4], const uint32_t (&A)[4], const uint32_t (&B)[2]) {
-  // The threads of a block share a host thread, so each may read what another leaves here.
-  static thread_local struct Operands {
+  // The threads of a block share a host thread, so each may read what another leaves here: in one place and the other in
+  // turn, so that nobody overwrites what a lane that is a step behind still reads.
+  struct Operands {
     double A[4], B[2];
-  } of_thread[1024];
-  int lane = emulator_lane();
-  Operands* of_lane = of_thread + (threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z)) - lane;
+  };
+  static thread_local Operands of_thread[2][1024];
+  static thread_local unsigned char turn_of[1024];
+  int thread = threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z), lane = thread % 32;
+  Operands* of_lane = of_thread[++turn_of[thread] % 2] + thread - lane;
   for (int i = 0; i < 4; ++i) {
     of_lane[lane].A[i] = emulator_tf32(A[i]);
   }
@@ -45,7 +48,6 @@ EMULATOR_PLAIN inline void mma_tf32(float (&D)[4], const uint32_t (&A)[4], const
   }
   __syncwarp();
   const Operands *rows = of_lane + lane / 4 * 4, *columns = of_lane + lane % 4 * 8;
-  float sum[4];
 #pragma GCC unroll 4
   for (int i = 0; i < 4; ++i) {
     double exact = D[i];
@@ -53,11 +55,7 @@ EMULATOR_PLAIN inline void mma_tf32(float (&D)[4], const uint32_t (&A)[4], const
     for (int p = 0; p < 8; ++p) {
       exact += rows[p % 4].A[p / 4 * 2 + i / 2] * columns[i % 2 * 4 + p % 4].B[p / 4];
     }
-    sum[i] = emulator_toward_zero(exact);
-  }
-  __syncwarp();
-  for (int i = 0; i < 4; ++i) {
-    D[i] = sum[i];
+    D[i] = emulator_toward_zero(exact);
   }
 }
 
