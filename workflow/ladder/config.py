@@ -16,16 +16,11 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import yaml
-
 from ladder.errors import LadderError
 from ladder.precision import BOUNDS, baseline_of
 
 if TYPE_CHECKING:
     from jsonschema.exceptions import ValidationError
-
-# Every process of a run reads YAML: with libyaml, where PyYAML has it, as its wheels do.
-Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 ROOT = Path(__file__).resolve().parents[2]
 SCHEMAS = ROOT / "workflow" / "schemas"
@@ -121,8 +116,12 @@ def dotted(path: Iterator[str | int] | tuple[str | int, ...]) -> str:
 
 def read_yaml(path: Path) -> Any:
     """Read one YAML file; raises LadderError where it is missing or is not YAML."""
+    import yaml  # here, and below: the jobs of a run, which are handed its plan, read none
+
+    from ladder.unique_keys import UniqueKeys
+
     try:
-        return yaml.load(path.read_text(), _UniqueKeys)
+        return yaml.load(path.read_text(), UniqueKeys)
     except FileNotFoundError:
         raise LadderError(f"{shown(path)}: there is no such file") from None
     except UnicodeDecodeError:
@@ -134,20 +133,6 @@ def read_yaml(path: Path) -> Any:
         raise LadderError(f"{shown(path)}:{line} is not YAML: {problem}") from None
 
 
-class _UniqueKeys(Loader):
-    """YAML in which a key that is given twice is an error, as its specification says."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        seen = set()
-        for key, _ in node.value:
-            name = self.construct_object(key, deep=deep)
-            if name in seen:
-                problem = f"{name!r} is given twice"
-                raise yaml.constructor.ConstructorError(None, None, problem, key.start_mark)
-            seen.add(name)
-        return super().construct_mapping(node, deep)
-
-
 def shown(path: Path) -> str:
     """The path as messages print it: relative to the project where it lies inside."""
     return str(path.relative_to(ROOT)) if path.is_relative_to(ROOT) else str(path)
@@ -156,6 +141,10 @@ def shown(path: Path) -> str:
 @cache
 def schema(name: str) -> Any:
     """The JSON schema of one kind of config file, `config`, `kernels` or `gpu`."""
+    import yaml
+
+    from ladder.unique_keys import Loader
+
     return yaml.load((SCHEMAS / f"{name}.schema.yaml").read_text(), Loader)
 
 
@@ -185,6 +174,8 @@ def typed(value: Any, rules: Mapping[str, Any]) -> Any:
     if isinstance(value, str) and value in ("true", "false") and True in rules.get("enum", ()):
         return value == "true"
     if isinstance(value, str) and wanted in ("integer", "number", "boolean", "array"):
+        import yaml
+
         with contextlib.suppress(yaml.YAMLError):
             return yaml.safe_load(value)
     return value

@@ -10,8 +10,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from ladder.config import ROOT, read_yaml, shown, validated
 from ladder.errors import LadderError
 
@@ -263,6 +261,8 @@ def gpu_file(device: Present) -> str:
         "cuda": gpu.cuda,
         "source": "NVML on the device itself",
     }
+    import yaml
+
     return yaml.safe_dump(values, sort_keys=False, allow_unicode=True)
 
 

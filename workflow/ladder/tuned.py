@@ -7,8 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import yaml
-
 from ladder.config import ROOT, Rung, Shape, TunedClass, read_shapes, read_yaml, shown, validated
 from ladder.errors import LadderError
 
@@ -49,6 +47,8 @@ def read_tuned(path: Path) -> Tuned:
 
 def tuned_text(gpu: str, tuned: Tuned) -> str:
     """The text of a tuned file; equal choices give equal bytes."""
+    import yaml
+
     lines = [HEAD.format(gpu=gpu), f"sizes: {yaml.safe_dump([_key(s) for s in tuned.sizes], default_flow_style=True)}"]
     lines.append("rungs:\n" if tuned.rungs else "rungs: {}\n")
     for name, classes in tuned.rungs.items():
