@@ -2,6 +2,7 @@
 
 import os
 import resource
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -241,15 +242,31 @@ def test_the_version_of_gxx_is_asked_for(tmp_path, monkeypatch):
     assert emulation.why_no_emulator() == "the emulator needs g++ 12 or newer; here is 9"
 
 
-def test_without_a_compiler_the_engine_is_an_empty_file(tmp_path, monkeypatch):
+def test_without_a_compiler_the_engine_and_the_headers_are_empty_files(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
-    emulation.compile_engine(tmp_path / "engine.o")
-    assert (tmp_path / "engine.o").read_bytes() == b""
+    made = tmp_path / "engine.o", tmp_path / "launch.cuh.gch"
+    emulation.compile_engine(*made)
+    assert [path.read_bytes() for path in made] == [b"", b""]
+
+
+def test_headers_that_were_compiled_are_not_read_again(tmp_path, monkeypatch):
+    folder = tmp_path / "emulator"
+    shutil.copytree(emulation.EMULATOR, folder)
+    for name, path in {"EMULATOR": folder, "ENGINE": folder / "emulator.cpp", "HEADER": folder / "launch.cuh"}.items():
+        monkeypatch.setattr(emulation, name, path)
+    engine, headers = tmp_path / "engine.o", tmp_path / "launch.cuh.gch"
+    emulation.compile_engine(engine, headers)
+    (folder / "launch.cuh").write_text("#error read again\n")
+    source = ROOT / "kernels/sgemm/tiled.cu"
+    compiled = [source, {"TILE": "8"}, tmp_path / "rung.so", source.parent, engine]
+    assert not emulation.compile_for_emulator(*compiled)
+    headers.unlink()
+    assert "read again" in emulation.compile_for_emulator(*compiled)
 
 
 def test_an_engine_that_does_not_compile_ends_the_run_in_one_line(tmp_path, monkeypatch):
     (tmp_path / "emulator.cpp").write_text("no engine\n")
     monkeypatch.setattr(emulation, "ENGINE", tmp_path / "emulator.cpp")
     with pytest.raises(LadderError, match=r"emulator\.cpp:1:1: error: ") as raised:
-        emulation.compile_engine(tmp_path / "engine.o")
+        emulation.compile_engine(tmp_path / "engine.o", tmp_path / "launch.cuh.gch")
     assert "\n" not in str(raised.value)

@@ -20,21 +20,27 @@ from ladder.worker import Event, run_worker
 
 EMULATOR = ROOT / "kernels" / "emulator"
 ENGINE = EMULATOR / "emulator.cpp"
+HEADER = EMULATOR / "launch.cuh"  # what every rung begins with (flags.txt)
 NEEDED_GXX = 12
 # What tells one compiler from another: behind it a GPU's code may be other code.
 COMPILER = re.compile(r"\b(?:__CUDACC|__CUDA_ARCH|__NVCC|__GNU|__clang|EMULATOR_)\w*")
 EMULATED, NEEDS_GPU, NOT_EMULATED = "emulated", "needs a GPU", "not emulated"
 
 
-def compile_engine(target: Path) -> None:
-    """Compile the emulator's engine once for many rungs; an empty file where this machine has no compiler for it.
+def compile_engine(target: Path, headers: Path) -> None:
+    """Compile the emulator's engine and the headers of all rungs, once; empty files where there is no compiler for it.
 
-    Raises LadderError with g++'s first error where it does not compile.
+    `headers` bears the name of HEADER and .gch, by which g++ finds it (GCC manual, Using Precompiled Headers). Raises
+    LadderError with g++'s first error where something does not compile.
     """
     if why_no_emulator():
         target.write_bytes(b"")
-    elif error := _compile(["-O3", "-c", "-o", str(target), str(ENGINE)]):
-        raise LadderError(error)
+        headers.write_bytes(b"")
+        return
+    made_of = {target: ["-O3", str(ENGINE)], headers: ["-x", "c++-header", str(HEADER)]}
+    for made, arguments in made_of.items():
+        if error := _compile(["-c", *arguments, "-o", str(made)]):
+            raise LadderError(error)
 
 
 def compile_for_emulator(
@@ -43,17 +49,19 @@ def compile_for_emulator(
     """Compile a source with g++; g++'s first error in one line, or nothing.
 
     What a CPU cannot do, such as inline PTX or tensor maps, does not compile. `engine` is that of the emulator, its
-    source or what `compile_engine` has made of it.
+    source or what `compile_engine` has made of it, with the headers beside it or not.
     """
     defined = [f"-D{key}={value}" for key, value in macros.items()]
     made_of = [str(source), *(["-x", "none"] if engine.suffix == ".o" else []), str(engine)]
-    return _compile([*defined, f"-I{include}", "-o", str(library), *made_of, "-lstdc++", "-lm", "-lc", "-lgcc"])
+    libraries = ["-lstdc++", "-lm", "-lc", "-lgcc"]
+    return _compile([*defined, f"-I{include}", "-o", str(library), *made_of, *libraries], engine.parent)
 
 
-def _compile(arguments: list[str]) -> str:
-    """Run g++ as the emulator asks for it; its first error in one line, or nothing."""
-    flags = [f"@{EMULATOR / 'flags.txt'}", f"-I{EMULATOR}", f"-I{ROOT / 'kernels' / 'include'}"]
-    result = subprocess.run(["g++", *flags, *arguments], cwd=ROOT, capture_output=True, text=True, check=False)
+def _compile(arguments: list[str], made: Path = EMULATOR) -> str:
+    """Run g++ as the emulator asks for it, with what has been made of it; its first error in one line, or nothing."""
+    folders = [f"-I{folder}" for folder in (made, EMULATOR, ROOT / "kernels" / "include")]
+    command = ["g++", f"@{EMULATOR / 'flags.txt'}", *folders, *arguments]
+    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     if result.returncode == 0:
         return ""
     said = result.stderr.splitlines()

@@ -27,11 +27,13 @@ EMULATOR = sorted(map(str, Path("kernels/emulator").glob("*.[hct]*")))
 
 
 rule engine:
-    """The engine of the emulator, compiled once for all rungs."""
+    """The engine of the emulator and the headers of all rungs, compiled once."""
     input:
         EMULATOR,
+        "kernels/include/gemm.cuh",
     output:
-        "build/{gpu}/engine.o",
+        engine="build/{gpu}/emulator/engine.o",
+        headers="build/{gpu}/emulator/launch.cuh.gch",
     log:
         "logs/{gpu}/engine.log",
     priority: AWAITED
@@ -45,7 +47,8 @@ rule emulate:
     """The same check on the CPU, of the same source: it needs no GPU and finds races."""
     input:
         build="build/{gpu}/{kernel}",
-        engine="build/{gpu}/engine.o",
+        engine="build/{gpu}/emulator/engine.o",
+        headers="build/{gpu}/emulator/launch.cuh.gch",
         emulator=EMULATOR,
         checker=[
             f"workflow/ladder/{module}.py"

@@ -1,4 +1,4 @@
-"""Compile the emulator's engine."""
+"""Compile the emulator's engine and headers."""
 
 from pathlib import Path
 
@@ -6,4 +6,4 @@ from ladder.emulation import compile_engine
 from ladder.script import one_line_errors
 
 with one_line_errors(snakemake.log[0]):
-    compile_engine(Path(snakemake.output[0]))
+    compile_engine(Path(snakemake.output.engine), Path(snakemake.output.headers))
