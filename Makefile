@@ -64,7 +64,8 @@ $(VENV)/.$(ENV): envs/build.txt envs/$(ENV).txt envs/$(CUBLAS).txt
 # The settings of profiles/default as flags: of a profile Snakemake says so first, and the first line of a run is to be
 # ours, which says on which GPU and when its numbers were recorded.
 run: env ## run the pipeline (ARGS=... goes to snakemake)
-	@$(TOOLS) snakemake --workflow-profile none --rerun-incomplete --quiet rules --resources gpu=1 --cores all $(ARGS)
+	@$(TOOLS) snakemake --workflow-profile none --rerun-incomplete --quiet rules --scheduler greedy \
+	  --resources gpu=1 --cores all $(ARGS)
 
 doctor: env ## say what this machine lacks to compile, measure and profile, and what to do
 	$(TOOLS) python workflow/doctor.py

@@ -122,9 +122,10 @@ def test_the_first_line_of_make_run_says_whose_measurements_it_shows(fresh):
 
 def test_make_run_has_the_settings_of_the_profile():
     profile = yaml.safe_load((ROOT / "profiles/default/config.yaml").read_text())
-    assert profile == {"cores": "all", "rerun-incomplete": True, "quiet": "rules", "resources": {"gpu": 1}}
-    flags = "--workflow-profile none --rerun-incomplete --quiet rules --resources gpu=1 --cores all $(ARGS)"
-    assert f"snakemake {flags}\n" in (ROOT / "Makefile").read_text()
+    settings = {"cores": "all", "rerun-incomplete": True, "quiet": "rules", "scheduler": "greedy"}
+    assert profile == {**settings, "resources": {"gpu": 1}}
+    flags = "--workflow-profile none --rerun-incomplete --quiet rules --scheduler greedy --resources gpu=1 --cores all"
+    assert f"snakemake {flags} $(ARGS)\n" in (ROOT / "Makefile").read_text().replace(" \\\n\t  ", " ")
 
 
 def test_every_figure_says_whose_measurements_it_shows(finished):
