@@ -61,26 +61,23 @@ EMULATOR_PLAIN inline bool safe_to_read(const Worker& w, Stamp written) {
   return written - w.block_start < w.interval_start - w.block_start || ((written ^ w.stamp) & ~WARP_INTERVAL) == 0;
 }
 
-EMULATOR_PLAIN inline void shared_read(Thread* t, size_t word, uintptr_t code) {
-  Shadow& s = t->worker->shadow[word];
-  Stamp me = t->stamp;
-  if (!safe_to_read(*t->worker, s.written)) {
-    check_written(t, s, word, READ, code);
-  }
-  if ((s.read >> 32) != (me >> 32)) {
+EMULATOR_PLAIN inline __attribute__((always_inline)) void note_read(const Worker& w, size_t word, uintptr_t code) {
+  Shadow& s = w.shadow[word];
+  Stamp me = w.stamp, apart = s.read ^ me;
+  if (apart >> 32 != 0) {
     s.read = me;
   } else if (s.read & SEVERAL_WARPS) {
     return;
-  } else if ((s.read ^ me) & WARP) {
+  } else if (apart & WARP) {
     s.read |= SEVERAL_WARPS;
   } else {
-    Stamp several = (s.read & SEVERAL_LANES) | ((s.read ^ me) & THREAD ? SEVERAL_LANES : 0);
+    Stamp several = (s.read & SEVERAL_LANES) | (apart & THREAD ? SEVERAL_LANES : 0);
     if ((s.read & WARP_INTERVAL) < (me & WARP_INTERVAL)) {
       several = 0;  // what came before is ordered for the whole warp
     }
     s.read = me | several;
   }
-  t->worker->places[word].read = static_cast<uint32_t>(code - image);
+  w.places[word].read = static_cast<uint32_t>(code - image);
 }
 
 EMULATOR_PLAIN inline void shared_write(Thread* t, size_t word, Access access, uintptr_t code) {
@@ -108,7 +105,10 @@ EMULATOR_PLAIN inline void shared_access(Thread* t, size_t offset, unsigned byte
         t->worker->shadow[word].written = t->stamp;
       }
     } else if (access == READ) {
-      shared_read(t, word, code);
+      if (!safe_to_read(*t->worker, t->worker->shadow[word].written)) {
+        check_written(t, t->worker->shadow[word], word, READ, code);
+      }
+      note_read(*t->worker, word, code);
     } else {
       shared_write(t, word, access, code);
     }
@@ -253,27 +253,19 @@ EMULATOR_NOINLINE static void check(uintptr_t address, unsigned bytes, Access ac
 EMULATOR_PLAIN inline __attribute__((always_inline)) bool usual(const Worker& w, size_t word, Access access,
                                                                 uintptr_t code) {
   Shadow& s = w.shadow[word];
-  if (access == WRITE) {  // of a word that nobody has accessed in this interval
-    if (s.written >= w.interval_start || s.read >= w.interval_start) {
-      return false;
+  if (access == READ) {
+    bool safe = safe_to_read(w, s.written);
+    if (safe && ((s.read ^ w.stamp) & ~LANE) != SEVERAL_LANES) {  // else another lane of this warp has noted it
+      note_read(w, word, code);
     }
+    return safe;
+  }
+  bool first = s.written < w.interval_start && s.read < w.interval_start;  // access of anybody in this interval
+  if (first) {
     s.written = w.stamp;
     w.places[word].written = static_cast<uint32_t>(code - image);
-    return true;
   }
-  if (!safe_to_read(w, s.written)) {
-    return false;
-  }
-  Stamp apart = s.read ^ w.stamp;
-  if ((apart & ~LANE) == SEVERAL_LANES) {
-    return true;
-  }
-  if (apart >> 32 == 0) {
-    return (s.read & SEVERAL_WARPS) || apart == 0;
-  }
-  s.read = w.stamp;
-  w.places[word].read = static_cast<uint32_t>(code - image);
-  return true;
+  return first;
 }
 
 // Tells the usual accesses at once: to shared memory, and reads of an input.
