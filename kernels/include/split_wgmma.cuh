@@ -275,6 +275,9 @@ struct PairTiling {
   static_assert(CHAIN > 0 && STAGE_K % (CHAIN * E::STEP) == 0, "whole sums in a stage");
   static constexpr int MIN_K = 3 * CHAIN * E::TRUNCATED / 2 + 16;  // from which on the bound of an FP32 product holds
   static_assert(DEPTH >= 2, "one stage to multiply, one on its way");
+  // TF32's sums are so short that the roundings of their addition would exceed those of an FP32 product for long k.
+  static constexpr bool SECTIONS = sizeof(typename E::Type) == 4;
+  static constexpr int SECTION_STAGES = SECTION / STAGE_K;
 };
 
 constexpr int TILE = 128;              // rows and columns of C of a block; a warp group has half of the rows
@@ -358,6 +361,13 @@ __global__ void __launch_bounds__((CONSUMERS + 1) * 128, 1) __cluster_dims__(2, 
       float sum[64] = {};
       float high[64] = {};
       float low[64] = {};
+      volatile float totals[64];  // in memory: they are touched at the end of a section alone
+      if (T::SECTIONS) {
+#pragma unroll
+        for (int i = 0; i < 64; ++i) {
+          totals[i] = 0.0f;
+        }
+      }
       int last = 0;
       for (int s = 0; s < steps; ++s) {
         mbarrier_wait(&full[stage], parity);
@@ -405,9 +415,22 @@ __global__ void __launch_bounds__((CONSUMERS + 1) * 128, 1) __cluster_dims__(2, 
         last = stage;
         stage = stage + 1 < T::DEPTH ? stage + 1 : 0;
         parity ^= stage == 0;
+        if (T::SECTIONS && (s + 1) % T::SECTION_STAGES == 0) {
+#pragma unroll
+          for (int i = 0; i < 64; ++i) {
+            totals[i] = totals[i] + sum[i];
+            sum[i] = 0.0f;
+          }
+        }
       }
       wgmma_wait<0>();
       hold(low);
+      if (T::SECTIONS) {
+#pragma unroll
+        for (int i = 0; i < 64; ++i) {
+          sum[i] += totals[i];
+        }
+      }
       if (releases) {
         mbarrier_arrive_at(&empty[last], lane);
       }
