@@ -22,7 +22,7 @@ __device__ inline void copy_float_async(float* to, const float* from) {
 }
 
 // The copies of one thread from global to shared memory, a tile of A and a tile of B at a time.
-template <class T, bool INSIDE, int WIDTH_B>
+template <class T, int WIDTH_B>
 struct Copies {
   static constexpr int ROWS_A = T::THREADS / 8;  // a warp copies 4 rows of A by 8 steps of p: whole sectors, 32 banks
   // A stage takes 64 bytes of a row of A: tall tiles, which read the most of A, ask for the bytes of the next stages too.
@@ -57,7 +57,7 @@ struct Copies {
   __device__ void next(float* stage, int missing) {
 #pragma unroll
     for (int i = 0; i < T::BM; i += ROWS_A) {
-      const float* from = A + (INSIDE || i < last_row ? i : last_row) * lda;
+      const float* from = A + (i < last_row ? i : last_row) * lda;
 #pragma unroll
       for (int p = 0; p < T::BK; p += 8) {
         float* to = stage + to_A + p * T::PITCH_A + i;
@@ -75,7 +75,7 @@ struct Copies {
       for (int c = 0; c < T::BN; c += COLS_B) {
         float* to = stage + to_B + p * T::BN + c;
         if (p + p_B >= missing) {
-          __pipeline_memcpy_async(to, from + (INSIDE || c < last_col ? c : last_col), 4 * WIDTH_B);
+          __pipeline_memcpy_async(to, from + (c < last_col ? c : last_col), 4 * WIDTH_B);
         } else {
 #pragma unroll
           for (int v = 0; v < WIDTH_B; ++v) {
@@ -90,12 +90,12 @@ struct Copies {
 };
 
 // Adds the products of the steps first .. last - 1 of a tile. The first step of all is the short one, if k is no multiple
-// of BK. INSIDE: the tile reaches over no edge.
-template <class T, bool INSIDE, int WIDTH_B>
+// of BK.
+template <class T, int WIDTH_B>
 __device__ inline void multiply(const Gemm& g, Tile tile, const Plan& plan, int first, int last, float* shared,
                                 float (&sum)[T::TM][T::TN]) {
   int missing = plan.tiles_k * T::BK - g.k;
-  Copies<T, INSIDE, WIDTH_B> copies(g, tile, first * T::BK - missing);
+  Copies<T, WIDTH_B> copies(g, tile, first * T::BK - missing);
   int to_copy = last - first;
   __syncthreads();  // no thread reads the stages of the tile before any more
 #pragma unroll
@@ -153,11 +153,7 @@ __global__ void __launch_bounds__(T::THREADS, T::BLOCKS) sgemm_fastest(Gemm g, P
   float* shared = dynamic_shared<float>();
   for_each_part<T>(plan, [&](Tile tile, int first, int last, int room) {
     float sum[T::TM][T::TN] = {};
-    if (g.m - tile.row >= T::BM && g.n - tile.col >= T::BN) {
-      multiply<T, true, WIDTH_B>(g, tile, plan, first, last, shared, sum);
-    } else {
-      multiply<T, false, WIDTH_B>(g, tile, plan, first, last, shared, sum);
-    }
+    multiply<T, WIDTH_B>(g, tile, plan, first, last, shared, sum);
     if (room < 0) {
       store_tile<T>(g, tile, sum);
     } else {

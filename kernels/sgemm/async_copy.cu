@@ -19,6 +19,7 @@
 #include <cuda_pipeline.h>
 
 #include "gemm.cuh"
+#include "store_tile.cuh"
 #include "vector.cuh"
 
 #ifndef BM
@@ -98,7 +99,12 @@ __device__ inline void copy_tile_B(float* to, const float* from, int64_t ld, int
   }
 }
 
-template <bool INSIDE, int WIDTH_B>
+// How many floats of B a copy takes.
+__host__ __device__ inline int width_of_B(const Gemm& g) { return g.n % 4 == 0 ? vector_width(g.B, g.ldb) : 1; }
+
+// INSIDE: neither C's rows nor its columns are fewer than a tile's, and copies of B take WIDTH_B floats; else that is
+// asked at run time.
+template <bool INSIDE, int WIDTH_B = 0>
 __global__ void __launch_bounds__(THREADS, MIN_BLOCKS) sgemm_async_copy(Gemm g) {
   float* shared = dynamic_shared<float>();
   Tile own = tile_of_block(g, BM, BN, GROUP);  // what this block stores
@@ -119,8 +125,9 @@ __global__ void __launch_bounds__(THREADS, MIN_BLOCKS) sgemm_async_copy(Gemm g) 
   int missing = tiles * BK - g.k;
   int row_A = tid / 8;
   int p_A = tid % 8;
-  int p_B = tid * WIDTH_B / BN;
-  int col_B = tid * WIDTH_B % BN;
+  int width_B = INSIDE ? WIDTH_B : width_of_B(g);
+  int p_B = tid * width_B / BN;
+  int col_B = tid * width_B % BN;
   const float* A = g.A + (tile.row + row_A) * g.lda + (p_A - missing);
   const float* B = g.B + (p_B - missing) * g.ldb + tile.col + col_B;
   float* to_A = shared + p_A * PITCH_A + row_A;
@@ -128,12 +135,20 @@ __global__ void __launch_bounds__(THREADS, MIN_BLOCKS) sgemm_async_copy(Gemm g) 
   int rows_left = g.m - tile.row - row_A;
   int cols_left = g.n - tile.col - col_B;
 
+  auto copy_B = [&](float* to, int p_first) {
+    if (width_B == 4) {
+      copy_tile_B<INSIDE, 4>(to, B, g.ldb, cols_left, p_first);
+    } else {
+      copy_tile_B<INSIDE, 1>(to, B, g.ldb, cols_left, p_first);
+    }
+  };
+
 #pragma unroll
   for (int stage = 0; stage < STAGES; ++stage) {
     if (stage < tiles) {
       int p_first = stage == 0 ? missing : 0;
       copy_tile_A<INSIDE>(to_A + stage * STAGE, A, g.lda, rows_left, p_first - p_A);
-      copy_tile_B<INSIDE, WIDTH_B>(to_B + stage * STAGE, B, g.ldb, cols_left, p_first - p_B);
+      copy_B(to_B + stage * STAGE, p_first - p_B);
       A += BK;
       B += BK * g.ldb;
     }
@@ -166,7 +181,7 @@ __global__ void __launch_bounds__(THREADS, MIN_BLOCKS) sgemm_async_copy(Gemm g) 
         load_fragment(frag_B[0], shared + stage * STAGE + TILE_A + col, STEP_N);
         if (tiles > STAGES) {
           copy_tile_A<INSIDE>(to_A + at, A, g.lda, rows_left, -BK);
-          copy_tile_B<INSIDE, WIDTH_B>(to_B + at, B, g.ldb, cols_left, -BK);
+          copy_B(to_B + at, -BK);
           A += BK;
           B += BK * g.ldb;
         }
@@ -183,25 +198,13 @@ __global__ void __launch_bounds__(THREADS, MIN_BLOCKS) sgemm_async_copy(Gemm g) 
     }
   }
 
-  int width_C = vector_width(g.C + tile.col, g.ldc);
-#pragma unroll
-  for (int i = 0; i < TM; ++i) {
-    int r = tile.row + row + i / 4 * STEP_M + i % 4;
-    if (own.row <= r && r < g.m) {
-#pragma unroll
-      for (int j = 0; j < TN; j += 4) {
-        int c = tile.col + col + j / 4 * STEP_N;
-        store_vector(g, r, c, &sum[i][j], own.col - c, g.n - c, width_C);
-      }
-    }
-  }
+  store_tile<BM, BN, STEP_M, STEP_N>(g, tile, own, row, col, sum);
 }
 
 cudaError_t run(const Gemm& g, void*, cudaStream_t stream) {
   bool inside = g.m >= BM && g.n >= BN;
-  bool vector_B = vector_width(g.B, g.ldb) == 4 && g.n % 4 == 0;
-  auto inner = vector_B ? sgemm_async_copy<true, 4> : sgemm_async_copy<true, 1>;
-  auto outer = vector_B ? sgemm_async_copy<false, 4> : sgemm_async_copy<false, 1>;
+  auto inner = width_of_B(g) == 4 ? sgemm_async_copy<true, 4> : sgemm_async_copy<true, 1>;
+  auto outer = sgemm_async_copy<false>;
   return launch(inside ? inner : outer, tile_grid(g, BM, BN), dim3(THREADS), SHARED_BYTES, stream, g);
 }
 

@@ -84,11 +84,11 @@ __device__ inline int at_B(int col) { return col + col / 32 * 4; }
 #endif
 static_assert((PITCH_A + PITCH_B) * BK * 4 <= 48 * 1024, "static shared memory ends at 48 KiB");
 
-template <int WIDTH_A, int WIDTH_B>
+template <int WIDTH>
 __global__ void __launch_bounds__(THREADS, 2) sgemm_conflict_free(Gemm g) {
   __shared__ __align__(16) float tile_A[BK][PITCH_A];  // transposed
   __shared__ __align__(16) float tile_B[BK][PITCH_B];
-  Tile tile = whole_tile(g, tile_of_block(g, BM, BN), BM, BN, WIDTH_B);
+  Tile tile = whole_tile(g, tile_of_block(g, BM, BN), BM, BN, WIDTH);
   int rows_left = g.m - tile.row;
   int cols_left = g.n - tile.col;
   int tid = threadIdx.x;
@@ -97,14 +97,14 @@ __global__ void __launch_bounds__(THREADS, 2) sgemm_conflict_free(Gemm g) {
 
   // What this thread copies of either tile: 4 elements of a row, neighbours if by vector, else STEP apart; and the rows
   // that all threads copy in one pass.
-  constexpr int STEP_A = WIDTH_A == 4 ? 1 : BK / 4;
-  constexpr int STEP_B = WIDTH_B == 4 ? 1 : BN / 4;
+  constexpr int STEP_A = WIDTH == 4 ? 1 : BK / 4;
+  constexpr int STEP_B = WIDTH == 4 ? 1 : BN / 4;
   constexpr int ROWS_A = THREADS * 4 / BK;
   constexpr int ROWS_B = THREADS * 4 / BN;
   int row_A = tid / (BK / 4);
-  int p_A = tid % (BK / 4) * WIDTH_A;
+  int p_A = tid % (BK / 4) * WIDTH;
   int p_B = tid / (BN / 4);
-  int col_B = tid % (BN / 4) * WIDTH_B;
+  int col_B = tid % (BN / 4) * WIDTH;
   const float* A = g.A + (tile.row + row_A) * g.lda + p_A;
   const float* B = g.B + p_B * g.ldb + tile.col + col_B;
 
@@ -113,8 +113,8 @@ __global__ void __launch_bounds__(THREADS, 2) sgemm_conflict_free(Gemm g) {
     alignas(16) float ldg_A[BM / ROWS_A][4];
     alignas(16) float ldg_B[BK / ROWS_B][4];
     bool whole = rows_left >= BM && cols_left >= BN && k_left >= BK;
-    load_tile<ROWS_A, WIDTH_A, STEP_A>(ldg_A, A, g.lda, whole, rows_left - row_A, k_left - p_A);
-    load_tile<ROWS_B, WIDTH_B, STEP_B>(ldg_B, B, g.ldb, whole, k_left - p_B, cols_left - col_B);
+    load_tile<ROWS_A, WIDTH, STEP_A>(ldg_A, A, g.lda, whole, rows_left - row_A, k_left - p_A);
+    load_tile<ROWS_B, WIDTH, STEP_B>(ldg_B, B, g.ldb, whole, k_left - p_B, cols_left - col_B);
     A += BK;
     B += BK * g.ldb;
     __syncthreads();
@@ -128,8 +128,8 @@ __global__ void __launch_bounds__(THREADS, 2) sgemm_conflict_free(Gemm g) {
 #pragma unroll
     for (int i = 0; i < BK / ROWS_B; ++i) {
 #pragma unroll
-      for (int v = 0; v < 4; v += WIDTH_B) {
-        copy_vector<WIDTH_B>(&tile_B[p_B + i * ROWS_B][at_B(col_B) + at_B(v * STEP_B)], &ldg_B[i][v]);
+      for (int v = 0; v < 4; v += WIDTH) {
+        copy_vector<WIDTH>(&tile_B[p_B + i * ROWS_B][at_B(col_B) + at_B(v * STEP_B)], &ldg_B[i][v]);
       }
     }
     __syncthreads();
@@ -173,10 +173,8 @@ __global__ void __launch_bounds__(THREADS, 2) sgemm_conflict_free(Gemm g) {
 }
 
 cudaError_t run(const Gemm& g, void*, cudaStream_t stream) {
-  bool vector_B = vector_width(g.B, g.ldb) == 4;
-  auto with_vector_A = vector_B ? sgemm_conflict_free<4, 4> : sgemm_conflict_free<4, 1>;
-  auto with_single_A = vector_B ? sgemm_conflict_free<1, 4> : sgemm_conflict_free<1, 1>;
-  auto kernel = vector_width(g.A, g.lda) == 4 ? with_vector_A : with_single_A;
+  bool vectors = vector_width(g.A, g.lda) == 4 && vector_width(g.B, g.ldb) == 4;
+  auto kernel = vectors ? sgemm_conflict_free<4> : sgemm_conflict_free<1>;
   return launch(kernel, tile_grid(g, BM, BN), dim3(THREADS), 0, stream, g);
 }
 

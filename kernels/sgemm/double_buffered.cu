@@ -10,8 +10,8 @@
 //   there and back, so that at a row's end the element of B stays where it is; with fragments to spare the compiler can
 //   keep to that order.
 // - What is in flight during the FMAs must not branch: of k the first tile is the short one, and only it asks which
-//   steps are there. (Where k or n is no multiple of 4, A or B is then copied by 4 bytes. INSIDE = false, for matrices
-//   smaller than a tile, checks the edges.)
+//   steps are there. (Where k or n is no multiple of 4, A and B are then copied by 4 bytes. INSIDE = false, for
+//   matrices smaller than a tile, checks the edges.)
 //
 // Limit: latency. With two blocks an SM, `warp_tiled` finds no warp that could issue in one cycle of five. What hides
 // that costs registers, and so warps: 12 on an SM instead of 16. The smaller tile of 64 x 128 leaves three blocks to an
@@ -104,11 +104,11 @@ __device__ inline void store_tile_B(float (&tile_B)[BK][BN], const float (&from)
   }
 }
 
-template <bool INSIDE, int WIDTH_A, int WIDTH_B>
+template <bool INSIDE, int WIDTH>
 __global__ void __launch_bounds__(THREADS) sgemm_double_buffered(Gemm g) {
   __shared__ __align__(16) float tile_A[2][BK][PITCH_A];  // transposed
   __shared__ __align__(16) float tile_B[2][BK][BN];
-  Tile tile = whole_tile(g, tile_of_block(g, BM, BN), BM, BN, WIDTH_B);
+  Tile tile = whole_tile(g, tile_of_block(g, BM, BN), BM, BN, WIDTH);
   int tid = threadIdx.x;
   int warp = tid / 32;
   int lane = tid % 32;
@@ -117,16 +117,16 @@ __global__ void __launch_bounds__(THREADS) sgemm_double_buffered(Gemm g) {
 
   // What this thread copies of either tile: 4 elements of a row, neighbours if by vector, else STEP apart; and the rows
   // that all threads copy in one pass.
-  constexpr int STEP_A = WIDTH_A == 4 ? 1 : BK / 4;
-  constexpr int STEP_B = WIDTH_B == 4 ? 1 : BN / 4;
+  constexpr int STEP_A = WIDTH == 4 ? 1 : BK / 4;
+  constexpr int STEP_B = WIDTH == 4 ? 1 : BN / 4;
   constexpr int ROWS_A = THREADS * 4 / BK;
   constexpr int ROWS_B = THREADS * 4 / BN;
   int tiles = ceil_div(g.k, BK);
   int missing = tiles * BK - g.k;  // steps: so many before the matrices do the first tile begins
   int row_A = tid / (BK / 4);
-  int p_A = tid % (BK / 4) * WIDTH_A;
+  int p_A = tid % (BK / 4) * WIDTH;
   int p_B = tid / (BN / 4);
-  int col_B = tid % (BN / 4) * WIDTH_B;
+  int col_B = tid % (BN / 4) * WIDTH;
   const float* A = g.A + (tile.row + row_A) * g.lda + (p_A - missing);
   const float* B = g.B + (p_B - missing) * g.ldb + tile.col + col_B;
   int rows_left = g.m - tile.row - row_A;
@@ -139,10 +139,10 @@ __global__ void __launch_bounds__(THREADS) sgemm_double_buffered(Gemm g) {
   float sum[TM][TN] = {};
 
   // The first tile has nothing to hide behind.
-  load_tile_A<INSIDE, ROWS_A, WIDTH_A, STEP_A>(ldg_A, A, g.lda, rows_left, missing - p_A);
-  load_tile_B<INSIDE, ROWS_B, WIDTH_B, STEP_B>(ldg_B, B, g.ldb, cols_left, missing - p_B);
-  store_tile_A<ROWS_A, WIDTH_A, STEP_A>(tile_A[0], ldg_A, row_A, p_A);
-  store_tile_B<ROWS_B, WIDTH_B, STEP_B>(tile_B[0], ldg_B, p_B, col_B);
+  load_tile_A<INSIDE, ROWS_A, WIDTH, STEP_A>(ldg_A, A, g.lda, rows_left, missing - p_A);
+  load_tile_B<INSIDE, ROWS_B, WIDTH, STEP_B>(ldg_B, B, g.ldb, cols_left, missing - p_B);
+  store_tile_A<ROWS_A, WIDTH, STEP_A>(tile_A[0], ldg_A, row_A, p_A);
+  store_tile_B<ROWS_B, WIDTH, STEP_B>(tile_B[0], ldg_B, p_B, col_B);
   __syncthreads();
   load_fragment(frag_A[0], &tile_A[0][0][row], STEP_M);
   load_fragment(frag_B[0], &tile_B[0][0][col], STEP_N);
@@ -151,8 +151,8 @@ __global__ void __launch_bounds__(THREADS) sgemm_double_buffered(Gemm g) {
     if (tiles > 1) {
       A += BK;
       B += BK * g.ldb;
-      load_tile_A<INSIDE, ROWS_A, WIDTH_A, STEP_A>(ldg_A, A, g.lda, rows_left, -BK);
-      load_tile_B<INSIDE, ROWS_B, WIDTH_B, STEP_B>(ldg_B, B, g.ldb, cols_left, -BK);
+      load_tile_A<INSIDE, ROWS_A, WIDTH, STEP_A>(ldg_A, A, g.lda, rows_left, -BK);
+      load_tile_B<INSIDE, ROWS_B, WIDTH, STEP_B>(ldg_B, B, g.ldb, cols_left, -BK);
       // With more than 8 steps the compiler would move the loads down to their stores, where little hides them.
       if (BK > 8) {
         __syncwarp();
@@ -164,8 +164,8 @@ __global__ void __launch_bounds__(THREADS) sgemm_double_buffered(Gemm g) {
         load_fragment(frag_A[(p + 1) % 2], &tile_A[buffer][p + 1][row], STEP_M);
         load_fragment(frag_B[(p + 1) % 2], &tile_B[buffer][p + 1][col], STEP_N);
       } else if (tiles > 1) {
-        store_tile_A<ROWS_A, WIDTH_A, STEP_A>(tile_A[buffer ^ 1], ldg_A, row_A, p_A);
-        store_tile_B<ROWS_B, WIDTH_B, STEP_B>(tile_B[buffer ^ 1], ldg_B, p_B, col_B);
+        store_tile_A<ROWS_A, WIDTH, STEP_A>(tile_A[buffer ^ 1], ldg_A, row_A, p_A);
+        store_tile_B<ROWS_B, WIDTH, STEP_B>(tile_B[buffer ^ 1], ldg_B, p_B, col_B);
         __syncthreads();
         load_fragment(frag_A[0], &tile_A[buffer ^ 1][0][row], STEP_M);
         load_fragment(frag_B[0], &tile_B[buffer ^ 1][0][col], STEP_N);
@@ -200,12 +200,10 @@ __global__ void __launch_bounds__(THREADS) sgemm_double_buffered(Gemm g) {
 
 cudaError_t run(const Gemm& g, void*, cudaStream_t stream) {
   bool inside = g.m >= BM && g.n >= BN;
-  bool vector_A = vector_width(g.A, g.lda) == 4 && g.k % 4 == 0;
-  bool vector_B = vector_width(g.B, g.ldb) == 4 && g.n % 4 == 0;
-  auto with_vector_A = vector_B ? sgemm_double_buffered<true, 4, 4> : sgemm_double_buffered<true, 4, 1>;
-  auto with_single_A = vector_B ? sgemm_double_buffered<true, 1, 4> : sgemm_double_buffered<true, 1, 1>;
-  auto inner = vector_A ? with_vector_A : with_single_A;
-  auto outer = sgemm_double_buffered<false, 1, 1>;
+  bool vectors_A = vector_width(g.A, g.lda) == 4 && g.k % 4 == 0;
+  bool vectors_B = vector_width(g.B, g.ldb) == 4 && g.n % 4 == 0;
+  auto inner = vectors_A && vectors_B ? sgemm_double_buffered<true, 4> : sgemm_double_buffered<true, 1>;
+  auto outer = sgemm_double_buffered<false, 1>;
   return launch(inside ? inner : outer, tile_grid(g, BM, BN), dim3(THREADS), 0, stream, g);
 }
 

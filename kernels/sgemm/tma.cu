@@ -110,7 +110,11 @@ __device__ inline void copy_tile_B(float* to, const float* from, int64_t ld, int
   }
 }
 
-template <bool COPY_ENGINE, bool INSIDE>
+// Whether neither C's rows nor its columns are fewer than a tile's.
+__host__ __device__ inline bool is_inside(const Gemm& g) { return g.m >= BM && g.n >= BN; }
+
+// INSIDE is `is_inside`; without the engine that is asked at run time.
+template <bool COPY_ENGINE, bool INSIDE = false>
 __global__ void __launch_bounds__(COPY_ENGINE ? THREADS + COPIERS : THREADS, 1)
     sgemm_tma(Gemm g, const __grid_constant__ CUtensorMap map_B) {
   float* shared = dynamic_shared<float>();
@@ -118,6 +122,7 @@ __global__ void __launch_bounds__(COPY_ENGINE ? THREADS + COPIERS : THREADS, 1)
   __shared__ uint64_t empty[STAGES];  // every thread that multiplies has read it
   // The engine's boxes begin at multiples of 16 bytes, as vectors do.
   Tile tile = whole_tile(g, tile_of_block(g, BM, BN, GROUP), BM, BN, COPY_ENGINE ? 4 : 1);
+  bool inside = is_inside(g);
   int tid = threadIdx.x;
   int warp = tid / 32;
   int lane = tid % 32;
@@ -137,6 +142,15 @@ __global__ void __launch_bounds__(COPY_ENGINE ? THREADS + COPIERS : THREADS, 1)
   const float* B = g.B + (p_B - missing) * g.ldb + tile.col + col_B;
   float* to_B = shared + TILE_A + p_B * BN + col_B;
   int cols_left = g.n - tile.col - col_B;
+  auto copy_tiles = [&](int stage, int p_first_A, int p_first_B) {
+    if (inside) {
+      copy_tile_A<true, THREADS>(to_A + stage, A, g.lda, rows_left, p_first_A);
+      copy_tile_B<true>(to_B + stage, B, g.ldb, cols_left, p_first_B);
+    } else {
+      copy_tile_A<false, THREADS>(to_A + stage, A, g.lda, rows_left, p_first_A);
+      copy_tile_B<false>(to_B + stage, B, g.ldb, cols_left, p_first_B);
+    }
+  };
 
   if constexpr (COPY_ENGINE) {
     if (tid == 0) {
@@ -174,8 +188,7 @@ __global__ void __launch_bounds__(COPY_ENGINE ? THREADS + COPIERS : THREADS, 1)
     for (int stage = 0; stage < STAGES; ++stage) {
       if (stage < tiles) {
         int p_first = stage == 0 ? missing : 0;
-        copy_tile_A<INSIDE, THREADS>(to_A + stage * STAGE, A, g.lda, rows_left, p_first - p_A);
-        copy_tile_B<INSIDE>(to_B + stage * STAGE, B, g.ldb, cols_left, p_first - p_B);
+        copy_tiles(stage * STAGE, p_first - p_A, p_first - p_B);
         A += BK;
         B += BK * g.ldb;
       }
@@ -223,8 +236,7 @@ __global__ void __launch_bounds__(COPY_ENGINE ? THREADS + COPIERS : THREADS, 1)
         load_fragment(frag_B[0], shared + stage * STAGE + TILE_A + col, STEP_N);
         if constexpr (!COPY_ENGINE) {
           if (tiles > STAGES) {
-            copy_tile_A<INSIDE, THREADS>(to_A + at, A, g.lda, rows_left, -BK);
-            copy_tile_B<INSIDE>(to_B + at, B, g.ldb, cols_left, -BK);
+            copy_tiles(at, -BK, -BK);
             A += BK;
             B += BK * g.ldb;
           }
@@ -267,12 +279,12 @@ __global__ void __launch_bounds__(COPY_ENGINE ? THREADS + COPIERS : THREADS, 1)
 
 cudaError_t run(const Gemm& g, void*, cudaStream_t stream) {
   CUtensorMap map_B = {};
-  bool inside = g.m >= BM && g.n >= BN;
+  bool inside = is_inside(g);
   // The last tile of a row begins at n - BN, and a box has to begin at a multiple of 16 bytes.
   bool engine =
       (!inside || g.n % 4 == 0) && make_tensor_map(&map_B, g.B, g.k, g.n, g.ldb, BK, BN, CU_TENSOR_MAP_SWIZZLE_NONE);
   auto with_engine = inside ? sgemm_tma<true, true> : sgemm_tma<true, false>;
-  auto without = inside ? sgemm_tma<false, true> : sgemm_tma<false, false>;
+  auto without = sgemm_tma<false>;
   return launch(engine ? with_engine : without, tile_grid(g, BM, BN), dim3(engine ? THREADS + COPIERS : THREADS),
                 SHARED_BYTES, stream, g, map_B);
 }
