@@ -11,7 +11,7 @@ from conftest import a_build, a_rung
 from corpus import compiled_engine
 from ladder import emulation
 from ladder.checking import EMULATED_ALONE, PLAIN, emulated_cases, emulated_runs
-from ladder.config import ROOT, Rung, Shape, read_kernels, read_yaml, variant_name
+from ladder.config import ROOT, Rung, Shape, TunedClass, read_kernels, read_yaml, variant_name
 from ladder.emulation import emulate_rung
 from ladder.errors import LadderError
 from ladder.plan import plan
@@ -54,6 +54,16 @@ def test_every_rung_of_the_ladder_passes_as_it_is_built_or_needs_a_gpu(tmp_path,
     assert (record["status"], len(record["cases"])) == (("needs a GPU", 0) if apart else ("emulated", len(CASES))), (
         record
     )
+
+
+@pytest.mark.parametrize(("shape", "status"), [("33x35x65", "emulated"), ("64", "needs a GPU")])
+def test_what_is_built_for_larger_products_than_the_cases_is_not_compiled_for_the_emulator(tmp_path, shape, status):
+    border = 2.0 * 50**3
+    classes = (TunedClass(border, {"TILE": "8"}), TunedClass(float("inf"), {"TILE": "NOT_COMPILED"}))
+    rung = replace(LADDER["tiled@TILE=8"], macros={}, tuned=classes)
+    cases = [{"shape": "33x35x65", **PLAIN}, {"shape": shape, **PLAIN}]
+    record = emulate_rung(rung, a_build(tmp_path / "tiled"), cases, 2, 60, tmp_path / "log", Path(compiled_engine()))
+    assert record["status"] == status, record
 
 
 def test_a_library_needs_a_gpu(tmp_path):

@@ -8,12 +8,13 @@ from __future__ import annotations
 import re
 import subprocess
 import tempfile
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from ladder.build import Build
 from ladder.checking import emulated_runs, verdict
-from ladder.config import ROOT, Rung, shown
+from ladder.config import ROOT, Rung, Shape, shown
 from ladder.errors import LadderError
 from ladder.toolchain import BY_SIZE, by_size, sources
 from ladder.worker import Event, run_worker
@@ -79,6 +80,11 @@ def why_no_emulator() -> str:
     return "" if int(version.split(".")[0]) >= NEEDED_GXX else f"{needs}; here is {version}"
 
 
+def _of_first_class(rung: Rung, cases: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether none of the cases reaches what is built for larger products, which then need not be compiled."""
+    return all(Shape.parse(case["shape"]).flop < rung.tuned[0].below_flop for case in cases)
+
+
 def emulate_rung(
     rung: Rung,
     made: Build,
@@ -115,7 +121,7 @@ def emulate_rung(
     with tempfile.TemporaryDirectory() as folder:
         library = Path(folder) / "library.so"
         source, macros = ROOT / "kernels" / rung.source, dict(rung.macros)
-        if len(rung.tuned) == 1:
+        if rung.tuned and _of_first_class(rung, cases):
             macros |= rung.tuned[0].macros
         elif rung.tuned:
             source, macros = Path(folder) / BY_SIZE, {}
