@@ -193,7 +193,7 @@ def save(figure: Figure, paths: Sequence[Path]) -> None:
             pixels = figure.canvas.get_width_height()
             picture = Image.frombytes("RGBA", pixels, drawn.getvalue()).convert("RGB")
             # Median cut, of Pillow's methods the one that keeps the grid's greys without a tint, refined until a round
-            # moves no more than a thousand pixels: to the last one takes three times as long and shows nothing more.
+            # moves no more than a thousand pixels.
             few = picture.quantize(256, method=Image.Quantize.MEDIANCUT, kmeans=1000, dither=Image.Dither.NONE)
             few.save(path, format="png", optimize=True)
 

@@ -27,7 +27,7 @@ _held: list[int] = []
 def offer_package() -> None:
     """Let the scripts of the rules, which are processes of their own, import this package.
 
-    As bytecode, also where Python is told to write none: each of a hundred processes would compile it again.
+    As bytecode, also where Python is told to write none: each process of a run would compile it again.
     """
     package = Path(__file__).resolve().parent
     compileall.compile_dir(package, quiet=2)

@@ -160,9 +160,7 @@ def bootstrap_medians(samples: np.ndarray, key: str) -> np.ndarray:
 def _bootstrapped(samples: bytes, key: str) -> np.ndarray:
     values = np.frombuffer(samples)
     random = np.random.default_rng(int(records.digest(key), 16))
-    drawn = random.choice(values, (RESAMPLES, len(values)))
-    drawn.sort(axis=1)  # which takes half as long as np.median
-    medians = (drawn[:, (len(values) - 1) // 2] + drawn[:, len(values) // 2]) / 2
+    medians = np.median(random.choice(values, (RESAMPLES, len(values))), axis=1)
     medians.setflags(write=False)
     return medians
 
