@@ -19,9 +19,10 @@ CUBLAS := cublas$(addprefix -,$(ENV:requirements=))
 
 PIP := -m pip --disable-pip-version-check -q
 # Snakemake's connection-pool, and its immutables on Python 3.14, are built from source, by the setuptools of
-# envs/build.txt and no other
+# envs/build.txt and no other, and CC=true leaves out their C code: Python's headers may be missing, and immutables has
+# the same in Python
 HASHED := --require-hashes --no-build-isolation
-INSTALL := $(BIN)/python $(PIP) install $(HASHED) --no-compile $(if $(WHEELS),--no-index --find-links $(WHEELS))
+INSTALL := CC=true $(BIN)/python $(PIP) install $(HASHED) --no-compile $(if $(WHEELS),--no-index --find-links $(WHEELS))
 # wheels for glibc 2.28 and everything older
 PLATFORMS = $(patsubst %,--platform manylinux_2_%_x86_64,$(shell seq 5 28)) --platform manylinux2014_x86_64
 LOCK := $(UV) pip compile -q --python-version 3.11 --python-platform x86_64-manylinux_2_28 --generate-hashes \
@@ -54,7 +55,7 @@ $(VENV)/.$(ENV): envs/build.txt envs/$(ENV).txt envs/$(CUBLAS).txt
 	$(PYTHON) -m venv --clear $(VENV)
 	$(INSTALL) -r envs/build.txt
 	$(INSTALL) -r envs/$(ENV).txt
-	@$(BIN)/python -m compileall -q -j 0 $(VENV)/lib || true
+	@$(BIN)/python -W ignore -m compileall -q -j 0 $(VENV)/lib || true
 	@if nvidia-smi -L >/dev/null 2>&1; then case "$$(PATH="$$PATH:/usr/sbin:/sbin" ldconfig -p 2>/dev/null)" in \
 	  *libcublas.so.$(CUDA)*) ;; \
 	  *) echo 'No cuBLAS $(CUDA) is installed here: adding envs/$(CUBLAS).txt'; $(INSTALL) -r envs/$(CUBLAS).txt;; \
