@@ -256,6 +256,16 @@ def test_the_command_has_the_architecture_the_macros_and_the_flags_asked_for():
     assert command[command.index("-o") + 1 :] == ["out.so", "kernels/sgemm/tiled.cu", "-ldl"]
 
 
+def test_a_newer_glibc_that_declares_rsqrt_compiles(tmp_path, nvcc, monkeypatch):
+    chosen = "__GLIBC_USE_IEC_60559_FUNCS_EXT_C23"
+    rsqrt = "#if __GLIBC_USE (IEC_60559_FUNCS_EXT_C23)\n__MATHCALL (rsqrt,, (_Mdouble_ __x));\n#endif\n"
+    for name, more in {"libc-header-start": f"#undef {chosen}\n#define {chosen} 1\n", "mathcalls": rsqrt}.items():
+        write(tmp_path / f"bits/{name}.h", f"#include_next <bits/{name}.h>\n{more}")
+    monkeypatch.setenv("CPATH", str(tmp_path))
+    record = build(a_rung("naive"), gpu.read_gpu("t4"), nvcc, FLAGS, tmp_path / "naive")
+    assert record["status"] == "ok", record["log"]
+
+
 BROKEN = """\
 #include "gemm.cuh"
 

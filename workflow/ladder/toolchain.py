@@ -20,6 +20,7 @@ from ladder.gpu import Gpu
 from ladder.records import digest_files
 
 INCLUDE = ROOT / "kernels" / "include"
+GLIBC = Path(__file__).with_name("glibc")  # what nvcc cannot read of a newer glibc than it knows, as it can
 BY_SIZE = "by_size.cu"  # the generated source of a rung that is tuned for several classes of size
 # Where a CUDA toolkit stands that is not on the PATH.
 TOOLKITS = ("/usr/local/cuda/bin",)
@@ -183,6 +184,8 @@ def compile_command(rung: Rung, gpu: Gpu, nvcc: Nvcc, flags: list[str], output: 
         "-shared",
         "--no-device-link",  # no kernel calls into another file
         "-Xcompiler=-fPIC",
+        "-allow-unsupported-compiler",  # of a g++ that is newer than itself
+        f"-I{GLIBC}",
         f"-I{INCLUDE.relative_to(ROOT)}",
         *nvcc.library_flags,
         *([f"-I{source.parent}"] if classes else []),
