@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -154,6 +155,8 @@ def test_a_folder_without_records_is_one_line_with_the_remedy(tmp_path):
 @pytest.fixture
 def repository(tmp_path, monkeypatch):
     """A repository with one commit, which holds a time record."""
+    if shutil.which("git") is None:
+        pytest.skip("git is not installed")
     folder = tmp_path / "repository"
     record = folder / f"results/{RECORDED}/raw/time/naive.zip"
     record.parent.mkdir(parents=True)
@@ -178,6 +181,13 @@ def test_an_unknown_revision_is_one_line(repository, tmp_path, revision):
         find_baseline(revision, RECORDED, tmp_path)
     assert "\n" not in str(error.value)
     assert not list(tmp_path.glob("*x*"))
+
+
+def test_a_revision_without_git_is_one_line(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(LadderError, match=r"^baseline: 'HEAD' is no folder, .* \(git is not installed\); name a"):
+        find_baseline("HEAD", RECORDED, tmp_path)
+    assert identity("HEAD", RECORDED) == ""
 
 
 def test_a_baseline_is_another_one_when_its_records_or_its_commit_change(repository, tmp_path):

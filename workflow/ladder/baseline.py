@@ -24,9 +24,7 @@ def find_baseline(baseline: str, gpu: str, folder: Path) -> Path:
                 return place / inside
         raise LadderError(f"baseline: {baseline}: holds no time records of {gpu}; name a folder such as results/{gpu}")
     records_there = f"results/{gpu}/raw/time"
-    archive = subprocess.run(
-        ["git", "-C", str(ROOT), "archive", "--format=tar", baseline, records_there], capture_output=True, check=False
-    )
+    archive = _git("archive", "--format=tar", baseline, records_there)
     if archive.returncode != 0:
         reason = archive.stderr.decode(errors="replace").strip().splitlines()
         raise LadderError(
@@ -48,5 +46,13 @@ def identity(baseline: str, gpu: str) -> str:
         with contextlib.suppress(LadderError):
             return records.digest_files(sorted(find_baseline(baseline, gpu, Path()).glob("*.zip")))
         return ""
-    command = ["git", "-C", str(ROOT), "rev-parse", "--verify", "--quiet", f"{baseline}^{{commit}}"]
-    return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
+    return _git("rev-parse", "--verify", "--quiet", f"{baseline}^{{commit}}").stdout.decode().strip()
+
+
+def _git(*arguments: str) -> subprocess.CompletedProcess[bytes]:
+    """What git says in this checkout; a failure where there is no git."""
+    command = ["git", "-C", str(ROOT), *arguments]
+    try:
+        return subprocess.run(command, capture_output=True, check=False)
+    except OSError:
+        return subprocess.CompletedProcess(command, 127, b"", b"git is not installed")
