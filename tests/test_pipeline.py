@@ -238,6 +238,36 @@ def test_with_conda_the_compiler_is_looked_for_where_the_jobs_run(project):
     assert re.search(r"^compile \(", run.output, re.MULTILINE)
 
 
+# As much of conda as Snakemake asks for; its environments have a Python that is the tests' own and says what it runs.
+CONDA = """#!/bin/sh
+case "$*" in
+  --version) echo conda 24.7.1;;
+  info*) echo '{{"conda_prefix": "{0}", "platform": "linux-64"}}';;
+  config*) echo '{{"get": {{"channel_priority": "strict"}}}}';;
+  "env create "*) mkdir -p "$8/bin"; cp "$6" {0}/asked.yaml; cp {0}/python "$8/bin";;
+esac
+"""
+
+
+def test_with_conda_every_job_runs_in_the_environment(project, tmp_path):
+    prefix, jobs = tmp_path / "conda", tmp_path / "jobs"
+    (prefix / "bin").mkdir(parents=True)
+    (prefix / "bin/activate").write_text('PATH="$1/bin:$PATH"\n')
+    for path, script in {
+        prefix / "bin/conda": CONDA.format(prefix),
+        prefix / "python": f'#!/bin/sh\necho "$@" >> {jobs}\nexec {sys.executable} "$@"\n',
+    }.items():
+        path.write_text(script)
+        path.chmod(0o755)
+    path = os.pathsep.join([str(prefix / "bin"), os.environ["PATH"]])
+    run = snakemake(project, ["kernels=[naive]", "sizes=[512]", CHECK], "--sdm", "conda", "--forceall", PATH=path)
+    assert run.status == 0, run.output
+    assert (prefix / "asked.yaml").read_bytes() == (ROOT / "envs/gemm-ladder.yaml").read_bytes()
+    steps = int(re.search(r"^(\d+) of \1 steps", run.output, re.MULTILINE)[1])
+    assert len(re.findall(r"\.snakemake/scripts/", jobs.read_text())) == steps - 1  # all but `rule all`
+    assert "Activating" not in run.output
+
+
 @pytest.mark.parametrize("asked", [["--until", "time"], ["check"]])
 def test_a_stage_that_measures_is_refused_in_one_line_without_a_gpu(project, asked):
     line = one_error(snakemake(project, [], *asked))

@@ -24,7 +24,7 @@ LOGGED_S = 30.0  # between two lines in a log
 # What Snakemake says while it works, and this module says better; everything else that it says is shown.
 CHATTER = (
     "assuming unrestricted", "building dag", "using shell", "conda environments: ignored", "select jobs", "execute ",
-    "rules claiming", "elapsed time", "shutting down", "exiting because a job",
+    "activating conda", "rules claiming", "elapsed time", "shutting down", "exiting because a job",
 )  # fmt: skip
 _SCRIPT_FAILED = re.compile(
     r"\.snakemake/scripts/\S+' returned non-zero exit status 1\.|^Exiting because a job execution failed"
