@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from conftest import a_build, a_rung
+from conftest import a_build, a_rung, write
 from corpus import compiled_engine
 from ladder import emulation
 from ladder.checking import EMULATED_ALONE, PLAIN, emulated_cases, emulated_runs
@@ -252,9 +252,14 @@ def test_the_version_of_gxx_is_asked_for(tmp_path, monkeypatch):
     assert emulation.why_no_emulator() == "the emulator needs g++ 12 or newer; here is 9"
 
 
-def test_without_a_compiler_the_engine_and_the_headers_are_empty_files(tmp_path, monkeypatch):
-    monkeypatch.setenv("PATH", str(tmp_path))
+def test_the_engine_and_the_headers_are_empty_files_where_the_compiler_is_old_and_one_line_where_there_is_none(
+    tmp_path, monkeypatch
+):
     made = tmp_path / "engine.o", tmp_path / "launch.cuh.gch"
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(LadderError, match=r"^g\+\+: not found; install it"):
+        emulation.compile_engine(*made)
+    write(tmp_path / "g++", "#!/bin/sh\necho 9\n").chmod(0o755)
     emulation.compile_engine(*made)
     assert [path.read_bytes() for path in made] == [b"", b""]
 

@@ -273,6 +273,12 @@ __global__ void sgemm_broken(Gemm g) { g.C[0] = undeclared; }
 """
 
 
+def test_where_nvcc_compiles_nothing_no_rung_is_said_not_to_compile(tmp_path, nvcc):
+    with pytest.raises(LadderError, match=r"^\S+nvcc: Unknown option '-nonsense'; install g\+\+, or"):
+        build(a_rung("naive"), gpu.read_gpu("t4"), nvcc, ["-nonsense"], tmp_path / "naive")
+    assert not (tmp_path / "naive/compile.json").exists()
+
+
 def test_a_source_that_does_not_compile_fails_with_its_file_and_line(project, nvcc):
     shutil.rmtree(project / "kernels/include")
     (project / "kernels/include").symlink_to(REPOSITORY / "kernels/include")

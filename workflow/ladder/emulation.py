@@ -6,6 +6,7 @@ What it finds is derived from the sources alone: the inputs and the order of thr
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -29,11 +30,13 @@ EMULATED, NEEDS_GPU, NOT_EMULATED = "emulated", "needs a GPU", "not emulated"
 
 
 def compile_engine(target: Path, headers: Path) -> None:
-    """Compile the emulator's engine and the headers of all rungs, once; empty files where there is no compiler for it.
+    """Compile the emulator's engine and the headers of all rungs, once; empty files where g++ is too old for it.
 
     `headers` bears the name of HEADER and .gch, by which g++ finds it (GCC manual, Using Precompiled Headers). Raises
-    LadderError with g++'s first error where something does not compile.
+    LadderError with g++'s first error where something does not compile, or where there is no g++.
     """
+    if shutil.which("g++") is None:
+        raise LadderError("g++: not found; install it (Debian: apt install g++)")
     if why_no_emulator():
         target.write_bytes(b"")
         headers.write_bytes(b"")

@@ -201,7 +201,8 @@ def compile_rung(rung: Rung, gpu: Gpu, nvcc: Nvcc, flags: list[str], library: Pa
     """Compile a rung; returns its compile record, whose `status` is `ok` or `failed` with the compiler's message.
 
     Keys: status, message, nvcc, flags, architecture, source_digest, build_digest (of the code and all that made it),
-    log (the compiler's output with the resource report).
+    log (the compiler's output with the resource report). Raises LadderError where nvcc fails whatever the source: no
+    record is left of that, so that the next run compiles again.
     """
     if len(rung.tuned) > 1:
         (library.parent / BY_SIZE).write_text(by_size(rung))
@@ -212,6 +213,10 @@ def compile_rung(rung: Rung, gpu: Gpu, nvcc: Nvcc, flags: list[str], library: Pa
         for ptx in sorted(Path(folder).glob("*.ptx")):
             shutil.copyfile(ptx, library.with_name("kernels.ptx"))
     log = (result.stdout + result.stderr).replace(str(ROOT) + "/", "")
+    if fatal := re.search(r"^nvcc fatal\s*: (.*)", log, re.MULTILINE):
+        raise LadderError(
+            f"{nvcc.path}: {fatal[1].rstrip('.')}; install g++, or mend config/config.yaml: compile.flags"
+        )
     record = {
         "status": "ok" if result.returncode == 0 else "failed",
         "message": "" if result.returncode == 0 else first_error(log),
