@@ -1,9 +1,11 @@
 """Classes of arithmetic: how rungs are named beside others, what they are held to, what they are compared with."""
 
+import zlib
+
 import numpy as np
 import pandas as pd
 import pytest
-from ladder.accuracy_worker import measure
+from ladder.accuracy_worker import inputs_of, measure
 from ladder.bounds import componentwise_bound
 from ladder.check_worker import judge
 from ladder.config import ROOT, Shape, read_kernels, schema
@@ -123,11 +125,24 @@ def test_of_wide_ranges_no_fourth_product_brings_the_error_of_a_short_sum_to_tha
     assert error(chain) * 1.3 < of_four < of_three
 
 
-def test_below_64_steps_the_bound_needs_another_path():
+def test_beyond_short_sums_the_bound_has_room_for_split_numbers():
     """8 u for splitting, 20 u for each of two steps of the tensor core, and the roundings outside."""
     u = 2.0**-24
-    assert 48 * u > componentwise_bound(32)
-    assert all((48 + k / 16 + 2) * u <= componentwise_bound(k) for k in (64, 65, 1024, 65536))
+    assert all((48 + k / 16 + 2) * u <= componentwise_bound(k) / 5 for k in (513, 1024, 65536))
+
+
+@pytest.mark.parametrize("k", [1, 64, 256, 512])
+@pytest.mark.parametrize("family", ["normal", "positive", "wide_range"])
+def test_a_short_sum_errs_no_more_than_multiply_adds_one_by_one(for_the_emulator, family, k):
+    """Up to 512 steps of k split numbers would err more where one term is most of the sum."""
+    shape = Shape(70, 66, k)
+    found = measure(Emulator(1, 60), Library(for_the_emulator(ROOT / "kernels/sgemm/mma_3xtf32.cu")), shape, family)
+    inputs = inputs_of(family, shape, zlib.crc32(f"{family} {shape}".encode()))
+    A, B = (matrix.astype(np.float64) for matrix in (inputs.A, inputs.B))
+    chain = np.zeros((70, 66), np.float32)
+    for p in range(k):
+        chain = (chain + np.outer(A[:, p], B[p])).astype(np.float32)
+    assert found["error_normwise"] <= 1.001 * np.linalg.norm(chain - A @ B) / np.linalg.norm(A @ B)
 
 
 @pytest.fixture(scope="module")
@@ -159,6 +174,6 @@ def test_the_error_of_sections_of_k_hardly_grows_with_their_number(for_the_emula
     """Sums of positive terms, whose roundings add up: without sections 1.8 times the error of one at four of them."""
     library, device = Library(for_the_emulator(ROOT / "kernels/sgemm/mma_3xtf32.cu")), Emulator(1, 60)
     of_one, of_four = (
-        measure(device, library, Shape(16, 8, k), "positive")["error_normwise"] for k in (512, 4 * 512 + 100)
+        measure(device, library, Shape(16, 8, k), "positive")["error_normwise"] for k in (513, 4 * 512 + 100)
     )
     assert of_four < 1.1 * of_one

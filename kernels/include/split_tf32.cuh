@@ -10,9 +10,10 @@
 //   way into the split, and each sum by 2^-48 on its way out.
 // - Overflow, infinities, NaN: where the sum of an element is not finite, whatever the cause, the element is computed
 //   again as the definition says, by FP32 multiply-adds.
-// - Short sums: a step of the tensor core adds nine numbers, each truncated to the last place of the largest, and then
-//   their sum: at most 20 u. With two such steps, the 8 u, and k / 16 + 2 roundings outside the bound of an FP32 product,
-//   (k + 3) u |A| |B|, holds from k = 53 on. Below 64 FP32 multiply-adds compute all.
+// - Short sums: numbers of 22 bits and truncated sums err by some 2 u of what is large in a sum, however short; an FP32
+//   product's error grows with k from half a u. Up to k = 512 FP32 multiply-adds compute all. From there on the bound of an
+//   FP32 product, (k + 3) u |A| |B|, holds by far: a step of the tensor core adds nine numbers, each truncated to the last
+//   place of the largest, and then their sum, at most 20 u, and there are k / 16 + 2 roundings outside.
 //
 // S. Markidis et al., NVIDIA Tensor Core Programmability, Performance & Precision, IPDPSW 2018; H. Ootomo, R. Yokota,
 // Recovering single precision accuracy from Tensor Cores while surpassing the FP32 theoretical peak performance, Int. J.
@@ -55,7 +56,7 @@ struct SplitTiling {
 
 constexpr float SPLIT_SCALE = 16777216.0f;                         // 2^24
 constexpr float SPLIT_UNSCALE = 1.0f / SPLIT_SCALE / SPLIT_SCALE;  // 2^-48
-constexpr int SPLIT_MIN_K = 64;
+constexpr int SHORT = 512;    // sums up to this long are left to FP32 multiply-adds
 constexpr int SECTION = 512;  // steps of k that are summed before they are added to a total,
 constexpr int WHOLE = 2048;   // if there are more than these
 
@@ -347,20 +348,86 @@ __global__ void __launch_bounds__(T::THREADS, T::BLOCKS) sgemm_mma(Gemm g, Wante
   }
 }
 
-// A result a thread, by FP32 multiply-adds: for short sums.
-static __global__ void sgemm_short(Gemm g) {
-  Tile tile = tile_of_block(g, 8, 32);
-  int row = tile.row + threadIdx.x / 32;
-  int col = tile.col + threadIdx.x % 32;
-  if (row < g.m && col < g.n) {
-    store_result(g, row, col, exact_sum(g.A + row * g.lda, g.B + col, g.ldb, g.k));
+// Short sums by FP32 multiply-adds: 8 x 4 results a thread, in rows 4 apart, as lanes then read A from different banks.
+// Every 64 steps of k have a sum of their own, so that the error grows more slowly than one by one.
+template <class T>
+__global__ void __launch_bounds__(T::THREADS, T::BLOCKS) sgemm_short(Gemm g) {
+  constexpr int ROWS = 8, COLS = 4, TILES_OF_SUM = 64 / T::STEPS;
+  static_assert(T::WARP_ROWS == 4 * ROWS && T::WARP_COLS == 8 * COLS, "a warp's lanes are 4 rows of 8");
+  float* shared = dynamic_shared<float>();
+  Tile tile = tile_of_block(g, T::ROWS, T::COLS);
+  int warp = threadIdx.x / 32;
+  int lane = threadIdx.x % 32;
+  int row = warp / (T::COLS / T::WARP_COLS) * T::WARP_ROWS + lane / 8;
+  int col = warp % (T::COLS / T::WARP_COLS) * T::WARP_COLS + lane % 8 * COLS;
+  int tiles = ceil_div(g.k, T::STEPS);
+  SplitCopies<T, 1> copies(g, tile);
+#pragma unroll
+  for (int stage = 0; stage < T::DEPTH - 1; ++stage) {
+    copies.next(shared + stage * T::STAGE);
+    __pipeline_commit();
+  }
+  float sum[ROWS][COLS] = {}, part[ROWS][COLS] = {};
+  for (int t = 0; t < tiles; ++t) {
+    const float* stage = shared + t % T::DEPTH * T::STAGE;
+    __pipeline_wait_prior(T::DEPTH - 2);
+    __syncthreads();
+    copies.next(shared + (t + T::DEPTH - 1) % T::DEPTH * T::STAGE);
+    __pipeline_commit();
+#pragma unroll
+    for (int p = 0; p < T::STEPS; p += 4) {
+      alignas(16) float A[ROWS][4], B[4][COLS];
+#pragma unroll
+      for (int i = 0; i < ROWS; ++i) {
+        copy_vector<4>(A[i], stage + T::place_A(row + 4 * i, p));
+      }
+#pragma unroll
+      for (int q = 0; q < 4; ++q) {
+        copy_vector<4>(B[q], stage + T::TILE_A + (p + q) * T::PITCH_B + col);
+      }
+#pragma unroll
+      for (int q = 0; q < 4; ++q) {
+#pragma unroll
+        for (int i = 0; i < ROWS; ++i) {
+#pragma unroll
+          for (int j = 0; j < COLS; ++j) {
+            part[i][j] = fmaf(A[i][q], B[q][j], part[i][j]);
+          }
+        }
+      }
+    }
+    if ((t + 1) % TILES_OF_SUM == 0 || t + 1 == tiles) {
+#pragma unroll
+      for (int i = 0; i < ROWS; ++i) {
+#pragma unroll
+        for (int j = 0; j < COLS; ++j) {
+          sum[i][j] += part[i][j];
+          part[i][j] = 0.0f;
+        }
+      }
+    }
+  }
+  __pipeline_wait_prior(0);
+
+  int width_C = vector_width(g.C, g.ldc);
+#pragma unroll
+  for (int i = 0; i < ROWS; ++i) {
+    int r = tile.row + row + 4 * i;
+    if (r < g.m) {
+      store_vector(g, r, tile.col + col, sum[i], 0, g.n - tile.col - col, width_C);
+    }
   }
 }
 
+using ShortTiling = SplitTiling<64, 64, 16, 32, 32, 3, 3, 8>;
+
 template <class T, int PRODUCTS = 3>
 cudaError_t run_mma(const Gemm& g, cudaStream_t stream, Wanted wanted = {}) {
-  if (g.k < SPLIT_MIN_K) {
-    return launch(sgemm_short, tile_grid(g, 8, 32), dim3(256), 0, stream, g);
+  if constexpr (PRODUCTS == 3) {
+    using S = ShortTiling;
+    if (g.k <= SHORT) {
+      return launch(sgemm_short<S>, tile_grid(g, S::ROWS, S::COLS), dim3(S::THREADS), S::SHARED_BYTES, stream, g);
+    }
   }
   bool vectors = vector_width(g.A, g.lda) == 4 && vector_width(g.B, g.ldb) == 4 && g.k % 4 == 0 && g.n % 4 == 0;
   constexpr bool SECTIONS = PRODUCTS == 3;

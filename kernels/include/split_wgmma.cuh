@@ -17,7 +17,7 @@
 //   a sum of their own, for all k.
 // - Short sums: a step of wgmma adds 17 numbers in FP16, 9 in TF32, each truncated to the last place of the largest,
 //   and then their sum: at most 36 u or 20 u. These steps, the inputs and the roundings outside are within the bound
-//   from k = MIN_K on; below, and for small products, sgemm_mma computes all.
+//   from k = 232 on. Sums up to 512, and small products, are computed as split_tf32.cuh says.
 //
 // H. Ootomo, R. Yokota, as in split_tf32.cuh (FP16 parts, scaled low parts); W. Kahan, Further Remarks on Reducing
 // Truncation Errors, Commun. ACM 8(1), 1965.
@@ -273,7 +273,7 @@ struct PairTiling {
   static constexpr int CHAINS = STAGE_K / E::STEP / CHAIN;        // in a stage
   static constexpr size_t SHARED_BYTES = static_cast<size_t>(DEPTH) * 4 * 128 * 128;
   static_assert(CHAIN > 0 && STAGE_K % (CHAIN * E::STEP) == 0, "whole sums in a stage");
-  static constexpr int MIN_K = 3 * CHAIN * E::TRUNCATED / 2 + 16;  // from which on the bound of an FP32 product holds
+  static_assert(3 * CHAIN * E::TRUNCATED / 2 + 16 <= SHORT, "from there on the bound of an FP32 product holds");
   static_assert(DEPTH >= 2, "one stage to multiply, one on its way");
   // TF32's sums are so short that the roundings of their addition would exceed those of an FP32 product for long k.
   static constexpr bool SECTIONS = sizeof(typename E::Type) == 4;
@@ -487,12 +487,12 @@ __global__ void __launch_bounds__((CONSUMERS + 1) * 128, 1) __cluster_dims__(2, 
 
 using Fallback = SplitTiling<64, 128, 16, 32, 64, 4, 2, 16>;
 
-// Whether the product is left to sgemm_mma: one with a short sum, or so small or thin that the pre-pass does not pay.
+// Whether the product is left to run_mma: one with a short sum, or so small or thin that the pre-pass does not pay.
 template <class T>
 bool too_small(const Gemm& g) {
   constexpr double MOST = 1024.0 * 1024.0 * 1024.0;
   constexpr int THIN = 64;
-  return g.k < T::MIN_K || std::min(g.m, g.n) <= THIN || static_cast<double>(g.m) * g.n * g.k <= MOST;
+  return g.k <= SHORT || std::min(g.m, g.n) <= THIN || static_cast<double>(g.m) * g.n * g.k <= MOST;
 }
 
 template <class T>

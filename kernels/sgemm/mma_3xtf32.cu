@@ -9,6 +9,7 @@
 // - The loop over tiles is one basic block, in which the compiler has something to issue between any two instructions of
 //   the tensor core: while those for one of the four columns are multiplied, B's numbers of the next are split, and the
 //   partial sums of the last one are added to the sums.
+// - Up to k = 512 FP32 multiply-adds compute all, for split numbers err more where a sum is short (split_tf32.cuh).
 //
 // Limit: the tensor cores, which do three products for one, and what stands beside each of their instructions, for the
 // scheduler does not issue it for nothing meanwhile (docs/performance.md, "Tensor cores"). Splitting takes three instructions
