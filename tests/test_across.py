@@ -8,9 +8,10 @@ import pytest
 from conftest import a_check, a_device, a_rung, a_where, time_run
 from ladder import gpu, records
 from ladder.across import COLUMNS, across_table, at_one_size, by_size, common_size
-from ladder.config import Shape
+from ladder.config import ROOT, Shape
 from ladder.errors import LadderError
 from ladder.figures import save
+from ladder.plan import plan
 from ladder.tables import read_table, write_table
 from pipeline import FEW, FEW_RUNGS, RECORDED, contents, copy_project, snakemake
 
@@ -154,6 +155,14 @@ def test_equal_records_give_equal_bytes(results, tmp_path):
         save(by_size(table), [folder / "by_size.svg"])
         made.append({path.name: path.read_bytes() for path in folder.iterdir()})
     assert made[0] == made[1]
+
+
+def test_what_git_keeps_is_of_the_records_that_git_keeps(tmp_path):
+    run = plan({"gpu": RECORDED})
+    table = across_table(ROOT / "results", run.rungs, None, run.baseline.name, run.first.name)
+    write_table(table, tmp_path / "gpus.csv")
+    kept = ROOT / "results/across/gpus.csv"
+    assert (tmp_path / "gpus.csv").read_bytes() == kept.read_bytes(), "make run ARGS=across"
 
 
 def test_the_target_sets_two_gpus_side_by_side_and_leaves_their_results_alone(tmp_path):

@@ -23,7 +23,7 @@ from ladder.diagnosis import Profile
 from ladder.figures import save
 from ladder.gpu import read_gpu
 from ladder.occupancy import LIMITS
-from ladder.pages import by_work, index, number, page, scaled
+from ladder.pages import by_work, index, number, own_words, page, scaled
 from ladder.paper import load_pipe_wavefronts
 from ladder.tables import all_tables, largest, read_table, write_table
 from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -177,6 +177,14 @@ def test_a_page_without_records_says_so(made):
     text = page(a_rung("coalesced"), {"launches": {}, "kernels": []}, made[0])
     assert "Nothing is timed." in text
     assert "There is no profile of this build." in text
+
+
+@pytest.mark.parametrize("gpu", sorted(path.parent.name for path in ROOT.glob("results/*/pages")))
+def test_the_pages_that_git_keeps_have_the_words_of_the_sources_as_they_are(gpu):
+    rungs = [rung for rung in read_kernels(ROOT / "config" / "kernels.yaml").values() if rung.role != "floor"]
+    for rung in rungs:
+        text = (ROOT / "results" / gpu / "pages" / f"{rung.name}.md").read_text()
+        assert f"\n{own_words(rung)}\n" in text, f"{rung.name}: make run ARGS='--config gpu={gpu}'"
 
 
 def test_the_index_links_every_page(made):
