@@ -10,7 +10,7 @@ from ladder.config import ROOT, Shape, schema
 from ladder.devices import Emulator
 from ladder.library import Library
 
-SETTINGS = {"size": 16, "k": [64], "families": ["normal"], "time_limit_s": 10}
+SETTINGS = {"products": [{"size": 16, "k": [64]}], "families": ["normal"], "time_limit_s": 10}
 
 
 @pytest.fixture(scope="module")
@@ -63,15 +63,22 @@ def test_a_record_of_another_source_is_told_from_one_of_the_present():
     assert changed_since(records, {"a": "1", "b": "3"}) == ["b"]
 
 
-def a_point(family: str, k: int, error: float, time: float) -> dict:
-    same = {"m": 64, "n": 64, "error_componentwise": 2.0}
+def a_point(family: str, size: int, k: int, error: float, time: float) -> dict:
+    same = {"m": size, "n": size, "error_componentwise": 2.0}
     return {"family": family, "k": k, "error_normwise": error, "time_ms": time, **same}
 
 
 @pytest.fixture
 def table():
     records = {
-        name: {"points": [a_point(family, k, error * k, time) for family in FAMILIES for k in (64, 4096)]}
+        name: {
+            "points": [
+                a_point(family, size, k, error * k * size / 64, time * size / 64)
+                for size in (64, 128)
+                for family in FAMILIES
+                for k in (64, 4096)
+            ]
+        }
         for name, error, time in (("cublas", 1e-9, 0.3), ("mma_3xtf32", 5e-10, 0.2))
     }
     return accuracy_table(records, {"cublas": "fp32", "mma_3xtf32": "3xtf32"})
@@ -79,7 +86,7 @@ def table():
 
 def test_the_table_names_the_class_of_each_rung(table):
     assert list(table.columns) == COLUMNS
-    assert len(table) == 12
+    assert len(table) == 24
     assert set(zip(table["rung"], table["precision"], strict=True)) == {("cublas", "fp32"), ("mma_3xtf32", "3xtf32")}
 
 
@@ -88,11 +95,16 @@ def test_the_figure_draws_errors_against_k_and_against_time_with_classes_named(t
         {"rung": ["cublas", "mma_3xtf32"], "precision": ["fp32", "3xtf32"], "role": ["baseline", "rung"]}
     )
     panels = accuracy_figure(table, rungs, "cublas", ["mma_3xtf32"], "caption").axes
-    assert len(panels) == len(FAMILIES) + 1
-    assert [list(line.get_ydata()) for line in panels[0].lines] == [[6.4e-8, 4.096e-6], [3.2e-8, 2.048e-6]]
-    beside = [(line.get_xdata()[0], line.get_ydata()[0]) for line in panels[-1].lines[:2]]
-    assert beside == [(0.3, 4.096e-6), (0.2, 2.048e-6)]
-    assert [text.get_text() for text in panels[-1].texts] == ["mma_3xtf32 (3xTF32)", "cublas"]
+    columns = len(FAMILIES) + 1
+    assert len(panels) == 2 * columns
+    for of_size, size in ((panels[:columns], 64), (panels[columns:], 128)):
+        assert of_size[0].get_title(loc="left") == f"m = n = {size}, normal"
+        by = size / 64
+        errors = [list(line.get_ydata()) for line in of_size[0].lines]
+        assert errors == [[6.4e-8 * by, 4.096e-6 * by], [3.2e-8 * by, 2.048e-6 * by]]
+        beside = [(line.get_xdata()[0], line.get_ydata()[0]) for line in of_size[-1].lines[:2]]
+        assert beside == [(0.3 * by, 4.096e-6 * by), (0.2 * by, 2.048e-6 * by)]
+        assert [text.get_text() for text in of_size[-1].texts] == ["mma_3xtf32 (3xTF32)", "cublas"]
 
 
 def test_without_records_the_figure_says_so():

@@ -37,6 +37,20 @@ def test_a_tile_of_fastest_is_stored_wherever_rows_of_C_begin_and_its_parts_add_
         assert not kinds, f"{case}: {kinds} " + "\n".join(report)
 
 
+LARGE = [Case(130, 260, 148, 1.5, 0.5), Case(3, 520, 36, -1.0, 0.0, (4, 8, 1), (4, 0, 3)), Case(257, 4, 4, 1.0, 2.0)]
+
+
+@pytest.mark.parametrize("case", [*LARGE, Case(9, 8, 100, family="nonfinite")], ids=str)
+def test_a_large_tile_of_mma_3xtf32_is_right_at_the_edges(for_the_emulator, case):
+    library = Library(for_the_emulator(ROOT / "tests/kernels/large_tiles_of_mma.cu"))
+    results = set()
+    for seed in (1,) if case.family else (1, 2):
+        result, kinds, report = run(library, case, seed, data=0)
+        assert not kinds, f"{case}: {kinds} " + "\n".join(report)
+        results.add(result)
+    assert len(results) == 1, f"{case}: the order of threads and blocks changes the result"
+
+
 # What is said of a thread names the kernel, block, thread and line; what is said of a launch, the kernel.
 THREAD = r"sgemm_kernel block \(\d+,\d+,\d+\) thread \(\d+,\d+,\d+\) .*; \w+\.cuh?:\d+(; the other: \w+\.cuh?:\d+)?"
 PLACED = re.compile(rf"(launch|stream|timeout): sgemm_kernel .*|[a-z ]+: {THREAD}")

@@ -284,6 +284,16 @@ def test_matrices_that_fastest_copies_first_give_the_right_product(builds, gpu_a
         assert check_case(Gpu(0), library, {**case, "family": family}, 3, runs=2)["verdict"] == "pass"
 
 
+@pytest.mark.parametrize("family", ["uniform", "nonfinite", "wide_range", "subnormal"])
+def test_products_for_the_large_tiles_of_mma_3xtf32_are_right(builds, gpu_alone, family):
+    rung = read_kernels(KERNELS)["mma_3xtf32"]
+    library = Library(Build(builds[rung.name]).library)
+    for shape, padding, offset in ((Shape(2045, 2044, 2052), [4, 8, 1], [0, 4, 3]), (Shape(3969, 4036, 2068), 0, 0)):
+        assert any("sgemm_large" in launch.kernel for launch in library.launches(shape, sms=132))
+        case = {"shape": str(shape), "alpha": -1.25, "beta": 0.75, "padding": padding, "offset": offset}
+        assert check_case(Gpu(0), library, {**case, "family": family}, 3, runs=2, **rung.declared)["verdict"] == "pass"
+
+
 @pytest.mark.parametrize(
     ("shape", "alpha", "beta"),
     [

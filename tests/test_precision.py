@@ -131,18 +131,33 @@ def test_beyond_short_sums_the_bound_has_room_for_split_numbers():
     assert all((48 + k / 16 + 2) * u <= componentwise_bound(k) / 5 for k in (513, 1024, 65536))
 
 
+def error_one_by_one(family, shape):
+    """The norm-wise error of multiply-adds in the order of k, of the inputs that `measure` draws."""
+    inputs = inputs_of(family, shape, zlib.crc32(f"{family} {shape}".encode()))
+    A, B = (matrix.astype(np.float64) for matrix in (inputs.A, inputs.B))
+    chain = np.zeros((shape.m, shape.n), np.float32)
+    for p in range(shape.k):
+        chain = (chain + np.outer(A[:, p], B[p])).astype(np.float32)
+    return np.linalg.norm(chain - A @ B) / np.linalg.norm(A @ B)
+
+
 @pytest.mark.parametrize("k", [1, 64, 256, 512])
 @pytest.mark.parametrize("family", ["normal", "positive", "wide_range"])
 def test_a_short_sum_errs_no_more_than_multiply_adds_one_by_one(for_the_emulator, family, k):
     """Up to 512 steps of k split numbers would err more where one term is most of the sum."""
     shape = Shape(70, 66, k)
     found = measure(Emulator(1, 60), Library(for_the_emulator(ROOT / "kernels/sgemm/mma_3xtf32.cu")), shape, family)
-    inputs = inputs_of(family, shape, zlib.crc32(f"{family} {shape}".encode()))
-    A, B = (matrix.astype(np.float64) for matrix in (inputs.A, inputs.B))
-    chain = np.zeros((70, 66), np.float32)
-    for p in range(k):
-        chain = (chain + np.outer(A[:, p], B[p])).astype(np.float32)
-    assert found["error_normwise"] <= 1.001 * np.linalg.norm(chain - A @ B) / np.linalg.norm(A @ B)
+    assert found["error_normwise"] <= 1.001 * error_one_by_one(family, shape)
+
+
+@pytest.mark.parametrize(("family", "most"), [("normal", 1), ("positive", 1), ("wide_range", 2.5)])
+def test_a_long_sum_in_a_large_tile_errs_no_more_than_multiply_adds_one_by_one(for_the_emulator, family, most):
+    """On an H100 0.9 of it in wide ranges; the emulator also truncates where what is added is too small to count."""
+    shape = Shape(128, 64, 2048)
+    large = Library(for_the_emulator(ROOT / "tests/kernels/large_tiles_of_mma.cu"))
+    found = measure(Emulator(1, 60), large, shape, family)
+    assert found["error_normwise"] < most * error_one_by_one(family, shape)
+    assert found["error_componentwise"] < componentwise_bound(2048) * 2**24 / 5
 
 
 @pytest.fixture(scope="module")

@@ -9,20 +9,22 @@
 // - The loop over tiles is one basic block, in which the compiler has something to issue between any two instructions of
 //   the tensor core: while those for one of the four columns are multiplied, B's numbers of the next are split, and the
 //   partial sums of the last one are added to the sums.
+// - Large and long products have larger tiles, whose sums stay in the tensor core longer (split_large.cuh).
 // - Up to k = 512 FP32 multiply-adds compute all, for split numbers err more where a sum is short (split_tf32.cuh).
 //
 // Limit: the tensor cores, which do three products for one, and what stands beside each of their instructions, for the
 // scheduler does not issue it for nothing meanwhile (docs/performance.md, "Tensor cores"). Splitting takes three instructions
-// for each number that a lane holds, and in a warp tile of 32 x 64 one such number stands beside two instructions of the
-// tensor core. In long runs also the power limit. A block waits at a barrier after every tile; two blocks on an SM fill each
-// other's gaps.
+// for each number that a lane holds, and in a large tile one such number stands beside three instructions of the tensor core,
+// in others beside two. In long runs also the power limit.
 //
-// Occupancy: up to 255 registers a thread, two blocks of 128 threads, 8 of an SM's 64 warps; 50 KiB of shared memory a
-// block for 4 stages. The totals of sections of k lie in memory.
-#include "split_tf32.cuh"
+// Occupancy: 8 of an SM's 64 warps, at up to 255 registers a thread. A large tile has a block of 256 threads and 227 KiB of
+// shared memory: 128 KiB of totals, and four stages. Others have two blocks of 128 threads, 50 KiB a block for four stages;
+// their totals of sections of k lie in memory.
+#include "split_large.cuh"
 
 #ifndef BM
 #define BM 128
+#define LARGE_TOO  // the tuner names its tile, and it is taken for products of any size
 #endif
 #ifndef BN
 #define BN 64
@@ -53,6 +55,20 @@ using Tiling = SplitTiling<BM, BN, BK, WM, WN, STAGES, MIN_BLOCKS, INTERVAL>;
 
 static_assert(Tiling::THREADS == THREADS && Tiling::SHARED_BYTES == SHARED_BYTES, "what the tuner reads here");
 
-cudaError_t run(const Gemm& g, void*, cudaStream_t stream) { return run_mma<Tiling>(g, stream); }
+// Whether large tiles take no more rounds of blocks.
+bool large(const Gemm& g, int sms) {
+#ifdef LARGE_TOO
+  int tiles = tile_grid(g, LargeTiling::ROWS, LargeTiling::COLS).x, small_tiles = tile_grid(g, BM, BN).x;
+  return suits_large(g) && 2 * ceil_div(tiles, sms) <= ceil_div(small_tiles, MIN_BLOCKS * sms);
+#else
+  return false;
+#endif
+}
+
+cudaError_t run(const Gemm& g, void*, cudaStream_t stream) {
+  int sms = 0;
+  cudaError_t error = sm_count(&sms);
+  return error != cudaSuccess ? error : large(g, sms) ? run_large(g, stream) : run_mma<Tiling>(g, stream);
+}
 
 EXPORT_SGEMM(run)

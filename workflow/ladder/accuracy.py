@@ -19,6 +19,7 @@ from ladder.precision import labelled
 from ladder.worker import Event, run_worker
 
 COLUMNS = ["rung", "precision", "family", "m", "n", "k", "error_normwise", "error_componentwise", "time_ms"]
+TITLE = {"fontweight": "bold", "fontsize": 12}
 FAMILIES = {"normal": "normal", "positive": "uniform in [0, 1)", "wide_range": "wide range"}
 
 
@@ -32,8 +33,8 @@ def measure_accuracy(
 ) -> dict[str, Any]:
     """Measure a rung's errors and return its record.
 
-    `settings` are those of the section `accuracy`: size (m = n), k and families. Keys: status (`ok`, or `failed` with
-    its message), where, points (one a family and k: `ladder.accuracy_worker.measure`).
+    `settings` are those of the section `accuracy`: products (size, which is m = n, and k) and families. Keys: status
+    (`ok`, or `failed` with its message), where, points (one a size, family and k: `ladder.accuracy_worker.measure`).
     """
     if message := why_not_measured(made, dict(check) if check else None):
         return {"status": "failed", "message": message, "points": []}
@@ -44,13 +45,13 @@ def measure_accuracy(
 
     where = environment(made.record)
     request = {"library": str(made.library), "device": device}
-    request |= {key: settings[key] for key in ("size", "k", "families")}
+    request |= {key: settings[key] for key in ("products", "families")}
     outcome = run_worker("ladder.accuracy_worker", request, on_event, settings["time_limit_s"], log)
     return {"status": outcome.status, "message": outcome.message, "where": where, "points": points}
 
 
 def accuracy_table(records: Mapping[str, Mapping[str, Any]], precisions: Mapping[str, str]) -> pd.DataFrame:
-    """One row a rung, family of inputs and k. `records` and `precisions` are by the rung's name.
+    """One row a rung, size, family of inputs and k. `records` and `precisions` are by the rung's name.
 
     Columns: rung, precision, family, m, n, k, error_normwise (||C - AB|| / ||AB||, Frobenius norms),
     error_componentwise (the largest |C - AB| / (|A| |B|), in units of 2^-24), time_ms (median of the launches there).
@@ -71,7 +72,7 @@ def changed_since(records: Mapping[str, Mapping[str, Any]], digests: Mapping[str
 def accuracy_figure(
     table: pd.DataFrame, rungs: pd.DataFrame, baseline: str, ladder: Sequence[str], caption: str
 ) -> Figure:
-    """The error's norm against k for each family of inputs, and against the time at one k; a line a rung.
+    """The error's norm against k for each family of inputs, and against the time at one k; a line a rung, a row a size.
 
     `table` is of `accuracy_table`, `rungs` the table of rungs.
     """
@@ -79,44 +80,53 @@ def accuracy_figure(
         sns.set_theme(style="whitegrid", rc={**FIXED, "axes.titlesize": 10, "axes.labelsize": 9})
         look = styles(labelled(rungs, rungs), baseline, ladder)
         table = labelled(table, rungs)
+        sizes = sorted(table["m"].unique())
         families = [family for family in FAMILIES if family in set(table["family"])]
-        figure = Figure(figsize=(11, 4.6), dpi=DPI)
-        panels = figure.subplots(1, len(families) + 1, sharey=True, squeeze=False)[0]
-        for axes, family in zip(panels, families, strict=False):
-            rows = table[table["family"] == family].sort_values("k")
-            for name, line in rows.groupby("rung", sort=False):
-                axes.plot(line["k"], line["error_normwise"], markersize=4, linewidth=1.3, **look[name])
-            axes.set_xscale("log", base=2)
-            axes.set_xlabel("k")
-            axes.set_title(FAMILIES[family], loc="left")
-        at = _at_one_k(table)
-        for row in at.itertuples():
-            style = {**look[row.rung], "marker": "X"} if look[row.rung]["marker"] == "None" else look[row.rung]
-            panels[-1].plot(row.time_ms, row.error_normwise, markersize=6, **style)
-        first = at.iloc[0] if len(at) else None
-        panels[-1].set_xscale("log")
-        panels[-1].xaxis.set_minor_locator(NullLocator())
-        panels[-1].set_xlabel("ms")
-        if first is not None:
-            panels[-1].set_title(f"{FAMILIES[first.family]}, k = {first.k}: beside time", loc="left")
-            times = sorted(at["time_ms"])
-            panels[-1].set_xticks([times[0], times[-1]], [f"{time:.2g}" for time in (times[0], times[-1])])
-        panels[0].set_yscale("log")
-        panels[0].set_ylabel("norm of the error / norm of the product")
-        title = f"Error of C = A B by k, m = n = {first.m}" if first is not None else "No accuracy is recorded"
-        figure.suptitle(title, x=0.01, ha="left", fontweight="bold", fontsize=12)
-        figure.text(0.01, 0.01, caption, fontsize=7, color="dimgray")
-        figure.subplots_adjust(left=0.07, right=0.83, top=0.85, bottom=0.16, wspace=0.08)
-        _names(panels[-1], at, look)
+        rows = max(1, len(sizes))
+        height = 3.8 * rows + 0.8
+        figure = Figure(figsize=(11, height), dpi=DPI)
+        panels = figure.subplots(rows, len(families) + 1, sharey=True, squeeze=False)
+        figure.suptitle("Error of C = A B by k" if sizes else "No accuracy is recorded", x=0.01, ha="left", **TITLE)
+        figure.text(0.01, 0.1 / height, caption, fontsize=7, color="dimgray")
+        figure.subplots_adjust(
+            left=0.07, right=0.83, top=1 - 0.7 / height, bottom=0.75 / height, wspace=0.08, hspace=0.35
+        )
+        panels[0, 0].set_yscale("log")
+        for of_size, size in zip(panels, sizes, strict=False):
+            _draw_size(of_size, table[table["m"] == size], families, look)
+            of_size[0].set_ylabel("norm of the error / norm of the product")
         sns.despine(fig=figure, left=True)
         return figure
 
 
+def _draw_size(
+    panels: Sequence[Axes], table: pd.DataFrame, families: Sequence[str], look: Mapping[str, Mapping[str, Any]]
+) -> None:
+    """A row of panels: a panel a family, and one of the error beside the time; `table` is of one size."""
+    for axes, family in zip(panels, families, strict=False):
+        rows = table[table["family"] == family].sort_values("k")
+        for name, line in rows.groupby("rung", sort=False):
+            axes.plot(line["k"], line["error_normwise"], markersize=4, linewidth=1.3, **look[name])
+        axes.set_xscale("log", base=2)
+        axes.set_xlabel("k")
+        axes.set_title(FAMILIES[family], loc="left")
+    panels[0].set_title(f"m = n = {table['m'].iloc[0]}, {FAMILIES[families[0]]}", loc="left")
+    at = _at_one_k(table)
+    for row in at.itertuples():
+        style = {**look[row.rung], "marker": "X"} if look[row.rung]["marker"] == "None" else look[row.rung]
+        panels[-1].plot(row.time_ms, row.error_normwise, markersize=6, **style)
+    panels[-1].set_xscale("log")
+    panels[-1].xaxis.set_minor_locator(NullLocator())
+    panels[-1].set_xlabel("ms")
+    panels[-1].set_title(f"{FAMILIES[at['family'].iloc[0]]}, k = {at['k'].iloc[0]}: beside time", loc="left")
+    times = sorted(at["time_ms"])
+    panels[-1].set_xticks([times[0], times[-1]], [f"{time:.2g}" for time in (times[0], times[-1])])
+    _names(panels[-1], at, look)
+
+
 def _at_one_k(table: pd.DataFrame) -> pd.DataFrame:
     """The rows of the first family at the k nearest to 4096."""
-    rows = table[table["family"] == next((family for family in FAMILIES if family in set(table["family"])), "")]
-    if rows.empty:
-        return rows
+    rows = table[table["family"] == next(family for family in FAMILIES if family in set(table["family"]))]
     k = min(rows["k"].unique(), key=lambda k: abs(k - 4096))
     return rows[rows["k"] == k]
 

@@ -76,10 +76,12 @@ def main() -> None:
         device = Gpu(asked["device"])
         provide_cublas()
         library = Library(Path(asked["library"]))
-        for family in asked["families"]:
-            for k in asked["k"]:
-                worker.emit(point=measure(device, library, Shape(asked["size"], asked["size"], k), family))
-                device.clear()
+        for product in asked["products"]:
+            for family in asked["families"]:
+                for k in product["k"]:
+                    shape = Shape(product["size"], product["size"], k)
+                    worker.emit(point=measure(device, library, shape, family))
+                    device.clear()
     except Exception as error:  # whatever it is, the parent needs the line and the run goes on
         worker.fail_with(error)
 

@@ -109,7 +109,8 @@ def emulate_rung(
         return {"status": compiled["status"], "message": compiled["message"], "cases": []}
     if why := why_no_emulator():
         return {"status": NOT_EMULATED, "message": why, "cases": []}
-    if apart := next((path for path in sources(rung) if COMPILER.search(path.read_text())), None):
+    compiled_here = (path for path in sources(rung) if not (EMULATOR / path.name).exists())  # the others are its own
+    if apart := next((path for path in compiled_here if COMPILER.search(path.read_text())), None):
         message = f"{shown(apart)} has other code for a GPU than for a CPU"
         return {"status": NEEDS_GPU, "message": message, "cases": []}
     done: list[dict[str, Any]] = []
