@@ -65,3 +65,32 @@ def test_the_rates_of_mma_sync_in_the_log_are_recorded():
     assert logged
     for *numbers, cycles in logged:
         assert (*map(int, numbers), float(cycles)) in recorded
+
+
+def test_the_rates_by_operands_in_the_log_are_recorded():
+    record = json.loads((ROOT / "results/h100-sxm/raw/experiments/mma_operands.json").read_text())
+    keys = ("neighbours_share", "fma_beside", "cycles_of_mma", "ns_of_mma")
+    recorded = [tuple(row[key] for key in keys) for row in record["rates"]]
+    logged = re.findall(r"^\| (nothing|[AB] in \w+) \| (\d) \| ([\d.]+) \| ([\d.]+) \|$", LOG, re.M)
+    assert len(logged) > 5
+    for share, fma, cycles, ns in logged:
+        assert (share, int(fma), float(cycles), float(ns)) in recorded
+
+
+def test_the_errors_of_large_products_in_the_log_are_recorded():
+    table = read_table(ROOT / "results/h100-sxm/tables/accuracy.csv").set_index(["rung", "m", "k", "family"])
+    errors = table["error_normwise"]
+    logged = re.findall(r"^\| (\d+) \| (0\.\d+) \| (0\.\d+) \| (0\.\d+) \|$", LOG, re.M)
+    assert len(logged) == 3
+    for k, *shares in logged:
+        for family, share in zip(("normal", "positive", "wide_range"), shares, strict=True):
+            at = (2048, int(k), family)
+            assert round(errors["mma_3xtf32", *at] / errors["cublas", *at], 2) == float(share)
+
+
+def test_no_split_rung_errs_more_than_cublas_at_any_size_and_sum_that_is_recorded():
+    table = read_table(ROOT / "results/h100-sxm/tables/accuracy.csv")
+    errors = table.pivot_table(index=["m", "k", "family"], columns="rung", values="error_normwise")
+    assert len(errors) == 30
+    for rung in ("mma_3xtf32", "wgmma_3xtf32", "wgmma_3xfp16"):
+        assert (errors[rung] <= 1.002 * errors["cublas"]).all()

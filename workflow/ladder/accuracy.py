@@ -77,7 +77,10 @@ def accuracy_figure(
     `table` is of `accuracy_table`, `rungs` the table of rungs.
     """
     with mpl.rc_context({**mpl.rcParamsDefault, **FIXED}):
-        sns.set_theme(style="whitegrid", rc={**FIXED, "axes.titlesize": 10, "axes.labelsize": 9})
+        sns.set_theme(
+            style="whitegrid",
+            rc={**FIXED, "axes.titlesize": 10, "axes.labelsize": 9, "xtick.labelsize": 9, "ytick.labelsize": 9},
+        )
         look = styles(labelled(rungs, rungs), baseline, ladder)
         table = labelled(table, rungs)
         sizes = sorted(table["m"].unique())
@@ -89,7 +92,7 @@ def accuracy_figure(
         figure.suptitle("Error of C = A B by k" if sizes else "No accuracy is recorded", x=0.01, ha="left", **TITLE)
         figure.text(0.01, 0.1 / height, caption, fontsize=7, color="dimgray")
         figure.subplots_adjust(
-            left=0.07, right=0.83, top=1 - 0.7 / height, bottom=0.75 / height, wspace=0.08, hspace=0.35
+            left=0.07, right=0.83, top=1 - 0.7 / height, bottom=0.75 / height, wspace=0.14, hspace=0.35
         )
         panels[0, 0].set_yscale("log")
         for of_size, size in zip(panels, sizes, strict=False):
