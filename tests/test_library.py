@@ -3,13 +3,14 @@
 import ctypes
 import shutil
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from conftest import REPOSITORY, a_rung, write
 from ladder import gpu, toolchain
 from ladder.build import Build, build
-from ladder.config import Shape
+from ladder.config import Shape, read_kernels
 from ladder.errors import LadderError
 from ladder.inspection import inspect
 from ladder.library import Library, Operands, explain
@@ -104,6 +105,26 @@ def test_a_product_of_nothing_only_scales(large, shape, blocks):
 @pytest.mark.parametrize("shape", [(0, 5, 7), (5, 0, 7), (0, 0, 0)])
 def test_an_empty_result_launches_nothing(large, shape):
     assert large.launches(Shape(*shape), sms=40) == []
+
+
+LARGE = {(2048, 2048, 2048), (8192, 8192, 8192), (2045, 2044, 2052)}
+
+
+@pytest.mark.parametrize(
+    ("name", "macros", "large"),
+    [
+        ("h100-sxm", {}, LARGE),
+        ("h100-sxm", {"BM": "128"}, set()),  # a tile that the tuner names is taken for all products
+        ("a100-sxm", {}, set()),  # a block may not have the shared memory
+    ],
+)
+def test_large_tiles_of_mma_3xtf32_are_for_long_large_products_of_vectors(tmp_path, nvcc, name, macros, large):
+    rung = replace(read_kernels(REPOSITORY / "config/kernels.yaml")["mma_3xtf32"], macros=macros)
+    assert build(rung, gpu.read_gpu(name), nvcc, ["-std=c++17"], tmp_path / "build")["status"] == "ok"
+    library = Library(Build(tmp_path / "build").library)
+    shapes = {(2048, 2048, 2044), (4095, 4095, 4095), (1792, 1792, 4096), (3072, 3072, 3072), *LARGE}
+    taken = {shape for shape in shapes for each in library.launches(Shape(*shape), 132) if "sgemm_large" in each.kernel}
+    assert taken == large
 
 
 def test_nothing_is_observed_any_more_behind_an_observation(made, large):

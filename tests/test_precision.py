@@ -94,14 +94,18 @@ def toward_zero(x, places):
     return np.trunc(x / last) * last
 
 
-def on_tensor_cores(products, k):
-    """The sum of 16 steps of k at a time: 8 terms and the sum so far, aligned with two spare bits, then cut to 24."""
+def on_tensor_cores(products, k, turn=16, summed=16):
+    """The sum of `summed` steps of k at a time: 8 terms and the sum so far, aligned with two spare bits, cut to 24.
+
+    Of `turn` steps one product comes after the other.
+    """
     total = np.float32(0)
-    for first in range(0, k, 16):
+    for begin in range(0, k, summed):
         part = np.zeros(products[0].shape[1:])
-        for terms in products:
-            for p in (first, first + 8):
-                part = toward_zero(toward_zero(np.stack([part, *terms[p : p + 8]]), 26).sum(axis=0)[None], 24)[0]
+        for first in range(begin, begin + summed, turn):
+            for terms in products:
+                for p in range(first, first + turn, 8):
+                    part = toward_zero(toward_zero(np.stack([part, *terms[p : p + 8]]), 26).sum(axis=0)[None], 24)[0]
         total = (total + part).astype(np.float32)
     return total
 
@@ -126,9 +130,10 @@ def test_of_wide_ranges_no_fourth_product_brings_the_error_of_a_short_sum_to_tha
 
 
 def test_beyond_short_sums_the_bound_has_room_for_split_numbers():
-    """8 u for splitting, 20 u for each of two steps of the tensor core, and the roundings outside."""
+    """8 u for splitting, 20 u for each of two steps on tensor cores, 24 in a large tile, and roundings outside."""
     u = 2.0**-24
     assert all((48 + k / 16 + 2) * u <= componentwise_bound(k) / 5 for k in (513, 1024, 65536))
+    assert all((8 + 24 * 20 + k / 64 + 2) * u <= componentwise_bound(k) / 3 for k in (2048, 65536))
 
 
 def error_one_by_one(family, shape):
@@ -158,6 +163,22 @@ def test_a_long_sum_in_a_large_tile_errs_no_more_than_multiply_adds_one_by_one(f
     found = measure(Emulator(1, 60), large, shape, family)
     assert found["error_normwise"] < most * error_one_by_one(family, shape)
     assert found["error_componentwise"] < componentwise_bound(2048) * 2**24 / 5
+
+
+def test_of_wide_ranges_a_long_sum_by_64_steps_errs_no_more_than_additions_one_by_one():
+    """What the emulator does not show. Sums of 256 steps are truncated at one large term longer, and err more."""
+    k = 2048
+    inputs = draw("wide_range", Shape(1, 2048, k), True, False, 3)
+    a, b = np.repeat(inputs.A.T, 2048, axis=1), inputs.B
+    (big_a, small_a), (big_b, small_b) = split(a), split(b)
+    exact = a.astype(np.float64) * b
+    chain = np.float32(0)
+    for term in exact:
+        chain = (chain + term).astype(np.float32)
+    products = [small_a * big_b, big_a * small_b, big_a * big_b]
+    found = {summed: on_tensor_cores(products, k, turn=8, summed=summed) for summed in (64, 256)}
+    errors = {summed: np.linalg.norm(total - exact.sum(axis=0)) for summed, total in found.items()}
+    assert errors[64] < np.linalg.norm(chain - exact.sum(axis=0)) < errors[256]
 
 
 @pytest.fixture(scope="module")

@@ -19,7 +19,6 @@ from ladder.precision import labelled
 from ladder.worker import Event, run_worker
 
 COLUMNS = ["rung", "precision", "family", "m", "n", "k", "error_normwise", "error_componentwise", "time_ms"]
-TITLE = {"fontweight": "bold", "fontsize": 12}
 FAMILIES = {"normal": "normal", "positive": "uniform in [0, 1)", "wide_range": "wide range"}
 
 
@@ -89,7 +88,8 @@ def accuracy_figure(
         height = 3.8 * rows + 0.8
         figure = Figure(figsize=(11, height), dpi=DPI)
         panels = figure.subplots(rows, len(families) + 1, sharey=True, squeeze=False)
-        figure.suptitle("Error of C = A B by k" if sizes else "No accuracy is recorded", x=0.01, ha="left", **TITLE)
+        title = "Error of C = A B by k" if sizes else "No accuracy is recorded"
+        figure.suptitle(title, x=0.01, ha="left", fontweight="bold", fontsize=12)
         figure.text(0.01, 0.1 / height, caption, fontsize=7, color="dimgray")
         figure.subplots_adjust(
             left=0.07, right=0.83, top=1 - 0.7 / height, bottom=0.75 / height, wspace=0.14, hspace=0.35
