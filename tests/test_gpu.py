@@ -285,11 +285,17 @@ def test_matrices_that_fastest_copies_first_give_the_right_product(builds, gpu_a
 
 
 @pytest.mark.parametrize("family", ["uniform", "nonfinite", "wide_range", "subnormal"])
-def test_products_for_the_large_tiles_of_mma_3xtf32_are_right(builds, gpu_alone, family):
+def test_products_for_each_kernel_of_mma_3xtf32_are_right(builds, gpu_alone, family):
     rung = read_kernels(KERNELS)["mma_3xtf32"]
     library = Library(Build(builds[rung.name]).library)
-    for shape, padding, offset in ((Shape(2045, 2044, 2052), [4, 8, 1], [0, 4, 3]), (Shape(3969, 4036, 2068), 0, 0)):
-        assert any("sgemm_large" in launch.kernel for launch in library.launches(shape, sms=132))
+    for kernel, shape, padding, offset in (
+        ("sgemm_large", Shape(2045, 2044, 2052), [4, 8, 1], [0, 4, 3]),
+        ("sgemm_large", Shape(3969, 4036, 2068), 0, 0),
+        ("sgemm_mma", Shape(1029, 1028, 1100), [4, 8, 1], [0, 4, 3]),
+        ("sgemm_mma", Shape(1029, 1027, 2101), 0, 0),
+        ("sgemm_split_k", Shape(701, 300, 1500), [1, 0, 3], 0),
+    ):
+        assert any(kernel in launch.kernel for launch in library.launches(shape, sms=132))
         case = {"shape": str(shape), "alpha": -1.25, "beta": 0.75, "padding": padding, "offset": offset}
         assert check_case(Gpu(0), library, {**case, "family": family}, 3, runs=2, **rung.declared)["verdict"] == "pass"
 

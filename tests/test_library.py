@@ -127,6 +127,21 @@ def test_large_tiles_of_mma_3xtf32_are_for_long_large_products_of_vectors(tmp_pa
     assert taken == large
 
 
+@pytest.mark.parametrize("name", ["mma_3xtf32", "wgmma_3xtf32", "wgmma_3xfp16"])
+def test_split_numbers_leave_short_sums_and_few_tiles_to_multiply_adds(tmp_path, nvcc, name):
+    """An H100 of 132 SMs has enough with 60 tiles of 128 x 128; what is a little longer than short is left anyway."""
+    rung = read_kernels(REPOSITORY / "config/kernels.yaml")[name]
+    assert build(rung, gpu.read_gpu("h100-sxm"), nvcc, ["-std=c++17"], tmp_path / "build")["status"] == "ok"
+    library = Library(Build(tmp_path / "build").library)
+    left = {(4096, 4096, 512), (1, 1, 512), (512, 512, 656), (512, 512, 65536), (896, 1024, 4096), (64, 3776, 1000)}
+    others = {(4096, 4096, 513), (512, 512, 655), (1024, 1024, 1024), (640, 1536, 4096), (64, 7680, 8192)}
+    taken = {
+        shape for shape in left | others if "sgemm_split_k" in next(iter(library.launches(Shape(*shape), 132))).kernel
+    }
+    assert taken == left
+    assert library.launches(Shape(4096, 4096, 512), 132)[0].grid == (32 * 32, 1, 1)
+
+
 def test_nothing_is_observed_any_more_behind_an_observation(made, large):
     large.launches(Shape(8, 8, 8), sms=40)
     library = ctypes.CDLL(str(made.library.resolve()))

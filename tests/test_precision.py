@@ -149,10 +149,10 @@ def error_one_by_one(family, shape):
 @pytest.mark.parametrize("k", [1, 64, 256, 512])
 @pytest.mark.parametrize("family", ["normal", "positive", "wide_range"])
 def test_a_short_sum_errs_no_more_than_multiply_adds_one_by_one(for_the_emulator, family, k):
-    """Up to 512 steps of k split numbers would err more where one term is most of the sum."""
+    """Up to 512 steps of k split numbers would err more where one term is most of the sum. 2 % are chance."""
     shape = Shape(70, 66, k)
     found = measure(Emulator(1, 60), Library(for_the_emulator(ROOT / "kernels/sgemm/mma_3xtf32.cu")), shape, family)
-    assert found["error_normwise"] <= 1.001 * error_one_by_one(family, shape)
+    assert found["error_normwise"] <= 1.02 * error_one_by_one(family, shape)
 
 
 @pytest.mark.parametrize(("family", "most"), [("normal", 1), ("positive", 1), ("wide_range", 2.5)])
@@ -207,10 +207,31 @@ def test_one_product_of_rounded_numbers_is_a_product_in_tf32(one_product, k):
     assert 2.0**-13 < found < 2.0**-10
 
 
-def test_the_error_of_sections_of_k_hardly_grows_with_their_number(for_the_emulator):
+@pytest.fixture
+def on_tensors(for_the_emulator):
+    """mma_3xtf32 on a GPU so small that no product has too few tiles for it."""
+    library = Library(for_the_emulator(ROOT / "kernels/sgemm/mma_3xtf32.cu"))
+    library.functions.emulator_set_sms(1)
+    yield library
+    library.functions.emulator_set_sms(8)
+
+
+@pytest.mark.parametrize(("n", "k"), [(8, 1500), (8, 2148), (7, 2148)])
+def test_the_error_of_sections_of_k_hardly_grows_with_their_number(on_tensors, n, k):
     """Sums of positive terms, whose roundings add up: without sections 1.8 times the error of one at four of them."""
-    library, device = Library(for_the_emulator(ROOT / "kernels/sgemm/mma_3xtf32.cu")), Emulator(1, 60)
-    of_one, of_four = (
-        measure(device, library, Shape(16, 8, k), "positive")["error_normwise"] for k in (513, 4 * 512 + 100)
+    device = Emulator(1, 60)
+    of_few, of_more = (
+        measure(device, on_tensors, Shape(16, n, each), "positive")["error_normwise"] for each in (513, k)
     )
-    assert of_four < 1.1 * of_one
+    assert of_more < 1.1 * of_few
+
+
+def test_the_error_of_a_sum_split_among_blocks_is_that_of_one_split(for_the_emulator):
+    """128 of them; one by one, without what each addition loses, they would err three times as much."""
+    library = Library(for_the_emulator(ROOT / "kernels/sgemm/split_k.cu"))
+    library.functions.emulator_set_sms(132)
+    shape = Shape(16, 8, 128 * 16)
+    assert library.workspace_bytes(shape, 1.0, 0.0, Operands(0, shape.k, 0, shape.n, 0, shape.n)) == 128 * 16 * 8 * 4
+    found = measure(Emulator(1, 60), library, shape, "positive")
+    library.functions.emulator_set_sms(8)
+    assert found["error_normwise"] < error_one_by_one("positive", Shape(16, 8, 16))

@@ -44,7 +44,7 @@ __global__ void __launch_bounds__(T::THREADS, T::BLOCKS) sgemm_large(Gemm g) {
   float part[NS][4][MS][4] = {};
 #pragma unroll
   for (int i = 0; i < MS * NS * 4; ++i) {
-    const float zeros[4] = {};
+    alignas(16) const float zeros[4] = {};
     copy_vector<4>(total(0, 0, i), zeros);
   }
   // A vector of totals with what the tensor core has added up since.

@@ -4,16 +4,17 @@
 // the first 11 bits. In a b = big big + big small + small big + small small the last term is left out. A number keeps 23
 // or 24 bits so, and with the term left out |error| <= 8 u |a b|, u = 2^-24.
 // - The tensor core's sums truncate. So each is short: three products over 8 or 16 steps of k, the two small ones first,
-//   begin from zero; what comes out is added to an FP32 sum on the CUDA cores, rounded to nearest. Beyond k = 2048 the
-//   sums of sections of 512 steps are added in turn, so that the error hardly grows with k.
+//   begin from zero; what comes out is added to an FP32 sum on the CUDA cores, rounded to nearest. The sums of sections of
+//   256 to 512 steps are added in turn, so that the error hardly grows with k.
 // - Underflow: the small part of a number below 2^-113 would be none of TF32's. All numbers are scaled by 2^24 on their
 //   way into the split, and each sum by 2^-48 on its way out.
 // - Overflow, infinities, NaN: where the sum of an element is not finite, whatever the cause, the element is computed
 //   again as the definition says, by FP32 multiply-adds.
 // - Short sums: numbers of 22 bits and truncated sums err by some 2 u of what is large in a sum, however short; an FP32
-//   product's error grows with k from half a u. Up to k = 512 FP32 multiply-adds compute all. From there on the bound of an
-//   FP32 product, (k + 3) u |A| |B|, holds by far: a step of the tensor core adds nine numbers, each truncated to the last
-//   place of the largest, and then their sum, at most 20 u, and there are k / 16 + 2 roundings outside.
+//   product's error grows with k from half a u. Up to k = 512 FP32 multiply-adds compute all (split_k.cuh). From there on
+//   the bound of an FP32 product, (k + 3) u |A| |B|, holds by far: a step of the tensor core adds nine numbers, each
+//   truncated to the last place of the largest, and then their sum, at most 20 u, and there are k / 16 + 2 roundings outside.
+// - Few tiles: with less than about one for each SM, FP32 multiply-adds of a split k are as fast or faster, and err less.
 //
 // S. Markidis et al., NVIDIA Tensor Core Programmability, Performance & Precision, IPDPSW 2018; H. Ootomo, R. Yokota,
 // Recovering single precision accuracy from Tensor Cores while surpassing the FP32 theoretical peak performance, Int. J.
@@ -25,6 +26,7 @@
 
 #include "gemm.cuh"
 #include "mma.cuh"
+#include "split_k.cuh"
 #include "vector.cuh"
 
 // How a block computes a tile of ROWS x COLS results, STEPS steps of k at a time; WARP_ROWS x WARP_COLS of them a warp.
@@ -57,8 +59,7 @@ struct SplitTiling {
 constexpr float SPLIT_SCALE = 16777216.0f;                         // 2^24
 constexpr float SPLIT_UNSCALE = 1.0f / SPLIT_SCALE / SPLIT_SCALE;  // 2^-48
 constexpr int SHORT = 512;    // sums up to this long are left to FP32 multiply-adds
-constexpr int SECTION = 512;  // steps of k that are summed before they are added to a total,
-constexpr int WHOLE = 2048;   // if there are more than these
+constexpr int SECTION = 512;  // the most steps of k that are summed before they are added to a total
 
 // The sum of an element by FP32 multiply-adds in the order of k, from its row of A and its column of B. Not inlined: it is
 // rarely needed, and its loop should not take registers from what is.
@@ -191,6 +192,7 @@ __global__ void __launch_bounds__(T::THREADS, T::BLOCKS) sgemm_mma(Gemm g, Wante
   // Of 32 neighbouring columns a lane has 4 (lane / 4) .. 4 (lane / 4) + 3 as B, one for each of four mma_tf32, and of
   // their results 8 (lane % 4) .. 8 (lane % 4) + 7: two whole vectors in a row of C.
   float sum[MS][NS][2][8] = {};
+  constexpr bool NESTED = SECTIONS && WIDTH == 4;  // a loop over sections of loops over tiles
   constexpr int SUMS = MS * NS * 16;
   float* sums = &sum[0][0][0][0];
   volatile float totals[SUMS];  // in memory, not in registers: they are touched at the end of a section alone
@@ -199,6 +201,12 @@ __global__ void __launch_bounds__(T::THREADS, T::BLOCKS) sgemm_mma(Gemm g, Wante
     for (int i = 0; i < SUMS; ++i) {
       totals[i] = 0.0f;
     }
+  }
+  // In tiles. More sections make the sums of middling length more accurate; not beside copies of single floats, which drive
+  // the totals out of the L1 cache.
+  int section = SECTION / T::STEPS;
+  if (NESTED && g.k <= 4 * SECTION) {
+    section = g.k <= 2 * SECTION ? ceil_div(tiles, 2) : section / 2;
   }
 
   // A group is what one of those four columns takes of mma_tf32: MS x KS of each product.
@@ -280,45 +288,56 @@ __global__ void __launch_bounds__(T::THREADS, T::BLOCKS) sgemm_mma(Gemm g, Wante
   split_A();
   split_B(0);
   float *stage = shared, *before = shared + (T::DEPTH - 1) * T::STAGE;
-  for (int t = 0; t < tiles; ++t) {
-    float* after = stage + T::STAGE < shared + T::DEPTH * T::STAGE ? stage + T::STAGE : shared;
-    __pipeline_wait_prior(T::DEPTH - 3);
-    __syncthreads();
+  auto end_section = [&] {
 #pragma unroll
-    for (int unit = 0; unit < UNITS; ++unit) {
-      bool last = unit == UNITS - 1;
-      const float* next_stage = last ? after : stage;
-      int next_j = (unit + 1) % NS, next_first = last ? 0 : (unit + 1) / NS * T::SUM_STEPS;
-      if (next_j == 0) {
-        load_A(next_stage, next_first);
+    for (int i = 0; i < SUMS; ++i) {
+      totals[i] = totals[i] + sums[i];
+      sums[i] = 0.0f;
+    }
+  };
+  int left = tiles;
+  do {
+    int more = NESTED ? min(left, section) : left;
+    left -= more;
+    for (int t = 0; t < more; ++t) {
+      float* after = stage + T::STAGE < shared + T::DEPTH * T::STAGE ? stage + T::STAGE : shared;
+      __pipeline_wait_prior(T::DEPTH - 3);
+      __syncthreads();
+#pragma unroll
+      for (int unit = 0; unit < UNITS; ++unit) {
+        bool last = unit == UNITS - 1;
+        const float* next_stage = last ? after : stage;
+        int next_j = (unit + 1) % NS, next_first = last ? 0 : (unit + 1) / NS * T::SUM_STEPS;
+        if (next_j == 0) {
+          load_A(next_stage, next_first);
+        }
+#pragma unroll
+        for (int v = 0; v < 4; ++v) {
+          multiply(v);
+          if (v < 3) {
+            split_B(v + 1);
+          } else {
+            load_B(next_stage, next_first, next_j);
+            split_B(0);
+          }
+          if (v == 3 && next_j == 0) {
+            split_A();
+          }
+          promote((v > 0 ? unit : unit + NS - 1) % NS, (v + 3) % 4);
+        }
       }
-#pragma unroll
-      for (int v = 0; v < 4; ++v) {
-        multiply(v);
-        if (v < 3) {
-          split_B(v + 1);
-        } else {
-          load_B(next_stage, next_first, next_j);
-          split_B(0);
-        }
-        if (v == 3 && next_j == 0) {
-          split_A();
-        }
-        promote((v > 0 ? unit : unit + NS - 1) % NS, (v + 3) % 4);
+      copies.next(before);
+      __pipeline_commit();
+      before = stage;
+      stage = after;
+      if (SECTIONS && !NESTED && (t + 1) % section == 0) {
+        end_section();
       }
     }
-    copies.next(before);
-    __pipeline_commit();
-    before = stage;
-    stage = after;
-    if (SECTIONS && (t + 1) % (SECTION / T::STEPS) == 0) {
-#pragma unroll
-      for (int i = 0; i < SUMS; ++i) {
-        totals[i] = totals[i] + sums[i];
-        sums[i] = 0.0f;
-      }
+    if (NESTED && left > 0) {
+      end_section();
     }
-  }
+  } while (NESTED && left > 0);
   __pipeline_wait_prior(0);
   promote(NS - 1, 3);
   if (SECTIONS) {
@@ -348,91 +367,34 @@ __global__ void __launch_bounds__(T::THREADS, T::BLOCKS) sgemm_mma(Gemm g, Wante
   }
 }
 
-// Short sums by FP32 multiply-adds: 8 x 4 results a thread, in rows 4 apart, as lanes then read A from different banks.
-// Every 64 steps of k have a sum of their own, so that the error grows more slowly than one by one.
-template <class T>
-__global__ void __launch_bounds__(T::THREADS, T::BLOCKS) sgemm_short(Gemm g) {
-  constexpr int ROWS = 8, COLS = 4, TILES_OF_SUM = 64 / T::STEPS;
-  static_assert(T::WARP_ROWS == 4 * ROWS && T::WARP_COLS == 8 * COLS, "a warp's lanes are 4 rows of 8");
-  float* shared = dynamic_shared<float>();
-  Tile tile = tile_of_block(g, T::ROWS, T::COLS);
-  int warp = threadIdx.x / 32;
-  int lane = threadIdx.x % 32;
-  int row = warp / (T::COLS / T::WARP_COLS) * T::WARP_ROWS + lane / 8;
-  int col = warp % (T::COLS / T::WARP_COLS) * T::WARP_COLS + lane % 8 * COLS;
-  int tiles = ceil_div(g.k, T::STEPS);
-  SplitCopies<T, 1> copies(g, tile);
-#pragma unroll
-  for (int stage = 0; stage < T::DEPTH - 1; ++stage) {
-    copies.next(shared + stage * T::STAGE);
-    __pipeline_commit();
-  }
-  float sum[ROWS][COLS] = {}, part[ROWS][COLS] = {};
-  for (int t = 0; t < tiles; ++t) {
-    const float* stage = shared + t % T::DEPTH * T::STAGE;
-    __pipeline_wait_prior(T::DEPTH - 2);
-    __syncthreads();
-    copies.next(shared + (t + T::DEPTH - 1) % T::DEPTH * T::STAGE);
-    __pipeline_commit();
-#pragma unroll
-    for (int p = 0; p < T::STEPS; p += 4) {
-      alignas(16) float A[ROWS][4], B[4][COLS];
-#pragma unroll
-      for (int i = 0; i < ROWS; ++i) {
-        copy_vector<4>(A[i], stage + T::place_A(row + 4 * i, p));
-      }
-#pragma unroll
-      for (int q = 0; q < 4; ++q) {
-        copy_vector<4>(B[q], stage + T::TILE_A + (p + q) * T::PITCH_B + col);
-      }
-#pragma unroll
-      for (int q = 0; q < 4; ++q) {
-#pragma unroll
-        for (int i = 0; i < ROWS; ++i) {
-#pragma unroll
-          for (int j = 0; j < COLS; ++j) {
-            part[i][j] = fmaf(A[i][q], B[q][j], part[i][j]);
-          }
-        }
-      }
-    }
-    if ((t + 1) % TILES_OF_SUM == 0 || t + 1 == tiles) {
-#pragma unroll
-      for (int i = 0; i < ROWS; ++i) {
-#pragma unroll
-        for (int j = 0; j < COLS; ++j) {
-          sum[i][j] += part[i][j];
-          part[i][j] = 0.0f;
-        }
-      }
-    }
-  }
-  __pipeline_wait_prior(0);
+using SmallTiling = SplitKTiling<128, 128, 16, 8, 8, 32, 64, 3, 2>;
 
-  int width_C = vector_width(g.C, g.ldc);
-#pragma unroll
-  for (int i = 0; i < ROWS; ++i) {
-    int r = tile.row + row + 4 * i;
-    if (r < g.m) {
-      store_vector(g, r, tile.col + col, sum[i], 0, g.n - tile.col - col, width_C);
-    }
-  }
+// How many steps of k multiply-adds sum one by one, where they compute the product; elsewhere 0. A little beyond SHORT
+// few tiles too are left to the tensor cores, so that small checks reach those.
+inline int one_by_one(const Gemm& g) {
+  constexpr int LONG = 656;
+  int sms = 1;
+  sm_count(&sms);
+  unsigned tiles = tile_grid(g, SmallTiling::ROWS, SmallTiling::COLS).x;
+  bool few_tiles = 20 * tiles < 9 * static_cast<unsigned>(sms);
+  return g.k <= SHORT ? SHORT : g.k < LONG || !few_tiles ? 0 : g.k <= 1024 ? 128 : 256;
 }
 
-using ShortTiling = SplitTiling<64, 64, 16, 32, 32, 3, 3, 8>;
+inline size_t mma_workspace(const Gemm& g) {
+  int longest = one_by_one(g);
+  return longest > 0 ? split_k_workspace<SmallTiling>(g, longest) : 0;
+}
 
 template <class T, int PRODUCTS = 3>
-cudaError_t run_mma(const Gemm& g, cudaStream_t stream, Wanted wanted = {}) {
+cudaError_t run_mma(const Gemm& g, void* workspace, cudaStream_t stream, Wanted wanted = {}) {
   if constexpr (PRODUCTS == 3) {
-    using S = ShortTiling;
-    if (g.k <= SHORT) {
-      return launch(sgemm_short<S>, tile_grid(g, S::ROWS, S::COLS), dim3(S::THREADS), S::SHARED_BYTES, stream, g);
+    int longest = one_by_one(g);
+    if (longest > 0) {
+      return run_split_k<SmallTiling>(g, workspace, stream, longest);
     }
   }
   bool vectors = vector_width(g.A, g.lda) == 4 && vector_width(g.B, g.ldb) == 4 && g.k % 4 == 0 && g.n % 4 == 0;
   constexpr bool SECTIONS = PRODUCTS == 3;
-  auto kernel = !vectors      ? sgemm_mma<T, 1, PRODUCTS, SECTIONS>
-                : g.k > WHOLE ? sgemm_mma<T, 4, PRODUCTS, SECTIONS>
-                              : sgemm_mma<T, 4, PRODUCTS, false>;
+  auto kernel = vectors ? sgemm_mma<T, 4, PRODUCTS, SECTIONS> : sgemm_mma<T, 1, PRODUCTS, SECTIONS>;
   return launch(kernel, tile_grid(g, T::ROWS, T::COLS), dim3(T::THREADS), T::SHARED_BYTES, stream, g, wanted);
 }

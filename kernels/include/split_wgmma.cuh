@@ -322,7 +322,7 @@ __global__ void __launch_bounds__((CONSUMERS + 1) * 128, 1) __cluster_dims__(2, 
   };
 
   if (group == CONSUMERS) {
-    give_registers<24>();
+    give_registers<40>();
     if (threadIdx.x == CONSUMERS * 128) {
       int stage = 0;
       int parity = 1;
@@ -348,7 +348,7 @@ __global__ void __launch_bounds__((CONSUMERS + 1) * 128, 1) __cluster_dims__(2, 
       }
     }
   } else {
-    take_registers<240>();
+    take_registers<232>();
     int stage = 0;
     int parity = 0;
     int lane = threadIdx.x % 32;
@@ -487,17 +487,18 @@ __global__ void __launch_bounds__((CONSUMERS + 1) * 128, 1) __cluster_dims__(2, 
 
 using Fallback = SplitTiling<64, 128, 16, 32, 64, 4, 2, 16>;
 
-// Whether the product is left to run_mma: one with a short sum, or so small or thin that the pre-pass does not pay.
+// Whether the product is left to run_mma: one with a short sum or few tiles, or so small or thin that the pre-pass does not
+// pay.
 template <class T>
 bool too_small(const Gemm& g) {
   constexpr double MOST = 1024.0 * 1024.0 * 1024.0;
   constexpr int THIN = 64;
-  return g.k <= SHORT || std::min(g.m, g.n) <= THIN || static_cast<double>(g.m) * g.n * g.k <= MOST;
+  return one_by_one(g) > 0 || std::min(g.m, g.n) <= THIN || static_cast<double>(g.m) * g.n * g.k <= MOST;
 }
 
 template <class T>
 size_t split_workspace(const Gemm& g) {
-  return too_small<T>(g) ? 0 : parts_in<typename T::E>(g, nullptr).bytes;
+  return too_small<T>(g) ? mma_workspace(g) : parts_in<typename T::E>(g, nullptr).bytes;
 }
 
 template <class T>
@@ -506,7 +507,7 @@ cudaError_t run_split(const Gemm& g, void* workspace, cudaStream_t stream) {
   constexpr bool SCANS = sizeof(typename E::Type) == 2;
   constexpr int VECTOR = 16 / sizeof(typename E::Type);
   if (too_small<T>(g)) {
-    return run_mma<Fallback>(g, stream);
+    return run_mma<Fallback>(g, workspace, stream);
   }
   Parts<E> parts = parts_in<E>(g, workspace);
   int sms = 0;
@@ -536,7 +537,7 @@ cudaError_t run_split(const Gemm& g, void* workspace, cudaStream_t stream) {
                    pairs, map_A, map_B);
   }
   if (error == cudaSuccess && SCANS) {
-    error = run_mma<Fallback>(g, stream, Wanted{parts.bad_A, parts.bad_B, 2 * TILE, TILE});
+    error = run_mma<Fallback>(g, nullptr, stream, Wanted{parts.bad_A, parts.bad_B, 2 * TILE, TILE});
   }
   return error;
 }

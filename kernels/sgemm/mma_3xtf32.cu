@@ -10,7 +10,7 @@
 //   the tensor core: while those for one of the four columns are multiplied, B's numbers of the next are split, and the
 //   partial sums of the last one are added to the sums.
 // - Large and long products have larger tiles, whose sums stay in the tensor core longer (split_large.cuh).
-// - Up to k = 512 FP32 multiply-adds compute all, for split numbers err more where a sum is short (split_tf32.cuh).
+// - Short sums, and those of few tiles, are left to FP32 multiply-adds, as in `split_k` (split_tf32.cuh).
 //
 // Limit: the tensor cores, which do three products for one, and what stands beside each of their instructions, for the
 // scheduler does not issue it for nothing meanwhile (docs/performance.md, "Tensor cores"). Splitting takes three instructions
@@ -65,10 +65,10 @@ bool large(const Gemm& g, int sms) {
 #endif
 }
 
-cudaError_t run(const Gemm& g, void*, cudaStream_t stream) {
+cudaError_t run(const Gemm& g, void* workspace, cudaStream_t stream) {
   int sms = 0;
   cudaError_t error = sm_count(&sms);
-  return error != cudaSuccess ? error : large(g, sms) ? run_large(g, stream) : run_mma<Tiling>(g, stream);
+  return error != cudaSuccess ? error : large(g, sms) ? run_large(g, stream) : run_mma<Tiling>(g, workspace, stream);
 }
 
-EXPORT_SGEMM(run)
+EXPORT_SGEMM_WITH_WORKSPACE(run, mma_workspace)
