@@ -3,10 +3,10 @@
 // - No pre-pass. For TF32, wgmma takes operands in shared memory along k only; A lies so, B does not. So the product is
 //   computed transposed: B is the left operand, which comes from registers, and warps read it from shared memory in any order.
 // - The copy engine rounds to TF32 on the way. Its swizzle and the columns of B that a thread takes are chosen such that the
-//   32 numbers that a warp reads at once lie in different banks.
+//   pairs of numbers that half a warp reads at once lie in different banks.
 // - A tile of 256 x 128 results by two warp groups, each of 64 columns of B; a third one copies, four stages ahead. Blocks in
 //   pairs, side by side, share the rows of A.
-// - A thread's four neighbouring sums are of four rows of C. Four threads exchange them, so that each stores a vector.
+// - The two columns of B that a thread takes are neighbours, and so are its sums in a row of C: pairs are read, and stored.
 //
 // Matrices that the copy engine cannot read (not aligned to 16 bytes, or a leading dimension that is no multiple of 4) are
 // multiplied by the kernel of `mma_3xtf32`, with one product.
@@ -45,27 +45,14 @@ __device__ inline Tile pair_of_tiles(const Gemm& g, unsigned t) {
 }
 
 // The bits of two times two rows and columns of the left operand, B transposed: what lies at `step` of a slab.
-__device__ inline void load_B(uint32_t (&to)[STEPS / 8][4], const char* slab, const int (&places)[4]) {
+__device__ inline void load_B(uint32_t (&to)[STEPS / 8][4], const char* slab, const int (&places)[2]) {
 #pragma unroll
   for (int i = 0; i < STEPS / 8; ++i) {
 #pragma unroll
-    for (int r = 0; r < 4; ++r) {
-      to[i][r] = *reinterpret_cast<const uint32_t*>(slab + places[r] + i * 1024);
-    }
-  }
-}
-
-// Four lanes, those of the same lane % 4 and lane / 16, exchange four numbers each: lane i of them gets all the i-th.
-__device__ inline void transpose(float (&x)[4], int lane) {
-#pragma unroll
-  for (int step = 1; step < 4; step *= 2) {
-    bool upper = lane / 4 & step;
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      if ((i & step) == 0) {
-        float other = __shfl_xor_sync(0xFFFFFFFF, upper ? x[i] : x[i + step], 4 * step);
-        (upper ? x[i] : x[i + step]) = other;
-      }
+    for (int later = 0; later < 2; ++later) {
+      uint2 two = *reinterpret_cast<const uint2*>(slab + places[later] + i * 1024);
+      to[i][2 * later] = two.x;
+      to[i][2 * later + 1] = two.y;
     }
   }
 }
@@ -117,21 +104,17 @@ __global__ void __launch_bounds__((CONSUMERS + 1) * 128, 1) __cluster_dims__(2, 
     int lane = threadIdx.x % 32;
     int warp = threadIdx.x % 128 / 32;
     bool releases = lane < 2;
-    // This thread's two columns of C, from the tile's first: those of its rows of B transposed.
-    int cols[2];
-    int places[4];
-    int turn = lane / 4 % 4;  // which of its four sums, with those of three other lanes, this one stores
-    int width_C = vector_width(g.C, g.ldc);
+    // This thread's two columns of C, from the tile's first: neighbours, which are two rows of B transposed, 8 apart.
+    int slab = 2 * group + warp / 2;
+    int chunk = warp % 2 * 2 + lane / 8 % 2 * 4 + lane / 16;
+    int pair = lane / 4 % 2;
+    int cols = slab * 32 + chunk * 4 + pair * 2;
+    int places[2];
+    bool pairs_C = reinterpret_cast<uintptr_t>(g.C) % 8 == 0 && g.ldc % 2 == 0;
 #pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      int chunk = lane / 16 * 4 + warp % 2 * 2 + half;
-      int word = lane / 4 % 4;
-      cols[half] = (2 * group + warp / 2) * 32 + chunk * 4;
-#pragma unroll
-      for (int later = 0; later < 2; ++later) {
-        int p = lane % 4 + 4 * later;
-        places[2 * later + half] = (2 * group + warp / 2) * SLAB_BYTES + p * 128 + (chunk ^ p) * 16 + word * 4;
-      }
+    for (int later = 0; later < 2; ++later) {
+      int p = lane % 4 + 4 * later;
+      places[later] = slab * SLAB_BYTES + p * 128 + (chunk ^ p) * 16 + pair * 8;
     }
     for (unsigned t = blockIdx.x / 2; t < pairs; t += gridDim.x / 2) {
       Tile tile = pair_of_tiles(g, t);
@@ -173,27 +156,26 @@ __global__ void __launch_bounds__((CONSUMERS + 1) * 128, 1) __cluster_dims__(2, 
       if (releases) {
         mbarrier_arrive_at(&empty[last], lane);
       }
-      int r = tile.row + lane % 4 * 2 + turn % 2;
-      int c = tile.col + rank * TILE_COLS + cols[turn / 2];
-      bool plain =
-          width_C == 4 && g.beta == 0.0f && tile.row + TILE_ROWS <= g.m && c - cols[turn / 2] + TILE_COLS <= g.n;
-      if (plain) {  // most tiles: a short way of their own, for instructions that are met for the first time come from far
+      int r = tile.row + lane % 4 * 2;
+      int c = tile.col + rank * TILE_COLS + cols;
+      if (pairs_C && g.beta == 0.0f && tile.row + TILE_ROWS <= g.m && c - cols + TILE_COLS <= g.n) {
+        // Most tiles: a short way of their own, for instructions that are met for the first time come from far.
         float* C = g.C + r * g.ldc + c;
 #pragma unroll
         for (int j = 0; j < 32; ++j) {
-          float four[4] = {g.alpha * sum[4 * j], g.alpha * sum[4 * j + 1], g.alpha * sum[4 * j + 2],
-                           g.alpha * sum[4 * j + 3]};
-          transpose(four, lane);
-          *reinterpret_cast<float4*>(C + 8 * j * g.ldc) = float4{four[0], four[1], four[2], four[3]};
+#pragma unroll
+          for (int v = 0; v < 2; ++v) {
+            *reinterpret_cast<float2*>(C + (8 * j + v) * g.ldc) =
+                float2{g.alpha * sum[4 * j + v], g.alpha * sum[4 * j + 2 + v]};
+          }
         }
         continue;
       }
 #pragma unroll
-      for (int j = 0; j < 32; ++j) {
-        alignas(16) float four[4] = {sum[4 * j], sum[4 * j + 1], sum[4 * j + 2], sum[4 * j + 3]};
-        transpose(four, lane);
-        if (r + 8 * j < g.m) {
-          store_vector(g, r + 8 * j, c, four, 0, g.n - c, width_C);
+      for (int i = 0; i < 128; ++i) {
+        int row = r + i / 4 * 8 + i % 2, col = c + i / 2 % 2;
+        if (row < g.m && col < g.n) {
+          store_result(g, row, col, sum[i]);
         }
       }
     }
