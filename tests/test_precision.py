@@ -227,7 +227,7 @@ def test_the_error_of_sections_of_k_hardly_grows_with_their_number(on_tensors, n
 
 
 def test_the_error_of_a_sum_split_among_blocks_is_that_of_one_split(for_the_emulator):
-    """128 of them; one by one, without what each addition loses, they would err three times as much."""
+    """128 of them; without what each addition loses they would err more than twice as much."""
     library = Library(for_the_emulator(ROOT / "kernels/sgemm/split_k.cu"))
     library.functions.emulator_set_sms(132)
     shape = Shape(16, 8, 128 * 16)
