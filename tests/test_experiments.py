@@ -50,6 +50,23 @@ def test_the_figures_of_the_ladder_are_those_of_the_table_of_timings_to_two_perc
         assert float(figure) == pytest.approx(measured, rel=0.02), f"{rung} at {shape or 4096}"
 
 
+def test_what_the_log_says_of_large_and_of_split_products_is_in_the_table_of_timings():
+    table = read_table(ROOT / "results/h100-sxm/tables/timings.csv").set_index(["rung", "shape"])
+    text = LOG.split("### Large products", 1)[1]
+    figures = FIGURE.findall(text.replace("\n", " "))
+    shares = re.findall(r"^\| (\d+) \| `(\w+)` \| (\d\.\d\d) \| \d\.\d\d \|$", text, re.M)
+    assert len(figures) == 5
+    assert len(shares) > 5
+    for rung, figure, shape in figures:
+        assert round(table.loc[(rung, shape or "4096"), "gflops"] / 1e3, decimals(figure)) == float(figure)
+    for shape, rung, share in shares:
+        assert round(table.loc[(rung, shape), "speedup_over_cublas"], 2) == float(share)
+    for shape, share in zip(
+        ("2048", "4096", "8192"), re.search(r"are (.+), (.+) and (.+) of", text).groups(), strict=True
+    ):
+        assert round(table.loc[("mma_3xtf32", shape), "speedup_over_cublas"], 2) == float(share)
+
+
 def test_shares_are_of_the_baseline_measured_beside(table):
     assert (table.xs("cublas", level="kernel")["share_of_baseline"] == 1.0).all()
     row = table.loc[("order_of_fmas", "ac@ORD=2", "4096")]

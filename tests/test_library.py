@@ -135,10 +135,12 @@ def test_split_numbers_leave_short_sums_and_few_tiles_to_multiply_adds(tmp_path,
     library = Library(Build(tmp_path / "build").library)
     left = {(4096, 4096, 512), (1, 1, 512), (512, 512, 656), (512, 512, 65536), (896, 1024, 4096), (64, 3776, 1000)}
     others = {(4096, 4096, 513), (512, 512, 655), (1024, 1024, 1024), (640, 1536, 4096), (64, 7680, 8192)}
-    taken = {
-        shape for shape in left | others if "sgemm_split_k" in next(iter(library.launches(Shape(*shape), 132))).kernel
-    }
+    taken = {shape for shape in left | others if "sgemm_split_k" in library.launches(Shape(*shape), 132)[0].kernel}
     assert taken == left
+    for shape, longest in (((4096, 4096, 512), 512), ((768, 768, 768), 128), ((512, 512, 16384), 256)):
+        tiles = (shape[0] // 128) * (shape[1] // 128)
+        splits = library.launches(Shape(*shape), 132)[0].grid[0] // tiles
+        assert shape[2] / splits <= longest
     assert library.launches(Shape(4096, 4096, 512), 132)[0].grid == (32 * 32, 1, 1)
 
 
