@@ -15,8 +15,9 @@ from pathlib import Path
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import numpy as np
+from ladder.checking import EMULATED_LONG
 from ladder.config import Shape
-from ladder.devices import EMULATED_STREAM
+from ladder.devices import EMULATED_SMS, EMULATED_STREAM
 from ladder.inputs import draw
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -77,7 +78,7 @@ SMALL = [
     Case(64, 64, 64, 1.25, -1.5, (4, 4, 4)),
     Case(65, 31, 47, -2.0, 0.75, (5, 3, 2), 3),
     Case(40, 72, 36, 0.5, 0.0, (0, 0, 12)),
-    Case(17, 33, 577, 1.0, 1.0, (3, 2, 1)),
+    Case(17, 33, 613, 1.0, 1.0, (3, 2, 1)),
 ]
 AWKWARD = [
     *SMALL,
@@ -87,7 +88,7 @@ AWKWARD = [
     Case(6, 7, 0, 1.0, 0.0),
     Case(6, 7, 8, 0.0, 0.5),
     Case(6, 7, 8, 0.0, 0.0),
-    Case(36, 68, 580, -1.0, 0.0, (4, 4, 4)),
+    Case(36, 68, 612, -1.0, 0.0, (4, 4, 4)),
     Case(128, 128, 16),
     Case(129, 127, 33, 1.0, 1.0, (7, 9, 11), 2),
     Case(1, 257, 63, 3.0, 0.0),
@@ -174,6 +175,7 @@ def run(library: Library, case: Case, seed: int, data: int | None = None):
     lib = library.lib
     lib.emulator_set_stream(EMULATED_STREAM)
     lib.emulator_reset(seed)
+    lib.emulator_set_sms(1 if case.k > EMULATED_LONG else EMULATED_SMS)
     inputs = b"r" if case.k > 0 and case.alpha != 0 else b""
     output = b"w" if case.beta == 0 else b"rw"
     for name, x, access in ((b"A", A, inputs), (b"B", B, inputs), (b"C", C, output)):

@@ -24,8 +24,8 @@ CASES = [
     *({"shape": "33x35x65", **PLAIN, "family": family} for family in FAMILIES),
     {"shape": "17x5x9", **PLAIN, "alpha": -1.25, "beta": 0.75, "padding": 3, "offset": 1, "family": "nonfinite"},
     {"shape": "64", **PLAIN, "beta": 1},
-    {"shape": "33x36x580", **PLAIN, "family": "wide_range"},
-    {"shape": "33x35x577", **PLAIN, "family": "nonfinite"},
+    {"shape": "33x36x612", **PLAIN, "sms": 1, "family": "wide_range"},
+    {"shape": "33x35x613", **PLAIN, "sms": 1, "family": "nonfinite"},
     {"shape": "5x6x0", **PLAIN},
 ]
 

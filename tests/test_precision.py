@@ -10,7 +10,7 @@ from ladder.accuracy_worker import inputs_of, measure
 from ladder.bounds import componentwise_bound
 from ladder.check_worker import judge
 from ladder.config import ROOT, Shape, read_kernels, schema
-from ladder.devices import Call, Emulator
+from ladder.devices import EMULATED_SMS, Call, Emulator
 from ladder.inputs import draw
 from ladder.library import Library, Operands
 from ladder.precision import BOUNDS, TITLES, baseline_of, label, labelled, name_of, other_baselines
@@ -158,7 +158,7 @@ def told(library, sms):
     try:
         yield library
     finally:
-        library.functions.emulator_set_sms(8)  # as at first: kernels/emulator/README.md
+        library.functions.emulator_set_sms(EMULATED_SMS)
 
 
 @pytest.mark.parametrize(("sms", "rounded"), [(132, False), (1, True)])
@@ -235,7 +235,7 @@ def test_the_error_of_sections_of_k_hardly_grows_with_their_number(for_the_emula
     """
     with told(Library(for_the_emulator(ROOT / "kernels/sgemm/mma_3xtf32.cu")), 1) as library:
         of_few, of_more = (
-            measure(Emulator(1, 60), library, Shape(16, n, each), "positive")["error_normwise"] for each in (513, k)
+            measure(Emulator(1, 60), library, Shape(16, n, each), "positive")["error_normwise"] for each in (641, k)
         )
     assert of_more < 1.1 * of_few
 

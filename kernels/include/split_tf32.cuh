@@ -11,10 +11,12 @@
 // - Overflow, infinities, NaN: where the sum of an element is not finite, whatever the cause, the element is computed
 //   again as the definition says, by FP32 multiply-adds.
 // - Short sums: numbers of 22 bits and truncated sums err by some 2 u of what is large in a sum, however short; an FP32
-//   product's error grows with k from half a u. Up to k = 512 FP32 multiply-adds compute all (split_k.cuh). From there on
+//   product's error grows with k from half a u. Up to k = 608 FP32 multiply-adds compute all (split_k.cuh). From there on
 //   the bound of an FP32 product, (k + 3) u |A| |B|, holds by far: a step of the tensor core adds nine numbers, each
 //   truncated to the last place of the largest, and then their sum, at most 20 u, and there are k / 16 + 2 roundings outside.
-// - Few tiles: with less than about one for each SM, FP32 multiply-adds of a split k are as fast or faster, and err less.
+// - Few tiles: with less than about one for two SMs, FP32 multiply-adds of a split k are as fast or faster, and err less.
+//   With up to one for two cuBLAS splits k too, from 1024 steps on, and errs less than split numbers of wide ranges do up to
+//   some 2500: left to multiply-adds as well. Of larger C it splits k here and there (docs/performance.md).
 //
 // S. Markidis et al., NVIDIA Tensor Core Programmability, Performance & Precision, IPDPSW 2018; H. Ootomo, R. Yokota,
 // Recovering single precision accuracy from Tensor Cores while surpassing the FP32 theoretical peak performance, Int. J.
@@ -23,6 +25,8 @@
 #pragma once
 
 #include <cuda_pipeline.h>
+
+#include <cfloat>
 
 #include "gemm.cuh"
 #include "mma.cuh"
@@ -58,7 +62,7 @@ struct SplitTiling {
 
 constexpr float SPLIT_SCALE = 16777216.0f;                         // 2^24
 constexpr float SPLIT_UNSCALE = 1.0f / SPLIT_SCALE / SPLIT_SCALE;  // 2^-48
-constexpr int SHORT = 512;    // sums up to this long are left to FP32 multiply-adds
+constexpr int SHORT = 608;    // sums up to this long are left to FP32 multiply-adds
 constexpr int SECTION = 512;  // the most steps of k that are summed before they are added to a total
 
 // The sum of an element by FP32 multiply-adds in the order of k, from its row of A and its column of B. Not inlined: it is
@@ -73,13 +77,12 @@ __attribute__((noinline)) static __device__ float exact_sum(const float* A, cons
 
 // Stores four neighbouring results; those that are not finite are computed again.
 __device__ inline void store_split(const Gemm& g, int row, int col, float (&sum)[4], int width_C) {
-  constexpr float LARGEST = 3.402823466e38f;
   if (row >= g.m) {
     return;
   }
 #pragma unroll
   for (int v = 0; v < 4; ++v) {
-    if (!(fabsf(sum[v]) <= LARGEST) && col + v < g.n) {
+    if (!(fabsf(sum[v]) <= FLT_MAX) && col + v < g.n) {
       sum[v] = exact_sum(g.A + row * g.lda, g.B + col + v, g.ldb, g.k);
     }
   }
@@ -369,15 +372,13 @@ __global__ void __launch_bounds__(T::THREADS, T::BLOCKS) sgemm_mma(Gemm g, Wante
 
 using SmallTiling = SplitKTiling<128, 128, 16, 8, 8, 32, 64, 3, 2>;
 
-// How many steps of k multiply-adds sum one by one, where they compute the product; elsewhere 0. A little beyond SHORT
-// few tiles too are left to the tensor cores, so that small checks reach those.
+// How many steps of k multiply-adds sum one by one, where they compute the product; elsewhere 0.
 inline int one_by_one(const Gemm& g) {
-  constexpr int LONG = 656;
   int sms = 1;
   sm_count(&sms);
-  unsigned tiles = tile_grid(g, SmallTiling::ROWS, SmallTiling::COLS).x;
-  bool few_tiles = 20 * tiles < 9 * static_cast<unsigned>(sms);
-  return g.k <= SHORT ? SHORT : g.k < LONG || !few_tiles ? 0 : g.k <= 1024 ? 128 : 256;
+  int64_t tiles = tile_grid(g, SmallTiling::ROWS, SmallTiling::COLS).x;
+  bool few_tiles = 20 * tiles < 9 * sms || (2 * tiles <= sms && g.k > 1024 && g.k < 3072);
+  return few_tiles ? (g.k <= 1024 ? 128 : 256) : g.k <= SHORT ? SHORT : 0;
 }
 
 inline size_t mma_workspace(const Gemm& g) {

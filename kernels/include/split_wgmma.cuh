@@ -17,7 +17,7 @@
 //   a sum of their own, for all k.
 // - Short sums: a step of wgmma adds 17 numbers in FP16, 9 in TF32, each truncated to the last place of the largest,
 //   and then their sum: at most 36 u or 20 u. These steps, the inputs and the roundings outside are within the bound
-//   from k = 232 on. Sums up to 512, and small products, are computed as split_tf32.cuh says.
+//   from k = 232 on. Sums up to 608, and small products, are computed as split_tf32.cuh says.
 //
 // H. Ootomo, R. Yokota, as in split_tf32.cuh (FP16 parts, scaled low parts); W. Kahan, Further Remarks on Reducing
 // Truncation Errors, Commun. ACM 8(1), 1965.
@@ -461,7 +461,7 @@ __global__ void __launch_bounds__((CONSUMERS + 1) * 128, 1) __cluster_dims__(2, 
             two[v] = sum[i] + fmaf(low[i], 1.0f / E::LOW, T::KAHAN ? high[i] : 0.0f);
             two[v] *= of_rows[half];
             two[v] *= of_cols[v];
-            if (sizeof(Type) == 4 && !(fabsf(two[v]) <= 3.402823466e38f) && r < g.m && c + v < g.n) {
+            if (sizeof(Type) == 4 && !(fabsf(two[v]) <= FLT_MAX) && r < g.m && c + v < g.n) {
               two[v] = exact_sum(g.A + r * g.lda, g.B + c + v, g.ldb, g.k);
             }
           }

@@ -6,6 +6,7 @@ must not be read hold NaNs, and so does a C that must not be read. A NaN where a
 
 from __future__ import annotations
 
+import ctypes
 import math
 import secrets
 import zlib
@@ -18,7 +19,7 @@ import numpy as np
 from ladder import worker
 from ladder.bounds import componentwise_bound, statistical_bound, underflow_bound
 from ladder.config import Shape
-from ladder.devices import Call, Emulator, Gpu
+from ladder.devices import EMULATED_SMS, Call, Emulator, Gpu
 from ladder.inputs import RANDOM_SIGNS, draw
 from ladder.library import Library, Operands, provide_cublas
 
@@ -134,6 +135,7 @@ def check_case(
     The verdict is `pass` or what is wrong; the errors are null where nothing could be compared. `identical` says of a
     rung that is not declared deterministic whether all runs gave the same bits; of any other it is the verdict.
 
+    In the emulator a rung is told that the GPU has the case's `sms`, or EMULATED_SMS.
     A case of some blocks (`ladder.checking.emulated_cases`) is computed once and judged by what they have written.
     Where it needs a workspace, blocks may need what others leave there: it is not computed, and the record is None.
     """
@@ -146,6 +148,8 @@ def check_case(
     A, B, C = (buffer(device, *size, *layout) for size, layout in zip(sizes, layouts, strict=True))
     a, b, c = (device.address(each.memory) + 4 * each.start for each in (A, B, C))
     operands = Operands(a, A.ld, b, B.ld, c, C.ld)
+    if isinstance(device, Emulator):
+        library.functions.emulator_set_sms(ctypes.c_int(case.get("sms", EMULATED_SMS)))
     bytes_needed = library.workspace_bytes(shape, alpha, beta, operands)
     workspace = device.put(np.full(max(1, bytes_needed // 4 + 1), SENTINEL, np.uint32))
     blocks = case.get("blocks", 0)

@@ -22,6 +22,7 @@ EMULATED_SMALL = 1 << 16  # flop up to which a shape is emulated with every case
 EMULATED_SHORT = 1 << 10  # the k: a kernel's tile is no smaller where the product is
 EMULATED_FAMILIES = 1 << 22  # flop up to which it is emulated with every family of inputs, and
 EMULATED_TWICE = 1 << 20  # twice, in two orders
+EMULATED_LONG = 1 << 9  # k beyond which there is one SM, for which a product of any size has tiles enough
 # Beyond the cases of a GPU: one matrix of three unaligned; and rows so far apart, reserved and not filled, that an
 # offset into a matrix needs more than 31 bits, and into two of them more than 32.
 EMULATED_ALONE: tuple[dict[str, Any], ...] = (
@@ -59,7 +60,8 @@ def emulated_cases(cases: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Those of the cases that the emulator has the time for.
 
     All of small shapes; of every larger one and family a single one, another each time; of a very large or long one
-    some blocks (`blocks`) at beta = 0, where it shows which elements they have computed. Then EMULATED_ALONE.
+    some blocks (`blocks`) at beta = 0, where it shows which elements they have computed. Of a long sum a GPU with a
+    single SM (`sms`). Then EMULATED_ALONE.
     """
     chosen: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for case in cases:
@@ -69,6 +71,8 @@ def emulated_cases(cases: list[dict[str, Any]]) -> list[dict[str, Any]]:
         shape = Shape.parse(text)
         if shape.flop > (EMULATED_FLOP if family == PLAIN["family"] else EMULATED_FAMILIES):
             continue
+        if shape.k > EMULATED_LONG:
+            of_shape = [case | {"sms": 1} for case in of_shape]
         computing = [case for case in of_shape if case["alpha"] != 0] or of_shape
         if shape.flop > EMULATED_WHOLE or max(shape.m, shape.n, shape.k) > EMULATED_SIDE:
             kept += [case | {"blocks": EMULATED_BLOCKS} for case in computing if case["beta"] == 0][:1]

@@ -19,6 +19,7 @@ from ladder.library import Library, Operands, explain
 ALIGNMENT = 256  # bytes, of what cudaMalloc gives
 MAP_NORESERVE = getattr(mmap, "MAP_NORESERVE", 0x4000)  # Python names it from 3.13 on
 EMULATED_STREAM = 0x57EA  # what the emulator is told to be the stream: any number, and not the default stream
+EMULATED_SMS = 8  # as many as the emulator has at first: kernels/emulator/README.md
 
 
 @dataclass(frozen=True)
