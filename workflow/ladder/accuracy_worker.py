@@ -16,7 +16,7 @@ from ladder.errors import LadderError
 from ladder.inputs import Inputs, draw
 from ladder.library import Library, Operands, provide_cublas
 
-LAUNCHES = 10  # that are timed
+WARMUP, LAUNCHES = 5, 50  # the latter are timed
 
 
 def inputs_of(family: str, shape: Shape, seed: int) -> Inputs:
@@ -61,7 +61,7 @@ def _time(device: Gpu, library: Library, call: Call) -> float:
 
     with device.arrays.cuda.Stream(non_blocking=True) as stream:
         operands = (call.operands, device.address(call.workspace), stream.ptr)
-        found = benchmark(library.queue, (call.shape, 1.0, 0.0, *operands), n_repeat=LAUNCHES, n_warmup=1)
+        found = benchmark(library.queue, (call.shape, 1.0, 0.0, *operands), n_repeat=LAUNCHES, n_warmup=WARMUP)
     return 1000 * float(np.median(found.gpu_times))
 
 
