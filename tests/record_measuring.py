@@ -92,12 +92,12 @@ def first_launches(libraries: Mapping[str, Path], name: str, n: int) -> list[flo
     return [bench.launch_ms(queue, flush=True) for _ in range(FIRST)]
 
 
-def checked_builds(run: Plan) -> dict[str, Build]:
+def checked_builds(run: Plan, rungs: Sequence[str]) -> dict[str, Build]:
     """The rungs as the pipeline builds them; ends with one line where a build has not passed its recorded check."""
-    builds = {name: Build(ROOT / "build/measuring" / name) for name in RUNGS}
+    builds = {name: Build(ROOT / "build/measuring" / name) for name in rungs}
     nvcc, flags = find_nvcc(run.settings["compile"]["nvcc"]), run.settings["compile"]["flags"]
     with ThreadPoolExecutor() as pool:
-        list(pool.map(lambda name: build(run.by_name(name), run.gpu, nvcc, flags, builds[name].folder), RUNGS))
+        list(pool.map(lambda name: build(run.by_name(name), run.gpu, nvcc, flags, builds[name].folder), rungs))
     for name, made in builds.items():
         check = run.raw() / "check" / f"{name}.json"
         if not check.exists():
@@ -109,7 +109,7 @@ def checked_builds(run: Plan) -> dict[str, Build]:
 
 def on_gpu(run: Plan) -> dict[str, Any]:
     """The record: times in ms of each effect, with the state of the GPU where that is what changes."""
-    builds = checked_builds(run)
+    builds = checked_builds(run, RUNGS)
     libraries = {name: made.library for name, made in builds.items()}
 
     warm_up = []

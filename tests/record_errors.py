@@ -1,0 +1,134 @@
+"""Records the errors of split numbers beside cuBLAS's from shape to shape, and shows them in the performance log.
+
+usage: python tests/record_errors.py gpu     on a GPU: results/GPU/raw/errors.json
+       python tests/record_errors.py page    the table of docs/performance.md from the record
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import textwrap
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(ROOT / "workflow"), str(ROOT / "tests")]
+
+from ladder import records  # noqa: E402
+from ladder.accuracy import FAMILIES  # noqa: E402
+from ladder.accuracy_worker import inputs_of  # noqa: E402
+from ladder.build import environment, settings_digest  # noqa: E402
+from ladder.config import Shape, read_yaml  # noqa: E402
+from ladder.plan import Plan, plan  # noqa: E402
+from ladder.worker import gpu_lock  # noqa: E402
+from record_measuring import checked_builds  # noqa: E402
+
+SPLIT = ("mma_3xtf32", "wgmma_3xtf32", "wgmma_3xfp16")
+RUNGS = ("cublas", *SPLIT)
+SQUARES = (512, 768, 1000, 1024, 1152, 1280, 1408, 1536, 1664, 1792, 1920, 2048, 2304, 2560, 2688, 3072, 3328, 4096)
+OTHERS = ((4096, 256), (2048, 512), (256, 4096), (3072, 768), (4096, 768), (1024, 3072), (3072, 2048))
+SIZES = (*((n, n) for n in SQUARES), *OTHERS)
+KS = (512, 640, 768, 1024, 1536, 2048, 3072, 4096, 8192, 16384)
+SEED = 8
+RECORD = ROOT / "results/h100-sxm/raw/errors.json"
+PAGE = ROOT / "docs/performance.md"
+MARKS = ("<!-- errors: python tests/record_errors.py page -->\n", "<!-- end of errors -->\n")
+
+
+def points(libraries: Mapping[str, Path]) -> Iterator[dict[str, Any]]:
+    """For each family and size of C the norm-wise errors by rung and k, against float64: of corners of one A and B."""
+    import cupy as cp
+    from ladder.library import Library, Operands, provide_cublas
+
+    provide_cublas()
+    loaded = {name: Library(path) for name, path in libraries.items()}
+    m_most, n_most, k_most = max(m for m, _ in SIZES), max(n for _, n in SIZES), max(KS)
+    C = cp.empty(m_most * n_most, cp.float32)
+    workspace = cp.empty(1 << 31, cp.uint8)
+    for family in FAMILIES:
+        inputs = inputs_of(family, Shape(m_most, n_most, k_most), SEED)
+        A, B = cp.asarray(inputs.A), cp.asarray(inputs.B)
+        for m, n in SIZES:
+            errors: dict[str, list[float]] = {name: [] for name in loaded}
+            for k in KS:
+                exact = A[:m, :k].astype(cp.float64) @ B[:k, :n].astype(cp.float64)
+                shape, operands = Shape(m, n, k), Operands(A.data.ptr, k_most, B.data.ptr, n_most, C.data.ptr, n)
+                for name, library in loaded.items():
+                    needed = library.workspace_bytes(shape, 1.0, 0.0, operands)
+                    if needed > workspace.nbytes:
+                        sys.exit(f"{name} asks for {needed} bytes of workspace at {shape}")
+                    C.fill(cp.nan)
+                    if error := library.queue(shape, 1.0, 0.0, operands, workspace.data.ptr, 0):
+                        sys.exit(f"{name} at {shape}: sgemm returned {error}")
+                    found = cp.linalg.norm(C[: m * n].reshape(m, n) - exact) / cp.linalg.norm(exact)
+                    errors[name].append(float(f"{float(found):.3g}"))
+            yield {"family": family, "m": m, "n": n, "k": KS, "errors_normwise": errors}
+
+
+def on_gpu(run: Plan) -> dict[str, Any]:
+    """The record: where it was made, and the errors of every product."""
+    builds = checked_builds(run, RUNGS)
+    found = list(points({name: made.library for name, made in builds.items()}))
+    settings = settings_digest({"settings": [RUNGS, SIZES, KS, SEED]})
+    return {"where": environment(ROOT, run.device, builds[SPLIT[0]].record, settings), "points": found}
+
+
+def shares(record: Mapping[str, Any], family: str) -> dict[tuple[int, int, int], float]:
+    """The largest of the split rungs' errors, of cuBLAS's, by m, n and k."""
+    found = {}
+    for at in record["points"]:
+        if at["family"] == family:
+            errors = at["errors_normwise"]
+            for i, k in enumerate(at["k"]):
+                found[at["m"], at["n"], k] = max(errors[name][i] for name in SPLIT) / errors["cublas"][i]
+    return found
+
+
+def table(record: Mapping[str, Any]) -> list[str]:
+    """The record in Markdown: the shares of wide ranges where one is above 1, and the largest of the other families."""
+    where = record["where"]
+    wide = shares(record, "wide_range")
+    above = [(m, n) for m, n in SIZES if any(wide[m, n, k] > 1.005 for k in KS)]
+    fine = ", ".join(f"{m} x {n}" for m, n in SIZES if (m, n) not in above)
+    normal, positive = (max(shares(record, family).values()) for family in ("normal", "positive"))
+    text = f"""On {where["gpu"]["name"]}, {where["measured_at"][:10]} (raw/errors.json), the largest of the three rungs'
+    errors is at most {normal:.2f} of cuBLAS's for normal and {positive:.2f} for positive numbers, at {len(wide)}
+    shapes. For wide ranges it is at most 1.00 where C is {fine}. Elsewhere, of cuBLAS's:"""
+    return [
+        *textwrap.wrap(" ".join(text.split()), 120, break_on_hyphens=False),
+        "",
+        "| C, k | " + " | ".join(map(str, KS)) + " |",
+        "| --- |" + " --- |" * len(KS),
+        *(f"| {m} x {n} | " + " | ".join(f"{wide[m, n, k]:.2f}" for k in KS) + " |" for m, n in above),
+        "",
+    ]
+
+
+def with_table(text: str, record: Mapping[str, Any]) -> str:
+    """The page with its table made anew."""
+    before, rest = text.split(MARKS[0])
+    return before + MARKS[0] + "\n".join(table(record)) + MARKS[1] + rest.split(MARKS[1])[1]
+
+
+def main() -> None:
+    """Do what the arguments ask for."""
+    match sys.argv[1:]:
+        case ["gpu"]:
+            run = plan(read_yaml(ROOT / "config/config.yaml"))
+            if not run.measuring:
+                sys.exit(f"{run.headline}; run where `nvidia-smi` lists a GPU")
+            with gpu_lock(run.device.uuid):
+                record = on_gpu(run)
+            target = run.raw() / RECORD.name
+            records.write_json(target, record)
+            print(target)
+        case ["page"]:
+            records.write_text(PAGE, with_table(PAGE.read_text(), records.read_json(RECORD)))
+        case _:
+            sys.exit(re.sub(r"\n\n", "\n", __doc__))
+
+
+if __name__ == "__main__":
+    main()
