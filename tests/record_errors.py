@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 import sys
-import textwrap
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -32,6 +31,7 @@ OTHERS = ((4096, 256), (2048, 512), (256, 4096), (3072, 768), (4096, 768), (1024
 SIZES = (*((n, n) for n in SQUARES), *OTHERS)
 KS = (512, 640, 768, 1024, 1536, 2048, 3072, 4096, 8192, 16384)
 SEED = 8
+ROUNDING = 0.005  # of a share with two decimals
 RECORD = ROOT / "results/h100-sxm/raw/errors.json"
 PAGE = ROOT / "docs/performance.md"
 MARKS = ("<!-- errors: python tests/record_errors.py page -->\n", "<!-- end of errors -->\n")
@@ -75,33 +75,41 @@ def on_gpu(run: Plan) -> dict[str, Any]:
     return {"where": environment(ROOT, run.device, builds[SPLIT[0]].record, settings), "points": found}
 
 
-def shares(record: Mapping[str, Any], family: str) -> dict[tuple[int, int, int], float]:
-    """The largest of the split rungs' errors, of cuBLAS's, by m, n and k."""
-    found = {}
-    for at in record["points"]:
-        if at["family"] == family:
-            errors = at["errors_normwise"]
-            for i, k in enumerate(at["k"]):
-                found[at["m"], at["n"], k] = max(errors[name][i] for name in SPLIT) / errors["cublas"][i]
-    return found
+def shares(record: Mapping[str, Any], family: str, rung: str) -> dict[tuple[int, int, int], float]:
+    """The error of a rung, of cuBLAS's, by m, n and k."""
+    return {
+        (at["m"], at["n"], k): error / cublas
+        for at in record["points"]
+        if at["family"] == family
+        for k, error, cublas in zip(at["k"], at["errors_normwise"][rung], at["errors_normwise"]["cublas"], strict=True)
+    }
 
 
 def table(record: Mapping[str, Any]) -> list[str]:
-    """The record in Markdown: the shares of wide ranges where one is above 1, and the largest of the other families."""
+    """The record in Markdown: how often and by how much limits are exceeded, and, of wide ranges, where."""
     where = record["where"]
-    wide = shares(record, "wide_range")
-    above = [(m, n) for m, n in SIZES if any(wide[m, n, k] > 1.005 for k in KS)]
-    fine = ", ".join(f"{m} x {n}" for m, n in SIZES if (m, n) not in above)
-    normal, positive = (max(shares(record, family).values()) for family in ("normal", "positive"))
-    text = f"""On {where["gpu"]["name"]}, {where["measured_at"][:10]} (raw/errors.json), the largest of the three rungs'
-    errors is at most {normal:.2f} of cuBLAS's for normal and {positive:.2f} for positive numbers, at {len(wide)}
-    shapes. For wide ranges it is at most 1.00 where C is {fine}. Elsewhere, of cuBLAS's:"""
-    return [
-        *textwrap.wrap(" ".join(text.split()), 120, break_on_hyphens=False),
+    lines = [
+        f"On {where['gpu']['name']}, {where['measured_at'][:10]}, {len(SIZES) * len(KS)} shapes (`raw/errors.json`):",
         "",
-        "| C, k | " + " | ".join(map(str, KS)) + " |",
+        "| inputs | limit, of cuBLAS's error | " + " | ".join(f"`{rung}`: above it, largest" for rung in SPLIT) + " |",
+        "| --- | --- |" + " --- |" * len(SPLIT),
+    ]
+    for family, title in FAMILIES.items():
+        limit = 1.5 if family == "positive" else 1.0
+        found = [shares(record, family, rung).values() for rung in SPLIT]
+        cells = [f"{sum(share > limit + ROUNDING for share in each)}, {max(each):.2f}" for each in found]
+        lines.append(f"| {title} | {limit:g} | {' | '.join(cells)} |")
+    wide = [shares(record, "wide_range", rung) for rung in SPLIT]
+    most = {at: max(each[at] for each in wide) for at in wide[0]}
+    above = [(m, n) for m, n in SIZES if any(most[m, n, k] > 1 + ROUNDING for k in KS)]
+    return [
+        *lines,
+        "",
+        "The largest of the three for wide ranges, by C and k, where one is above 1:",
+        "",
+        "| C | " + " | ".join(map(str, KS)) + " |",
         "| --- |" + " --- |" * len(KS),
-        *(f"| {m} x {n} | " + " | ".join(f"{wide[m, n, k]:.2f}" for k in KS) + " |" for m, n in above),
+        *(f"| {m} x {n} | " + " | ".join(f"{most[m, n, k]:.2f}" for k in KS) + " |" for m, n in above),
         "",
     ]
 

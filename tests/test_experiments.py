@@ -105,15 +105,9 @@ def test_the_errors_of_large_products_in_the_log_are_recorded():
             assert round(errors["mma_3xtf32", *at] / errors["cublas", *at], 2) == float(share)
 
 
-def test_no_split_rung_errs_more_than_cublas_but_a_little_where_it_splits_k():
+def test_no_split_rung_errs_more_than_cublas():
     table = read_table(ROOT / "results/h100-sxm/tables/accuracy.csv")
     errors = table.pivot_table(index=["m", "k", "family"], columns="rung", values="error_normwise")
-    rungs = ["mma_3xtf32", "wgmma_3xtf32", "wgmma_3xfp16"]
-    shares = errors[rungs].div(errors["cublas"], axis=0)
+    shares = errors[["mma_3xtf32", "wgmma_3xtf32", "wgmma_3xfp16"]].div(errors["cublas"], axis=0)
     assert len(shares) == 33
-    splitting = shares.xs((1024, 1536))
-    assert (shares.drop(index=(1024, 1536)) <= 1.002).all(axis=None)
-    assert (splitting.drop(index="positive") <= 1.2).all(axis=None)
-    assert (splitting.loc["positive"] <= 1.5).all()
-    logged = re.search(r"^\| 1536 \| (1\.\d+) \| (1\.\d+) \| (1\.\d+) \|$", LOG, re.M)
-    assert [float(each) for each in logged.groups()] == list(splitting.loc["wide_range"].round(2))
+    assert (shares <= 1.002).all(axis=None)

@@ -1,0 +1,51 @@
+"""The record of errors from shape to shape, and the table of it in the performance log."""
+
+import pytest
+import record_errors
+from ladder.accuracy import FAMILIES
+from ladder.gpu import present
+from ladder.records import read_json
+from record_errors import KS, PAGE, RECORD, SIZES, SPLIT, shares, table, with_table
+
+
+def a_record(split, cublas):
+    errors = {name: [split] * len(KS) for name in SPLIT} | {"cublas": [cublas] * len(KS)}
+    points = [
+        {"family": family, "m": m, "n": n, "k": list(KS), "errors_normwise": errors}
+        for family in FAMILIES
+        for m, n in SIZES
+    ]
+    return {"where": {"gpu": {"name": "a GPU"}, "measured_at": "2026-01-02T03:04:05"}, "points": points}
+
+
+def test_the_log_shows_the_record():
+    text = PAGE.read_text()
+    assert text == with_table(text, read_json(RECORD)), "write it anew with: python tests/record_errors.py page"
+
+
+def test_errors_above_their_limits_are_counted_and_those_of_wide_ranges_shown_by_shape():
+    lines = table(a_record(3e-7, 2e-7))
+    count = len(SIZES) * len(KS)
+    assert f"| normal | 1 |{f' {count}, 1.50 |' * 3}" in lines
+    assert f"| uniform in [0, 1) | 1.5 |{' 0, 1.50 |' * 3}" in lines
+    assert f"| 512 x 512 |{' 1.50 |' * len(KS)}" in lines
+    assert not any(line.startswith("| 512 x") for line in table(a_record(2e-7, 2e-7)))
+
+
+@pytest.mark.parametrize("rung", SPLIT)
+@pytest.mark.parametrize("size", [1024, 2048, 4096])
+def test_at_the_sizes_of_its_targets_no_split_rung_errs_more_than_cublas(rung, size):
+    record = read_json(RECORD)
+    for family in FAMILIES:
+        found = shares(record, family, rung)
+        assert len([at for at in found if at[:2] == (size, size)]) == len(KS)
+        assert all(share <= 1 + record_errors.ROUNDING for at, share in found.items() if at[:2] == (size, size))
+
+
+@pytest.mark.skipif(present(0) is not None, reason="needs a machine without a GPU")
+def test_without_a_gpu_nothing_is_recorded(monkeypatch):
+    monkeypatch.setattr("sys.argv", ["record_errors.py", "gpu"])
+    before = RECORD.read_bytes()
+    with pytest.raises(SystemExit, match="run where `nvidia-smi` lists a GPU"):
+        record_errors.main()
+    assert RECORD.read_bytes() == before
