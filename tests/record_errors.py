@@ -19,10 +19,9 @@ from ladder import records  # noqa: E402
 from ladder.accuracy import FAMILIES  # noqa: E402
 from ladder.accuracy_worker import inputs_of  # noqa: E402
 from ladder.build import environment, settings_digest  # noqa: E402
-from ladder.config import Shape, read_yaml  # noqa: E402
-from ladder.plan import Plan, plan  # noqa: E402
-from ladder.worker import gpu_lock  # noqa: E402
-from record_measuring import checked_builds  # noqa: E402
+from ladder.config import Shape  # noqa: E402
+from ladder.plan import Plan  # noqa: E402
+from record_measuring import between, checked_builds, record_as  # noqa: E402
 
 SPLIT = ("mma_3xtf32", "wgmma_3xtf32", "wgmma_3xfp16")
 RUNGS = ("cublas", *SPLIT)
@@ -116,22 +115,14 @@ def table(record: Mapping[str, Any]) -> list[str]:
 
 def with_table(text: str, record: Mapping[str, Any]) -> str:
     """The page with its table made anew."""
-    before, rest = text.split(MARKS[0])
-    return before + MARKS[0] + "\n".join(table(record)) + MARKS[1] + rest.split(MARKS[1])[1]
+    return between(text, MARKS, table(record))
 
 
 def main() -> None:
     """Do what the arguments ask for."""
     match sys.argv[1:]:
         case ["gpu"]:
-            run = plan(read_yaml(ROOT / "config/config.yaml"))
-            if not run.measuring:
-                sys.exit(f"{run.headline}; run where `nvidia-smi` lists a GPU")
-            with gpu_lock(run.device.uuid):
-                record = on_gpu(run)
-            target = run.raw() / RECORD.name
-            records.write_json(target, record)
-            print(target)
+            record_as(RECORD.name, on_gpu)
         case ["page"]:
             records.write_text(PAGE, with_table(PAGE.read_text(), records.read_json(RECORD)))
         case _:

@@ -215,23 +215,32 @@ def recorded() -> dict[str, Any] | None:
 
 def with_effects(text: str, record: Mapping[str, Any] | None) -> str:
     """The page with its table of effects made anew; without a record it says how one is made, and no more."""
-    before, rest = text.split(MARKS[0])
-    lines = effects(record) if record else [UNRECORDED, ""]
-    return before + MARKS[0] + "\n".join(lines) + MARKS[1] + rest.split(MARKS[1])[1]
+    return between(text, MARKS, effects(record) if record else [UNRECORDED, ""])
+
+
+def between(text: str, marks: tuple[str, str], lines: Sequence[str]) -> str:
+    """The page with these lines instead of what stands between the marks."""
+    before, rest = text.split(marks[0])
+    return before + marks[0] + "\n".join(lines) + marks[1] + rest.split(marks[1])[1]
+
+
+def record_as(name: str, on_gpu: Callable[[Plan], dict[str, Any]]) -> None:
+    """Write what is measured into a record of this name; ends with one line where no GPU is measured."""
+    run = plan(read_yaml(ROOT / "config/config.yaml"))
+    if not run.measuring:
+        sys.exit(f"{run.headline}; run where `nvidia-smi` lists a GPU")
+    with gpu_lock(run.device.uuid):
+        record = on_gpu(run)
+    target = run.raw() / name
+    records.write_json(target, record)
+    print(target)
 
 
 def main() -> None:
     """Do what the arguments ask for."""
     match sys.argv[1:]:
         case ["gpu"]:
-            run = plan(read_yaml(ROOT / "config/config.yaml"))
-            if not run.measuring:
-                sys.exit(f"{run.headline}; run where `nvidia-smi` lists a GPU")
-            with gpu_lock(run.device.uuid):
-                record = on_gpu(run)
-            target = run.raw() / RECORD.name
-            records.write_json(target, record)
-            print(target)
+            record_as(RECORD.name, on_gpu)
         case ["first", asked]:
             request = json.loads(asked)
             libraries = {name: Path(path) for name, path in request["libraries"].items()}

@@ -10,10 +10,13 @@ import pytest
 from conftest import a_build, a_rung, write
 from corpus import compiled_engine
 from ladder import emulation
+from ladder.check_worker import check_case
 from ladder.checking import EMULATED_ALONE, PLAIN, emulated_cases, emulated_runs
 from ladder.config import ROOT, Rung, Shape, TunedClass, read_kernels, read_yaml, variant_name
+from ladder.devices import Emulator
 from ladder.emulation import emulate_rung
 from ladder.errors import LadderError
+from ladder.library import Library
 from ladder.plan import plan
 from ladder.toolchain import sources
 from ladder.tuned import with_tuned
@@ -140,6 +143,16 @@ def test_small_shapes_are_emulated_with_every_case_and_large_ones_with_one_some_
     assert [emulated_runs(case) for case in kept] == [2, 2, 1, 1]
     assert alone == list(EMULATED_ALONE)
     assert kept[3] == {"shape": "3x2097153x2", **PLAIN, "blocks": 64}
+
+
+def test_long_sums_are_emulated_on_one_sm_where_a_product_of_any_size_has_tiles_enough(for_the_emulator):
+    """Of few tiles mma_3xtf32 leaves all to multiply-adds, which err otherwise."""
+    long, short = ({"shape": shape, **PLAIN} for shape in ("33x65x613", "33x65x17"))
+    kept = emulated_cases([long, short])[:2]
+    assert kept == [long | {"sms": 1}, short]
+    library = Library(for_the_emulator(ROOT / "kernels/sgemm/mma_3xtf32.cu"))
+    errors = [check_case(Emulator(1, 60), library, case, 1)["error_normwise"] for case in (long, *kept[:1], long)]
+    assert errors[0] == errors[2] != errors[1]
 
 
 def test_every_shape_of_the_configuration_is_emulated():

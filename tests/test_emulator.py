@@ -4,6 +4,7 @@ import re
 
 import pytest
 from corpus import AWKWARD, CONTROLS, FAULTS, ROOT, RUNGS, SMALL, Case, Library, compile_rung, emulate, expected, run
+from ladder.devices import EMULATED_SMS
 
 
 @pytest.fixture
@@ -97,8 +98,10 @@ def test_a_rung_sees_the_number_of_sms_that_the_host_sets(tmp_path):
     )
     assert compile_rung(source, tmp_path / "rung.so").returncode == 0
     library = Library(tmp_path / "rung.so")
+    product = (1, 1, 1, 1.0, None, 1, None, 1, 0.0, None, 1, None, None, None)
+    assert library.lib.sgemm(*product) == EMULATED_SMS
     library.lib.emulator_set_sms(132)
-    assert library.lib.sgemm(1, 1, 1, 1.0, None, 1, None, 1, 0.0, None, 1, None, None, None) == 132
+    assert library.lib.sgemm(*product) == 132
 
 
 def test_fibers_work_without_assembly(tmp_path):

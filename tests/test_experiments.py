@@ -111,3 +111,8 @@ def test_no_split_rung_errs_more_than_cublas():
     shares = errors[["mma_3xtf32", "wgmma_3xtf32", "wgmma_3xfp16"]].div(errors["cublas"], axis=0)
     assert len(shares) == 33
     assert (shares <= 1.002).all(axis=None)
+    at = (1024, 1536, "wide_range")
+    times = table.pivot_table(index=["m", "k", "family"], columns="rung", values="time_ms").loc[at]
+    logged = re.search(r"now it takes (0\.\d+) of the time and errs (0\.\d+) times as much", " ".join(LOG.split()))
+    found = times["mma_3xtf32"] / times["cublas"], shares["mma_3xtf32"].loc[at]
+    assert [float(each) for each in logged.groups()] == [round(each, 2) for each in found]

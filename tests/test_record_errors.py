@@ -2,8 +2,9 @@
 
 import pytest
 import record_errors
+import record_measuring
 from ladder.accuracy import FAMILIES
-from ladder.gpu import present
+from ladder.plan import plan
 from ladder.records import read_json
 from record_errors import KS, PAGE, RECORD, SIZES, SPLIT, shares, table, with_table
 
@@ -42,9 +43,9 @@ def test_at_the_sizes_of_its_targets_no_split_rung_errs_more_than_cublas(rung, s
         assert all(share <= 1 + record_errors.ROUNDING for at, share in found.items() if at[:2] == (size, size))
 
 
-@pytest.mark.skipif(present(0) is not None, reason="needs a machine without a GPU")
-def test_without_a_gpu_nothing_is_recorded(monkeypatch):
+def test_where_no_gpu_is_measured_nothing_is_recorded(monkeypatch):
     monkeypatch.setattr("sys.argv", ["record_errors.py", "gpu"])
+    monkeypatch.setattr(record_measuring, "plan", lambda config: plan(config | {"measure": False}))
     before = RECORD.read_bytes()
     with pytest.raises(SystemExit, match="run where `nvidia-smi` lists a GPU"):
         record_errors.main()
