@@ -52,6 +52,16 @@ def test_a_large_tile_of_mma_3xtf32_is_right_at_the_edges(for_the_emulator, case
     assert len(results) == 1, f"{case}: the order of threads and blocks changes the result"
 
 
+TILED = [Case(130, 260, 148, 1.5, 0.5), Case(257, 131, 300, -1.0, 2.0), Case(9, 8, 128)]
+
+
+@pytest.mark.parametrize("case", TILED, ids=str)
+def test_sections_of_multiply_adds_are_right_for_whichever_tiles(for_the_emulator, case):
+    library = Library(for_the_emulator(ROOT / "tests/kernels/sections_of_multiply_adds.cu"))
+    _, kinds, report = run(library, case, 1, data=0)
+    assert not kinds, f"{case}: {kinds} " + "\n".join(report)
+
+
 # What is said of a thread names the kernel, block, thread and line; what is said of a launch, the kernel.
 THREAD = r"sgemm_kernel block \(\d+,\d+,\d+\) thread \(\d+,\d+,\d+\) .*; \w+\.cuh?:\d+(; the other: \w+\.cuh?:\d+)?"
 PLACED = re.compile(rf"(launch|stream|timeout): sgemm_kernel .*|[a-z ]+: {THREAD}")

@@ -1,6 +1,7 @@
 """A compiled rung through its contract, on a machine without a GPU: all that returns before any work is queued."""
 
 import ctypes
+import re
 import shutil
 import subprocess
 from dataclasses import replace
@@ -118,11 +119,12 @@ LARGE = {(2048, 2048, 2048), (8192, 8192, 8192), (2045, 2044, 2052)}
         ("a100-sxm", {}, set()),  # a block may not have the shared memory
     ],
 )
-def test_large_tiles_of_mma_3xtf32_are_for_long_large_products_of_vectors(tmp_path, nvcc, name, macros, large):
+def test_large_tiles_of_mma_3xtf32_are_for_long_products_of_vectors_that_fill_sms(tmp_path, nvcc, name, macros, large):
     rung = replace(read_kernels(REPOSITORY / "config/kernels.yaml")["mma_3xtf32"], macros=macros)
     assert build(rung, gpu.read_gpu(name), nvcc, ["-std=c++17"], tmp_path / "build")["status"] == "ok"
     library = Library(Build(tmp_path / "build").library)
-    shapes = {(2048, 2048, 2044), (4095, 4095, 4095), (1792, 1792, 4096), (3072, 3072, 3072), *LARGE}
+    small = {(2048, 2048, 2044), (4095, 4095, 4095), (1792, 1792, 4096), (2560, 2560, 4096), (3072, 3072, 3072)}
+    shapes = small | LARGE
     taken = {shape for shape in shapes for each in library.launches(Shape(*shape), 132) if "sgemm_large" in each.kernel}
     assert taken == large
 
@@ -133,17 +135,29 @@ def test_split_numbers_leave_short_sums_and_few_tiles_to_multiply_adds(tmp_path,
     rung = read_kernels(REPOSITORY / "config/kernels.yaml")[name]
     assert build(rung, gpu.read_gpu("h100-sxm"), nvcc, ["-std=c++17"], tmp_path / "build")["status"] == "ok"
     library = Library(Build(tmp_path / "build").library)
-    left = {(4096, 4096, 608), (1, 1, 612), (512, 512, 65536), (896, 1024, 4096), (64, 3776, 1000)}
+    left = {(4096, 4096, 576), (1, 1, 612), (512, 512, 65536), (896, 1024, 4096), (64, 3776, 1000)}
     left |= {(1024, 1024, 1028), (1024, 1024, 3068), (64, 8448, 2048)}
-    others = {(4096, 4096, 609), (1024, 1024, 1024), (1024, 1024, 3072), (640, 1536, 4096), (64, 7680, 8192)}
+    others = {(4096, 4096, 577), (1024, 1024, 1024), (1024, 1024, 3072), (640, 1536, 4096), (64, 7680, 8192)}
     others |= {(1152, 1152, 2048), (64, 8449, 2048)}
     taken = {shape for shape in left | others if "sgemm_split_k" in library.launches(Shape(*shape), 132)[0].kernel}
     assert taken == left
-    for shape, longest in (((512, 512, 512), 128), ((768, 768, 768), 128), ((512, 512, 16384), 256)):
-        tiles = (shape[0] // 128) * (shape[1] // 128)
-        splits = library.launches(Shape(*shape), 132)[0].grid[0] // tiles
-        assert shape[2] / splits <= longest
-    assert library.launches(Shape(4096, 4096, 608), 132)[0].grid == (32 * 32, 1, 1)
+    for m, k, longest in ((512, 512, 128), (768, 768, 128), (512, 2048, 128), (512, 16384, 256)):
+        splits = library.launches(Shape(m, m, k), 132)[0].grid[0] // (m // 128) ** 2
+        assert k / splits <= longest
+    assert library.launches(Shape(4096, 4096, 576), 132)[0].grid == (32 * 32, 1, 1)
+
+
+def test_the_tensor_core_sums_64_steps_of_fp16_where_tiles_fill_sms_else_32(tmp_path, nvcc):
+    rung = read_kernels(REPOSITORY / "config/kernels.yaml")["wgmma_3xfp16"]
+    assert build(rung, gpu.read_gpu("h100-sxm"), nvcc, ["-std=c++17"], tmp_path / "build")["status"] == "ok"
+    library = Library(Build(tmp_path / "build").library)
+    long = {(2048, 2048, 2048), (4096, 4096, 640), (8192, 8192, 8192), (2304, 1792, 4100)}
+    short = {(1024, 1024, 4096), (1024, 2048, 4096), (1536, 1536, 1536), (2560, 2560, 2560), (3072, 768, 2048)}
+    steps = {}
+    for shape in long | short:
+        names = [launch.kernel for launch in library.launches(Shape(*shape), 132)]
+        (steps[shape],) = re.findall("sgemm_splitI10PairTilingI4Fp16Li([0-9]+)E", " ".join(names))
+    assert steps == dict.fromkeys(long, "64") | dict.fromkeys(short, "32")
 
 
 def test_nothing_is_observed_any_more_behind_an_observation(made, large):

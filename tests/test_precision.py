@@ -175,6 +175,14 @@ def test_a_short_sum_errs_no_more_than_multiply_adds_one_by_one(for_the_emulator
     assert found["error_normwise"] <= 1.001 * error_one_by_one(family, shape, rounded)
 
 
+def test_the_error_of_sections_of_multiply_adds_hardly_grows_with_k(for_the_emulator):
+    library = Library(for_the_emulator(ROOT / "tests/kernels/sections_of_multiply_adds.cu"))
+    shape = Shape(16, 8, 2048)
+    assert measure(Emulator(1, 60), library, shape, "positive")["error_normwise"] < 0.3 * error_one_by_one(
+        "positive", shape, rounded=True
+    )
+
+
 @pytest.mark.parametrize(("family", "most"), [("normal", 1), ("positive", 1), ("wide_range", 2.5)])
 def test_a_long_sum_in_a_large_tile_errs_no_more_than_multiply_adds_one_by_one(for_the_emulator, family, most):
     """On an H100 0.9 of it in wide ranges; the emulator also truncates where what is added is too small to count."""

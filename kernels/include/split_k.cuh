@@ -6,6 +6,7 @@
 
 #include <cuda_pipeline.h>
 
+#include <cfloat>
 #include <climits>
 
 #include "gemm.cuh"
@@ -116,15 +117,26 @@ __device__ inline void copy_tile_B(float* to, const float* from, int64_t ld, int
 // How many floats of B a copy takes.
 __host__ __device__ inline int width_of_B(const Gemm& g) { return g.n % 4 == 0 ? vector_width(g.B, g.ldb) : 1; }
 
+// Which tiles of C to compute: all. Or those of a class with such a function.
+struct AllTiles {
+  __device__ bool has(Tile) const { return true; }
+};
+
+// SECTION: how many steps of k are summed before they are added to a total, so that the error hardly grows with k; 0 for
+// all. The totals of a block are 64 KiB, mostly in the L2 cache.
 // INSIDE: neither C's rows nor its columns are fewer than a tile's, and copies of B take WIDTH_B floats; else that is
 // asked at run time.
-template <class T, bool INSIDE, int WIDTH_B = 0>
-__global__ void __launch_bounds__(T::THREADS, T::BLOCKS) sgemm_split_k(Gemm g, Split split, float* sums) {
+template <class T, int SECTION, class Which, bool INSIDE, int WIDTH_B = 0>
+__global__ void __launch_bounds__(T::THREADS, T::BLOCKS) sgemm_split_k(Gemm g, Split split, float* sums, Which which) {
+  static_assert(SECTION % T::STEPS == 0, "whole tiles in a section");
   float* shared = dynamic_shared<float>();
   unsigned tiles_mn = static_cast<unsigned>(ceil_div(g.m, T::ROWS)) * static_cast<unsigned>(ceil_div(g.n, T::COLS));
   int i_split = static_cast<int>(blockIdx.x / tiles_mn);
   Tile own = tile_number(g, blockIdx.x % tiles_mn, T::ROWS, T::COLS, T::BAND);  // what this block stores
   Tile tile = own;                                                              // what it computes
+  if (!which.has(own)) {
+    return;
+  }
   if (INSIDE) {
     tile.row = min(tile.row, g.m - T::ROWS);
     tile.col = min(tile.col, g.n - T::COLS);
@@ -178,6 +190,16 @@ __global__ void __launch_bounds__(T::THREADS, T::BLOCKS) sgemm_split_k(Gemm g, S
   alignas(16) float frag_A[2][T::THREAD_ROWS];
   alignas(16) float frag_B[2][T::THREAD_COLS];
   float sum[T::THREAD_ROWS][T::THREAD_COLS] = {};
+  float* all = &sum[0][0];
+  constexpr int SUMS = T::THREAD_ROWS * T::THREAD_COLS;
+  volatile float totals[SUMS];  // in memory, not in registers: they are touched at the end of a section alone
+  if (SECTION > 0) {
+#pragma unroll
+    for (int i = 0; i < SUMS; ++i) {
+      totals[i] = 0.0f;
+    }
+  }
+  int tiles_left = SECTION / T::STEPS;  // of a section
   __pipeline_wait_prior(T::DEPTH - 1);
   __syncthreads();
   load_fragment(frag_A[0], shared + row, T::STEP_M);
@@ -218,6 +240,20 @@ __global__ void __launch_bounds__(T::THREADS, T::BLOCKS) sgemm_split_k(Gemm g, S
         }
       }
     }
+    if (SECTION > 0 && --tiles_left == 0) {
+      tiles_left = SECTION / T::STEPS;
+#pragma unroll
+      for (int i = 0; i < SUMS; ++i) {
+        totals[i] = totals[i] + all[i];
+        all[i] = 0.0f;
+      }
+    }
+  }
+  if (SECTION > 0) {
+#pragma unroll
+    for (int i = 0; i < SUMS; ++i) {
+      all[i] += totals[i];
+    }
   }
 
   Gemm out = g;
@@ -249,7 +285,7 @@ __global__ void __launch_bounds__(256) add_splits(Gemm g, int splits, const floa
     for (int v = 0; v < WIDTH; ++v) {
       float more = part[v] - lost[v];
       float total = sum[v] + more;
-      lost[v] = fabsf(total) <= 3.402823466e38f ? (total - sum[v]) - more : 0.0f;
+      lost[v] = fabsf(total) <= FLT_MAX ? (total - sum[v]) - more : 0.0f;
       sum[v] = total;
     }
   }
@@ -264,16 +300,22 @@ size_t split_k_workspace(const Gemm& g, int longest = INT_MAX) {
   return split.splits > 1 ? sizeof(float) * split.splits * g.m * g.n : 0;
 }
 
+template <class T, int SECTION = 0, class Which = AllTiles>
+cudaError_t launch_split_k(const Gemm& g, Split split, float* sums, cudaStream_t stream, Which which = {}) {
+  bool inside = g.m >= T::ROWS && g.n >= T::COLS;
+  auto inner =
+      width_of_B(g) == 4 ? sgemm_split_k<T, SECTION, Which, true, 4> : sgemm_split_k<T, SECTION, Which, true, 1>;
+  auto outer = sgemm_split_k<T, SECTION, Which, false>;
+  dim3 grid = tile_grid(g, T::ROWS, T::COLS);
+  grid.x *= split.splits;
+  return launch(inside ? inner : outer, grid, dim3(T::THREADS), T::SHARED_BYTES, stream, g, split, sums, which);
+}
+
 template <class T>
 cudaError_t run_split_k(const Gemm& g, void* workspace, cudaStream_t stream, int longest = INT_MAX) {
   Split split = split_for<T>(g, longest);
   float* sums = static_cast<float*>(workspace);
-  bool inside = g.m >= T::ROWS && g.n >= T::COLS;
-  auto inner = width_of_B(g) == 4 ? sgemm_split_k<T, true, 4> : sgemm_split_k<T, true, 1>;
-  auto outer = sgemm_split_k<T, false>;
-  dim3 grid = tile_grid(g, T::ROWS, T::COLS);
-  grid.x *= split.splits;
-  cudaError_t error = launch(inside ? inner : outer, grid, dim3(T::THREADS), T::SHARED_BYTES, stream, g, split, sums);
+  cudaError_t error = launch_split_k<T>(g, split, sums, stream);
   if (error != cudaSuccess || split.splits == 1) {
     return error;
   }

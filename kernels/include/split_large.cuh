@@ -10,7 +10,7 @@
 // The error: a sum of 64 steps goes through the tensor core 24 times, where it is truncated, and the totals have no sections.
 // That is within the bound of an FP32 product by far (24 times 20 u, 8 u and k / 64 + 2 roundings, from k = 2048 on), and
 // less than the error of as many multiply-adds one by one, but more than that of a product whose k is split among blocks.
-// So this is for products with enough tiles for a GPU, of which cuBLAS does not split k either (docs/performance.md).
+// So this is for products whose tiles fill the GPU, of which cuBLAS does not split k either (docs/performance.md).
 #pragma once
 
 #include "split_barrier.cuh"
@@ -189,14 +189,9 @@ __global__ void __launch_bounds__(T::THREADS, T::BLOCKS) sgemm_large(Gemm g) {
   }
 }
 
-// Whether all copies can be of 16 bytes.
-inline bool by_vectors(const Gemm& g) {
-  return vector_width(g.A, g.lda) == 4 && vector_width(g.B, g.ldb) == 4 && g.k % 4 == 0 && g.n % 4 == 0;
-}
-
 // Whether a product is long and large enough, and a block may have the shared memory.
 inline bool suits_large(const Gemm& g) {
-  return MUCH_SHARED_MEMORY && g.k >= LARGE_K && by_vectors(g) &&
+  return MUCH_SHARED_MEMORY && g.k >= LARGE_K && by_vectors(g) && fills_sms(g) &&
          tile_grid(g, LargeTiling::ROWS, LargeTiling::COLS).x >= LARGE_TILES;
 }
 

@@ -11,12 +11,12 @@
 // - Overflow, infinities, NaN: where the sum of an element is not finite, whatever the cause, the element is computed
 //   again as the definition says, by FP32 multiply-adds.
 // - Short sums: numbers of 22 bits and truncated sums err by some 2 u of what is large in a sum, however short; an FP32
-//   product's error grows with k from half a u. Up to k = 608 FP32 multiply-adds compute all (split_k.cuh). From there on
+//   product's error grows with k from half a u. Up to k = 576 FP32 multiply-adds compute all (split_k.cuh). From there on
 //   the bound of an FP32 product, (k + 3) u |A| |B|, holds by far: a step of the tensor core adds nine numbers, each
 //   truncated to the last place of the largest, and then their sum, at most 20 u, and there are k / 16 + 2 roundings outside.
 // - Few tiles: with less than about one for two SMs, FP32 multiply-adds of a split k are as fast or faster, and err less.
-//   With up to one for two cuBLAS splits k too, from 1024 steps on, and errs less than split numbers of wide ranges do up to
-//   some 2500: left to multiply-adds as well. Of larger C it splits k here and there (docs/performance.md).
+//   With up to one for two cuBLAS splits k too, from 1024 steps on, and below 3072 errs less than split numbers of wide
+//   ranges may: left to multiply-adds as well. Of larger C it splits k here and there (docs/performance.md).
 //
 // S. Markidis et al., NVIDIA Tensor Core Programmability, Performance & Precision, IPDPSW 2018; H. Ootomo, R. Yokota,
 // Recovering single precision accuracy from Tensor Cores while surpassing the FP32 theoretical peak performance, Int. J.
@@ -62,7 +62,7 @@ struct SplitTiling {
 
 constexpr float SPLIT_SCALE = 16777216.0f;                         // 2^24
 constexpr float SPLIT_UNSCALE = 1.0f / SPLIT_SCALE / SPLIT_SCALE;  // 2^-48
-constexpr int SHORT = 608;    // sums up to this long are left to FP32 multiply-adds
+constexpr int SHORT = 576;    // sums up to this long are left to FP32 multiply-adds
 constexpr int SECTION = 512;  // the most steps of k that are summed before they are added to a total
 
 // The sum of an element by FP32 multiply-adds in the order of k, from its row of A and its column of B. Not inlined: it is
@@ -158,13 +158,6 @@ __device__ inline void split_tf32(float x, uint32_t* big, uint32_t* small) {
   *small = __float_as_uint(fmaf(x, SPLIT_SCALE, -rounded));
 }
 
-// Which tiles to compute: those where a flag is set for their rows or for their columns. Without flags, all.
-struct Wanted {
-  const int* rows;  // a flag for each row_step rows, which are one or several of a tile's
-  const int* cols;
-  int row_step, col_step;
-};
-
 // PRODUCTS: 3, or 1 of numbers rounded to TF32. SECTIONS: whether k is summed in sections.
 //
 // The loop over tiles is one basic block, so that the compiler has something to issue between any two instructions of the
@@ -172,14 +165,10 @@ struct Wanted {
 // multiplied, B's numbers of the next are split, and what came out of the last is added to the sums. The totals of sections
 // lie in memory, which leaves the registers to that.
 template <class T, int WIDTH, int PRODUCTS, bool SECTIONS>
-__global__ void __launch_bounds__(T::THREADS, T::BLOCKS) sgemm_mma(Gemm g, Wanted wanted) {
+__global__ void __launch_bounds__(T::THREADS, T::BLOCKS) sgemm_mma(Gemm g) {
   constexpr int MS = T::WARP_ROWS / 16, NS = T::WARP_COLS / 32, KS = T::SUM_STEPS / 8;
   float* shared = dynamic_shared<float>();
   Tile tile = tile_of_block(g, T::ROWS, T::COLS);
-  if (wanted.rows != nullptr && wanted.rows[tile.row / wanted.row_step] == 0 &&
-      wanted.cols[tile.col / wanted.col_step] == 0) {
-    return;
-  }
   int warp = threadIdx.x / 32;
   int lane = threadIdx.x % 32;
   int warp_row = warp / (T::COLS / T::WARP_COLS) * T::WARP_ROWS;
@@ -378,7 +367,17 @@ inline int one_by_one(const Gemm& g) {
   sm_count(&sms);
   int64_t tiles = tile_grid(g, SmallTiling::ROWS, SmallTiling::COLS).x;
   bool few_tiles = 20 * tiles < 9 * sms || (2 * tiles <= sms && g.k > 1024 && g.k < 3072);
-  return few_tiles ? (g.k <= 1024 ? 128 : 256) : g.k <= SHORT ? SHORT : 0;
+  bool room = tiles * ceil_div(g.k, 128) <= SmallTiling::BLOCKS * sms;  // for splits of 128 steps at once
+  return few_tiles ? (g.k <= 1024 || room ? 128 : 256) : g.k <= SHORT ? SHORT : 0;
+}
+
+// Whether tiles of 128 x 128, one on an SM, fill two or more rounds of all SMs to nine tenths. Where they do not, cuBLAS may
+// split k, so that its error is below that of long sums in the tensor core.
+inline bool fills_sms(const Gemm& g) {
+  int sms = 1;
+  sm_count(&sms);
+  int64_t tiles = tile_grid(g, 128, 128).x;
+  return tiles > sms && 10 * tiles >= 9 * ((tiles + sms - 1) / sms) * sms;
 }
 
 inline size_t mma_workspace(const Gemm& g) {
@@ -386,16 +385,20 @@ inline size_t mma_workspace(const Gemm& g) {
   return longest > 0 ? split_k_workspace<SmallTiling>(g, longest) : 0;
 }
 
-template <class T, int PRODUCTS = 3>
-cudaError_t run_mma(const Gemm& g, void* workspace, cudaStream_t stream, Wanted wanted = {}) {
-  if constexpr (PRODUCTS == 3) {
-    int longest = one_by_one(g);
-    if (longest > 0) {
-      return run_split_k<SmallTiling>(g, workspace, stream, longest);
-    }
-  }
-  bool vectors = vector_width(g.A, g.lda) == 4 && vector_width(g.B, g.ldb) == 4 && g.k % 4 == 0 && g.n % 4 == 0;
+// Whether all copies can be of 16 bytes.
+inline bool by_vectors(const Gemm& g) {
+  return vector_width(g.A, g.lda) == 4 && vector_width(g.B, g.ldb) == 4 && g.k % 4 == 0 && g.n % 4 == 0;
+}
+
+template <class T, int PRODUCTS>
+cudaError_t launch_mma(const Gemm& g, cudaStream_t stream) {
   constexpr bool SECTIONS = PRODUCTS == 3;
-  auto kernel = vectors ? sgemm_mma<T, 4, PRODUCTS, SECTIONS> : sgemm_mma<T, 1, PRODUCTS, SECTIONS>;
-  return launch(kernel, tile_grid(g, T::ROWS, T::COLS), dim3(T::THREADS), T::SHARED_BYTES, stream, g, wanted);
+  auto kernel = by_vectors(g) ? sgemm_mma<T, 4, PRODUCTS, SECTIONS> : sgemm_mma<T, 1, PRODUCTS, SECTIONS>;
+  return launch(kernel, tile_grid(g, T::ROWS, T::COLS), dim3(T::THREADS), T::SHARED_BYTES, stream, g);
+}
+
+template <class T>
+cudaError_t run_mma(const Gemm& g, void* workspace, cudaStream_t stream) {
+  int longest = one_by_one(g);
+  return longest > 0 ? run_split_k<SmallTiling>(g, workspace, stream, longest) : launch_mma<T, 3>(g, stream);
 }

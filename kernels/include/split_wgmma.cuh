@@ -9,18 +9,16 @@
 //   as deep as 2^(-14 - j): with 2^j = k / 16 the error of the inputs is at most (k / 4 + 4) u |a b| (u = 2^-24), and
 //   the bound of an FP32 product, (k + 3) u |A| |B|, has room for it.
 // - A line that holds NaN or infinity, numbers further apart than that, or a largest one beyond 2^-46 to 2^74 does not
-//   fit. It is marked, the tiles with such a line are left out, and sgemm_mma, which has no such limits, computes them.
+//   fit. It is marked, the tiles with such a line are left out, and FP32 multiply-adds compute them (split_k.cuh).
 // - TF32: all numbers are scaled by 2^24; nothing is scanned, and an element that is not finite is computed again.
-// - Sums: the products of high parts stay in the tensor core for 32 or 64 steps of k. What comes out is added to an
-//   FP32 sum on the CUDA cores; if compensated, what that addition loses is where the next sum in the tensor core begins
-//   (Kahan's summation), so that the error does not grow with k. The products with low parts, 2^-11 of the others, have
-//   a sum of their own, for all k.
+// - Sums: the products of high parts stay in the tensor core for 32 or 64 steps of k. What comes out is added to an FP32
+//   sum on the CUDA cores, and that of short ones every 512 steps to a total, so that the error hardly grows with k. The
+//   products with low parts, 2^-11 of the others, have a sum of their own, for all k.
 // - Short sums: a step of wgmma adds 17 numbers in FP16, 9 in TF32, each truncated to the last place of the largest,
 //   and then their sum: at most 36 u or 20 u. These steps, the inputs and the roundings outside are within the bound
-//   from k = 232 on. Sums up to 608, and small products, are computed as split_tf32.cuh says.
+//   from k = 232 on. Sums up to 576, and small products, are computed as split_tf32.cuh says.
 //
-// H. Ootomo, R. Yokota, as in split_tf32.cuh (FP16 parts, scaled low parts); W. Kahan, Further Remarks on Reducing
-// Truncation Errors, Commun. ACM 8(1), 1965.
+// H. Ootomo, R. Yokota, as in split_tf32.cuh (FP16 parts, scaled low parts).
 #pragma once
 
 #include "split_tf32.cuh"
@@ -91,6 +89,15 @@ Parts<E> parts_in(const Gemm& g, void* workspace) {
   parts.bytes = at - begin;
   return parts;
 }
+
+constexpr int FP32_SECTION = 128;  // steps of k that multiply-adds sum one by one
+
+// The tiles with a line that does not fit.
+struct Unfit {
+  const int* bad_A;
+  const int* bad_B;
+  __device__ bool has(Tile tile) const { return bad_A[tile.row / 256] != 0 || bad_B[tile.col / 128] != 0; }
+};
 
 __device__ inline void mark(const Gemm& g, uint32_t* largest, uint32_t* smallest, int line, uint32_t high,
                             uint32_t low) {
@@ -263,11 +270,10 @@ static __global__ void __launch_bounds__(256) split_lines(Gemm g, Parts<E> parts
 
 // How a block, of 128 x 128 results, computes: SUM_STEPS of k in a sum of high parts, DEPTH stages, and pairs of
 // tiles in bands of BAND rows of them.
-template <class E_, int SUM_STEPS_, int KAHAN_, int DEPTH_, int BAND_>
+template <class E_, int SUM_STEPS_, int DEPTH_, int BAND_>
 struct PairTiling {
   using E = E_;
   static constexpr int CHAIN = SUM_STEPS_ / E::STEP, DEPTH = DEPTH_;
-  static constexpr bool KAHAN = KAHAN_ != 0;
   static constexpr unsigned BAND = BAND_;
   static constexpr int STAGE_K = 128 / sizeof(typename E::Type);  // a line of a tile is 128 bytes
   static constexpr int CHAINS = STAGE_K / E::STEP / CHAIN;        // in a stage
@@ -275,8 +281,8 @@ struct PairTiling {
   static_assert(CHAIN > 0 && STAGE_K % (CHAIN * E::STEP) == 0, "whole sums in a stage");
   static_assert(3 * CHAIN * E::TRUNCATED / 2 + 16 <= SHORT, "from there on the bound of an FP32 product holds");
   static_assert(DEPTH >= 2, "one stage to multiply, one on its way");
-  // TF32's sums are so short that the roundings of their addition would exceed those of an FP32 product for long k.
-  static constexpr bool SECTIONS = sizeof(typename E::Type) == 4;
+  // Sums of 32 steps are so many that the roundings of their addition would exceed those of an FP32 product for long k.
+  static constexpr bool SECTIONS = SUM_STEPS_ <= 32;
   static constexpr int SECTION_STAGES = SECTION / STAGE_K;
 };
 
@@ -317,9 +323,7 @@ __global__ void __launch_bounds__((CONSUMERS + 1) * 128, 1) __cluster_dims__(2, 
   }
   cluster_barrier();
   int steps = static_cast<int>(parts.ld / T::STAGE_K);
-  auto skipped = [&](Tile tile) {
-    return parts.bad_A[tile.row / (2 * TILE)] != 0 || parts.bad_B[tile.col / TILE] != 0;
-  };
+  Unfit unfit{parts.bad_A, parts.bad_B};
 
   if (group == CONSUMERS) {
     give_registers<40>();
@@ -328,7 +332,7 @@ __global__ void __launch_bounds__((CONSUMERS + 1) * 128, 1) __cluster_dims__(2, 
       int parity = 1;
       for (unsigned t = blockIdx.x / 2; t < pairs; t += gridDim.x / 2) {
         Tile tile = pair_of_tiles<T>(g, t);
-        if (skipped(tile)) {
+        if (unfit.has(tile)) {
           continue;
         }
         int row = tile.row + rank * TILE;
@@ -355,7 +359,7 @@ __global__ void __launch_bounds__((CONSUMERS + 1) * 128, 1) __cluster_dims__(2, 
     bool releases = lane < 2;  // lane r of each warp gives stages back to block r of the cluster
     for (unsigned t = blockIdx.x / 2; t < pairs; t += gridDim.x / 2) {
       Tile tile = pair_of_tiles<T>(g, t);
-      if (skipped(tile)) {
+      if (unfit.has(tile)) {
         continue;
       }
       float sum[64] = {};
@@ -376,14 +380,14 @@ __global__ void __launch_bounds__((CONSUMERS + 1) * 128, 1) __cluster_dims__(2, 
         uint64_t low_A = tile_descriptor(at + PART_BYTES + group * (PART_BYTES / 2));
         uint64_t high_B = tile_descriptor(at + 2 * PART_BYTES);
         uint64_t low_B = tile_descriptor(at + 3 * PART_BYTES);
-#pragma unroll
+#pragma unroll 1  // unrolled, two sums have ptxas run one wgmma after the other (its note C7511)
         for (int first = 0; first < T::CHAINS * T::CHAIN; first += T::CHAIN) {
           hold(high);
           hold(low);
           wgmma_fence();
 #pragma unroll
           for (int i = first; i < first + T::CHAIN; ++i) {
-            E::multiply(high, high_A + 2 * i, high_B + 2 * i, T::KAHAN || i > first);
+            E::multiply(high, high_A + 2 * i, high_B + 2 * i, i > first);
           }
           wgmma_commit();
 #pragma unroll
@@ -402,14 +406,7 @@ __global__ void __launch_bounds__((CONSUMERS + 1) * 128, 1) __cluster_dims__(2, 
           }
 #pragma unroll
           for (int i = 0; i < 64; ++i) {
-            if (T::KAHAN) {  // what the addition loses is where the next
-                             // sum begins
-              float total = sum[i] + high[i];
-              high[i] = high[i] - (total - sum[i]);
-              sum[i] = total;
-            } else {
-              sum[i] += high[i];
-            }
+            sum[i] += high[i];
           }
         }
         last = stage;
@@ -458,7 +455,7 @@ __global__ void __launch_bounds__((CONSUMERS + 1) * 128, 1) __cluster_dims__(2, 
 #pragma unroll
           for (int v = 0; v < 2; ++v) {
             int i = 4 * j + 2 * half + v;
-            two[v] = sum[i] + fmaf(low[i], 1.0f / E::LOW, T::KAHAN ? high[i] : 0.0f);
+            two[v] = fmaf(low[i], 1.0f / E::LOW, sum[i]);
             two[v] *= of_rows[half];
             two[v] *= of_cols[v];
             if (sizeof(Type) == 4 && !(fabsf(two[v]) <= FLT_MAX) && r < g.m && c + v < g.n) {
@@ -485,7 +482,7 @@ __global__ void __launch_bounds__((CONSUMERS + 1) * 128, 1) __cluster_dims__(2, 
                       // shared memory
 }
 
-using Fallback = SplitTiling<64, 128, 16, 32, 64, 4, 2, 16>;
+using NoPrePass = SplitTiling<64, 128, 16, 32, 64, 4, 2, 16>;
 
 // Whether the product is left to run_mma: one with a short sum or few tiles, or so small or thin that the pre-pass does not
 // pay.
@@ -507,7 +504,7 @@ cudaError_t run_split(const Gemm& g, void* workspace, cudaStream_t stream) {
   constexpr bool SCANS = sizeof(typename E::Type) == 2;
   constexpr int VECTOR = 16 / sizeof(typename E::Type);
   if (too_small<T>(g)) {
-    return run_mma<Fallback>(g, workspace, stream);
+    return run_mma<NoPrePass>(g, workspace, stream);
   }
   Parts<E> parts = parts_in<E>(g, workspace);
   int sms = 0;
@@ -536,8 +533,11 @@ cudaError_t run_split(const Gemm& g, void* workspace, cudaStream_t stream) {
     error = launch(sgemm_split<T>, dim3(2 * clusters), dim3((CONSUMERS + 1) * 128), T::SHARED_BYTES, stream, g, parts,
                    pairs, map_A, map_B);
   }
-  if (error == cudaSuccess && SCANS) {
-    error = run_mma<Fallback>(g, nullptr, stream, Wanted{parts.bad_A, parts.bad_B, 2 * TILE, TILE});
+  if constexpr (SCANS) {
+    if (error == cudaSuccess) {
+      Split whole{1, ceil_div(g.k, SmallTiling::STEPS)};
+      error = launch_split_k<SmallTiling, FP32_SECTION>(g, whole, nullptr, stream, Unfit{parts.bad_A, parts.bad_B});
+    }
   }
   return error;
 }

@@ -189,7 +189,7 @@ cudaError_t run(const Gemm& g, void*, cudaStream_t stream) {
   CUtensorMap map_A = {}, map_B = {};
   if (!make_tensor_map(&map_A, g.A, g.m, g.k, g.lda, TILE_ROWS / 2, STEPS, CU_TENSOR_MAP_SWIZZLE_128B, true) ||
       !make_tensor_map(&map_B, g.B, g.k, g.n, g.ldb, STEPS, 32, CU_TENSOR_MAP_SWIZZLE_128B, true)) {
-    return run_mma<Fallback, 1>(g, nullptr, stream);
+    return launch_mma<Fallback, 1>(g, stream);
   }
   int sms = 0;
   cudaError_t error = sm_count(&sms);

@@ -4,22 +4,19 @@
 // cycle, from half the bytes. It has 5 bits of exponent instead of 8; so
 // - each row of A and each column of B is scaled by a power of two. A scan finds their largest and smallest magnitudes before
 //   the pre-pass, and reads A and B once more;
-// - tiles with a row or a column that FP16 cannot hold are left to the kernel of `mma_3xtf32`. split_wgmma.cuh says what it
-//   can hold, and why no accuracy is lost.
+// - tiles with a row or a column that FP16 cannot hold are left to FP32 multiply-adds, as in `split_k`. split_wgmma.cuh says
+//   what it can hold, and why no accuracy is lost;
+// - sums of twice as many steps, INTERVAL, stay in the tensor core where C's tiles fill the SMs. Elsewhere cuBLAS may split k,
+//   and it is at most 32, which is slower (fills_sms in split_tf32.cuh).
 //
 // Limit: the tensor cores, three products of 2048 multiply-adds a cycle and SM; and the memory, for the scan and the
 // pre-pass, whose part falls like 1 / n.
-//
-// COMPENSATED = 1 with INTERVAL = 32 keeps the error the same for any k, for some of the speed (docs/performance.md).
 //
 // Occupancy: as `wgmma_3xtf32`.
 #include "split_wgmma.cuh"
 
 #ifndef INTERVAL
 #define INTERVAL 64
-#endif
-#ifndef COMPENSATED
-#define COMPENSATED 0
 #endif
 #ifndef STAGES
 #define STAGES 3
@@ -28,8 +25,11 @@
 #define GROUP 8
 #endif
 
-using Tiling = PairTiling<Fp16, INTERVAL, COMPENSATED, STAGES, GROUP>;
+using Tiling = PairTiling<Fp16, INTERVAL, STAGES, GROUP>;
+using Shorter = PairTiling < Fp16, INTERVAL<32 ? INTERVAL : 32, STAGES, GROUP>;
 
-cudaError_t run(const Gemm& g, void* workspace, cudaStream_t stream) { return run_split<Tiling>(g, workspace, stream); }
+cudaError_t run(const Gemm& g, void* workspace, cudaStream_t stream) {
+  return fills_sms(g) ? run_split<Tiling>(g, workspace, stream) : run_split<Shorter>(g, workspace, stream);
+}
 
 EXPORT_SGEMM_WITH_WORKSPACE(run, split_workspace<Tiling>)

@@ -18,9 +18,6 @@
 #ifndef INTERVAL
 #define INTERVAL 32
 #endif
-#ifndef COMPENSATED
-#define COMPENSATED 0
-#endif
 #ifndef STAGES
 #define STAGES 3
 #endif
@@ -28,7 +25,7 @@
 #define GROUP 8
 #endif
 
-using Tiling = PairTiling<Tf32, INTERVAL, COMPENSATED, STAGES, GROUP>;
+using Tiling = PairTiling<Tf32, INTERVAL, STAGES, GROUP>;
 
 cudaError_t run(const Gemm& g, void* workspace, cudaStream_t stream) { return run_split<Tiling>(g, workspace, stream); }
 

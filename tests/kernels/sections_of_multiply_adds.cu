@@ -1,0 +1,15 @@
+// Right: FP32 multiply-adds in sections of k, of every second tile of C and then of the others.
+#include "split_tf32.cuh"
+
+struct EverySecond {
+  int odd;
+  __device__ bool has(Tile tile) const { return (tile.row + tile.col) / 128 % 2 == odd; }
+};
+
+cudaError_t run(const Gemm& g, void* workspace, cudaStream_t stream) {
+  Split whole{1, ceil_div(g.k, SmallTiling::STEPS)};
+  cudaError_t error = launch_split_k<SmallTiling, 128>(g, whole, nullptr, stream, EverySecond{0});
+  return error != cudaSuccess ? error : launch_split_k<SmallTiling, 128>(g, whole, nullptr, stream, EverySecond{1});
+}
+
+EXPORT_SGEMM(run)
