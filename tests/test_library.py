@@ -1,7 +1,6 @@
 """A compiled rung through its contract, on a machine without a GPU: all that returns before any work is queued."""
 
 import ctypes
-import re
 import shutil
 import subprocess
 from dataclasses import replace
@@ -145,19 +144,6 @@ def test_split_numbers_leave_short_sums_and_few_tiles_to_multiply_adds(tmp_path,
         splits = library.launches(Shape(m, m, k), 132)[0].grid[0] // (m // 128) ** 2
         assert k / splits <= longest
     assert library.launches(Shape(4096, 4096, 576), 132)[0].grid == (32 * 32, 1, 1)
-
-
-def test_the_tensor_core_sums_64_steps_of_fp16_where_tiles_fill_sms_else_32(tmp_path, nvcc):
-    rung = read_kernels(REPOSITORY / "config/kernels.yaml")["wgmma_3xfp16"]
-    assert build(rung, gpu.read_gpu("h100-sxm"), nvcc, ["-std=c++17"], tmp_path / "build")["status"] == "ok"
-    library = Library(Build(tmp_path / "build").library)
-    long = {(2048, 2048, 2048), (4096, 4096, 640), (8192, 8192, 8192), (2304, 1792, 4100)}
-    short = {(1024, 1024, 4096), (1024, 2048, 4096), (1536, 1536, 1536), (2560, 2560, 2560), (3072, 768, 2048)}
-    steps = {}
-    for shape in long | short:
-        names = [launch.kernel for launch in library.launches(Shape(*shape), 132)]
-        (steps[shape],) = re.findall("sgemm_splitI10PairTilingI4Fp16Li([0-9]+)E", " ".join(names))
-    assert steps == dict.fromkeys(long, "64") | dict.fromkeys(short, "32")
 
 
 def test_nothing_is_observed_any_more_behind_an_observation(made, large):

@@ -11,12 +11,12 @@
 // - A line that holds NaN or infinity, numbers further apart than that, or a largest one beyond 2^-46 to 2^74 does not
 //   fit. It is marked, the tiles with such a line are left out, and FP32 multiply-adds compute them (split_k.cuh).
 // - TF32: all numbers are scaled by 2^24; nothing is scanned, and an element that is not finite is computed again.
-// - Sums: the products of high parts stay in the tensor core for 32 or 64 steps of k. What comes out is added to an FP32
-//   sum on the CUDA cores, and that of short ones every 512 steps to a total, so that the error hardly grows with k. The
+// - Sums: the products of high parts stay in the tensor core for 32 steps of k. What comes out is added to an FP32 sum on
+//   the CUDA cores, and that every 512 (TF32) or 2048 steps (FP16) to a total, so that the error hardly grows with k. The
 //   products with low parts, 2^-11 of the others, have a sum of their own, for all k.
 // - Short sums: a step of wgmma adds 17 numbers in FP16, 9 in TF32, each truncated to the last place of the largest,
 //   and then their sum: at most 36 u or 20 u. These steps, the inputs and the roundings outside are within the bound
-//   from k = 232 on. Sums up to 576, and small products, are computed as split_tf32.cuh says.
+//   from k = 136 on. Sums up to 576, and small products, are computed as split_tf32.cuh says.
 //
 // H. Ootomo, R. Yokota, as in split_tf32.cuh (FP16 parts, scaled low parts).
 #pragma once
@@ -28,7 +28,8 @@
 struct Fp16 {
   using Type = __half;
   static constexpr int STEP = 16;        // steps of k of a wgmma
-  static constexpr int TRUNCATED = 36;   // u that it may lose
+  static constexpr int SECTION = 2048;   // steps that are summed before they are added to a total
+  static constexpr int TRUNCATED = 36;   // u that a wgmma may lose
   static constexpr float LOW = 4096.0f;  // what the low parts are multiplied with
   static __device__ void multiply(float (&D)[64], uint64_t A, uint64_t B, int add) { wgmma_f16(D, A, B, add); }
   static __device__ void split(float x, Type* high, Type* low) {
@@ -39,6 +40,7 @@ struct Fp16 {
 struct Tf32 {
   using Type = float;
   static constexpr int STEP = 8;
+  static constexpr int SECTION = 512;  // shorter, for lines of any range are multiplied
   static constexpr int TRUNCATED = 20;
   static constexpr float LOW = 1.0f;
   static __device__ void multiply(float (&D)[64], uint64_t A, uint64_t B, int add) { wgmma_tf32(D, A, B, add); }
@@ -281,9 +283,7 @@ struct PairTiling {
   static_assert(CHAIN > 0 && STAGE_K % (CHAIN * E::STEP) == 0, "whole sums in a stage");
   static_assert(3 * CHAIN * E::TRUNCATED / 2 + 16 <= SHORT, "from there on the bound of an FP32 product holds");
   static_assert(DEPTH >= 2, "one stage to multiply, one on its way");
-  // Sums of 32 steps are so many that the roundings of their addition would exceed those of an FP32 product for long k.
-  static constexpr bool SECTIONS = SUM_STEPS_ <= 32;
-  static constexpr int SECTION_STAGES = SECTION / STAGE_K;
+  static constexpr int SECTION_STAGES = E::SECTION / STAGE_K;
 };
 
 constexpr int TILE = 128;              // rows and columns of C of a block; a warp group has half of the rows
@@ -356,7 +356,8 @@ __global__ void __launch_bounds__((CONSUMERS + 1) * 128, 1) __cluster_dims__(2, 
     int stage = 0;
     int parity = 0;
     int lane = threadIdx.x % 32;
-    bool releases = lane < 2;  // lane r of each warp gives stages back to block r of the cluster
+    bool several = steps > T::SECTION_STAGES;  // sections
+    bool releases = lane < 2;                  // lane r of each warp gives stages back to block r of the cluster
     for (unsigned t = blockIdx.x / 2; t < pairs; t += gridDim.x / 2) {
       Tile tile = pair_of_tiles<T>(g, t);
       if (unfit.has(tile)) {
@@ -366,7 +367,7 @@ __global__ void __launch_bounds__((CONSUMERS + 1) * 128, 1) __cluster_dims__(2, 
       float high[64] = {};
       float low[64] = {};
       volatile float totals[64];  // in memory: they are touched at the end of a section alone
-      if (T::SECTIONS) {
+      if (several) {
 #pragma unroll
         for (int i = 0; i < 64; ++i) {
           totals[i] = 0.0f;
@@ -412,7 +413,7 @@ __global__ void __launch_bounds__((CONSUMERS + 1) * 128, 1) __cluster_dims__(2, 
         last = stage;
         stage = stage + 1 < T::DEPTH ? stage + 1 : 0;
         parity ^= stage == 0;
-        if (T::SECTIONS && (s + 1) % T::SECTION_STAGES == 0) {
+        if ((s + 1) % T::SECTION_STAGES == 0 && s + 1 < steps) {
 #pragma unroll
           for (int i = 0; i < 64; ++i) {
             totals[i] = totals[i] + sum[i];
@@ -422,7 +423,7 @@ __global__ void __launch_bounds__((CONSUMERS + 1) * 128, 1) __cluster_dims__(2, 
       }
       wgmma_wait<0>();
       hold(low);
-      if (T::SECTIONS) {
+      if (several) {
 #pragma unroll
         for (int i = 0; i < 64; ++i) {
           sum[i] += totals[i];

@@ -5,9 +5,7 @@
 // - each row of A and each column of B is scaled by a power of two. A scan finds their largest and smallest magnitudes before
 //   the pre-pass, and reads A and B once more;
 // - tiles with a row or a column that FP16 cannot hold are left to FP32 multiply-adds, as in `split_k`. split_wgmma.cuh says
-//   what it can hold, and why no accuracy is lost;
-// - sums of twice as many steps, INTERVAL, stay in the tensor core where C's tiles fill the SMs. Elsewhere cuBLAS may split k,
-//   and it is at most 32, which is slower (fills_sms in split_tf32.cuh).
+//   what it can hold, and why no accuracy is lost.
 //
 // Limit: the tensor cores, three products of 2048 multiply-adds a cycle and SM; and the memory, for the scan and the
 // pre-pass, whose part falls like 1 / n.
@@ -16,7 +14,7 @@
 #include "split_wgmma.cuh"
 
 #ifndef INTERVAL
-#define INTERVAL 64
+#define INTERVAL 32
 #endif
 #ifndef STAGES
 #define STAGES 3
@@ -26,10 +24,7 @@
 #endif
 
 using Tiling = PairTiling<Fp16, INTERVAL, STAGES, GROUP>;
-using Shorter = PairTiling < Fp16, INTERVAL<32 ? INTERVAL : 32, STAGES, GROUP>;
 
-cudaError_t run(const Gemm& g, void* workspace, cudaStream_t stream) {
-  return fills_sms(g) ? run_split<Tiling>(g, workspace, stream) : run_split<Shorter>(g, workspace, stream);
-}
+cudaError_t run(const Gemm& g, void* workspace, cudaStream_t stream) { return run_split<Tiling>(g, workspace, stream); }
 
 EXPORT_SGEMM_WITH_WORKSPACE(run, split_workspace<Tiling>)
