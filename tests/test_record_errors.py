@@ -43,6 +43,21 @@ def test_at_the_sizes_of_its_targets_no_split_rung_errs_more_than_cublas(rung, s
         assert all(share <= 1 + record_errors.ROUNDING for at, share in found.items() if at[:2] == (size, size))
 
 
+def test_sums_in_the_tensor_core_err_more_than_they_may_of_wide_ranges_alone():
+    """Or by less than a twentieth. Sums up to 576 are FP32 multiply-adds."""
+    record = read_json(RECORD)
+    for rung in SPLIT:
+        for family, limit in (("normal", 1), ("positive", 1.5)):
+            found = [share for (_, _, k), share in shares(record, family, rung).items() if k > 576]
+            assert len(found) == len(SIZES) * (len(KS) - 1)
+            assert max(found) < 1.05 * limit
+
+
+def test_of_wide_ranges_the_rung_that_looks_for_them_seldom_errs_more_than_cublas():
+    found = shares(read_json(RECORD), "wide_range", "wgmma_3xfp16").values()
+    assert sum(share > 1 + record_errors.ROUNDING for share in found) < 0.03 * len(found)
+
+
 def test_where_no_gpu_is_measured_nothing_is_recorded(monkeypatch):
     monkeypatch.setattr("sys.argv", ["record_errors.py", "gpu"])
     monkeypatch.setattr(record_measuring, "plan", lambda config: plan(config | {"measure": False}))
