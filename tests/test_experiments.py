@@ -73,10 +73,12 @@ def test_what_the_log_says_of_large_and_of_split_products_is_in_the_table_of_tim
 def test_the_cycles_of_tf32_at_the_power_limit_are_recorded():
     record = read_time_record(ROOT / "results/h100-sxm/raw/time/tf32.zip")[Shape(8192, 8192, 8192)].measurements
     cycles = {name: np.median(np.multiply(found.times_s, found.clocks_hz)) for name, found in record.items()}
-    said = r"(\d+) samples each .* In cycles `tf32` takes (0\.\d+) of `cublas_tf32`"
-    logged = re.search(said, LOG.replace("\n", " "))
-    assert all(len(found.times_s) > 0.95 * int(logged[1]) for found in record.values())
-    assert round(cycles["tf32"] / cycles["cublas_tf32"], 2) == float(logged[2])
+    said = r"(\d+) samples each .* between ([\d.]+) and ([\d.]+) GHz.* In cycles `tf32` takes (0\.\d+) of `cublas_tf32`"
+    samples, *clocks, share = map(float, re.search(said, LOG.replace("\n", " ")).groups())
+    assert all(len(found.times_s) > 0.95 * samples for found in record.values())
+    measured = np.concatenate([found.clocks_hz for found in record.values()]) / 1e9
+    assert clocks == [round(measured.min(), 2), round(measured.max(), 2)]
+    assert round(cycles["tf32"] / cycles["cublas_tf32"], 2) == share
 
 
 def test_shares_are_of_the_baseline_measured_beside(table):

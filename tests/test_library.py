@@ -1,6 +1,7 @@
 """A compiled rung through its contract, on a machine without a GPU: all that returns before any work is queued."""
 
 import ctypes
+import re
 import shutil
 import subprocess
 from dataclasses import replace
@@ -144,6 +145,23 @@ def test_split_numbers_leave_short_sums_and_few_tiles_to_multiply_adds(tmp_path,
         splits = library.launches(Shape(m, m, k), 132)[0].grid[0] // (m // 128) ** 2
         assert k / splits <= longest
     assert library.launches(Shape(4096, 4096, 576), 132)[0].grid == (32 * 32, 1, 1)
+
+
+@pytest.mark.parametrize("name", ["wgmma_3xtf32", "wgmma_3xfp16", "tf32"])
+def test_the_compiler_has_wgmma_run_beside_each_other(tmp_path, nvcc, name):
+    rung = read_kernels(REPOSITORY / "config/kernels.yaml")[name]
+    record = build(rung, gpu.read_gpu("h100-sxm"), nvcc, ["-std=c++17"], tmp_path / "build")
+    assert "Used 168 registers" in record["log"]  # what ptxas says is there
+    assert "serialized" not in record["log"]
+
+
+def test_what_fp16_cannot_hold_is_left_to_multiply_adds_in_sections_for_each_tile(tmp_path, nvcc):
+    rung = read_kernels(REPOSITORY / "config/kernels.yaml")["wgmma_3xfp16"]
+    assert build(rung, gpu.read_gpu("h100-sxm"), nvcc, ["-std=c++17"], tmp_path / "build")["status"] == "ok"
+    launches = Library(Build(tmp_path / "build").library).launches(Shape(2048, 1920, 4096), 132)
+    names = "scan_lines.*split_lines.*sgemm_splitI.*sgemm_split_k.*Li128E5Unfit"
+    assert re.search(names, " ".join(launch.kernel for launch in launches))
+    assert launches[-1].grid == (16 * 15, 1, 1)
 
 
 def test_nothing_is_observed_any_more_behind_an_observation(made, large):
