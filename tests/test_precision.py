@@ -175,9 +175,43 @@ def test_a_short_sum_errs_no_more_than_multiply_adds_one_by_one(for_the_emulator
     assert found["error_normwise"] <= 1.001 * error_one_by_one(family, shape, rounded)
 
 
-def test_the_error_of_sections_of_multiply_adds_hardly_grows_with_k(for_the_emulator):
+TALL = {"BM": "256", "WM": "64", "MIN_BLOCKS": "1"}  # tiles of 256 rows
+
+
+def test_wide_ranges_are_left_to_multiply_adds_if_few_tiles_are_not(for_the_emulator):
+    """Else the error of a long sum on tensor cores would be twice as large as that of multiply-adds one by one."""
+    shape = Shape(140, 132, 1500)
+    with told(Library(for_the_emulator(ROOT / "kernels/sgemm/mma_3xtf32.cu")), 1) as library:
+        found = measure(Emulator(1, 60), library, shape, "wide_range")["error_normwise"]
+    assert found < 0.9 * error_one_by_one("wide_range", shape, rounded=True)
+
+
+@pytest.mark.parametrize("of_A", [True, False])
+@pytest.mark.parametrize(("macros", "wide", "left"), [({}, 0, []), ({}, 4, []), ({}, 5, [0]), (TALL, 5, [0, 1])])
+def test_a_tile_with_some_lines_of_wide_ranges_is_left_to_multiply_adds(for_the_emulator, macros, of_A, wide, left):
+    """Whichever computes the others, their bits tell."""
+    size, k = 260, 600
+    shape = Shape(size, 8, k) if of_A else Shape(8, size, k)
+    device, inputs = Emulator(1, 60), draw("normal", shape, True, False, 7)
+    results = []
+    with told(Library(for_the_emulator(ROOT / "kernels/sgemm/mma_3xtf32.cu", macros)), 1) as library:
+        for lines in (0, wide):
+            (inputs.A.T if of_A else inputs.B)[::2, :lines] *= np.float32(2.0**-40)
+            C = np.zeros((shape.m, shape.n), np.float32)
+            A, B, C = (device.put(matrix.ravel()) for matrix in (inputs.A, inputs.B, C))
+            operands = Operands(device.address(A), k, device.address(B), shape.n, device.address(C), shape.n)
+            call = Call(shape, 1.0, 0.0, operands, device.put(np.zeros(1, np.uint32)), 0)
+            assert device.compute(library, call, 0) == ""
+            results.append(C.reshape(shape.m, shape.n) if of_A else C.reshape(shape.m, shape.n).T)
+    tiles = [slice(wide, 128), slice(128, 256), slice(256, size)]
+    left = left if of_A else left[:1]
+    assert [i for i, rows in enumerate(tiles) if (results[0][rows] != results[1][rows]).any()] == left
+
+
+@pytest.mark.parametrize("k", [2048, 6400])
+def test_the_error_of_sections_of_multiply_adds_hardly_grows_with_k(for_the_emulator, k):
     library = Library(for_the_emulator(ROOT / "tests/kernels/sections_of_multiply_adds.cu"))
-    shape = Shape(16, 8, 2048)
+    shape = Shape(16, 8, k)
     assert measure(Emulator(1, 60), library, shape, "positive")["error_normwise"] < 0.3 * error_one_by_one(
         "positive", shape, rounded=True
     )

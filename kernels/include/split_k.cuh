@@ -122,8 +122,50 @@ struct AllTiles {
   __device__ bool has(Tile) const { return true; }
 };
 
-// SECTION: how many steps of k are summed before they are added to a total, so that the error hardly grows with k; 0 for
-// all. The totals of a block are 64 KiB, mostly in the L2 cache.
+// A thread's sums over k, added up so that the error hardly grows with k: those of a section of k to totals, and these, of
+// 32 sections, to others. They lie in memory, not in registers, for they are touched at the end of a section alone.
+template <int SUMS>
+struct SectionTotals {
+  volatile float some[SUMS], all[SUMS];
+  int sections;
+
+  __device__ void clear() {
+    sections = 0;
+#pragma unroll
+    for (int i = 0; i < SUMS; ++i) {
+      some[i] = all[i] = 0.0f;
+    }
+  }
+
+  // Leaves zeros.
+  __device__ void end_section(float* sums) {
+    move(some, sums);
+    if (++sections % 32 == 0) {
+      move(all, some);
+    }
+  }
+
+  // Adds what all sections came to.
+  __device__ void finish(float* sums) {
+#pragma unroll
+    for (int i = 0; i < SUMS; ++i) {
+      sums[i] += some[i];
+      sums[i] += all[i];
+    }
+  }
+
+ private:
+  template <class Floats>
+  static __device__ void move(volatile float* to, Floats from) {
+#pragma unroll
+    for (int i = 0; i < SUMS; ++i) {
+      to[i] = to[i] + from[i];
+      from[i] = 0.0f;
+    }
+  }
+};
+
+// SECTION: how many steps of k are summed before they are added to totals, 0 for all.
 // INSIDE: neither C's rows nor its columns are fewer than a tile's, and copies of B take WIDTH_B floats; else that is
 // asked at run time.
 template <class T, int SECTION, class Which, bool INSIDE, int WIDTH_B = 0>
@@ -191,13 +233,9 @@ __global__ void __launch_bounds__(T::THREADS, T::BLOCKS) sgemm_split_k(Gemm g, S
   alignas(16) float frag_B[2][T::THREAD_COLS];
   float sum[T::THREAD_ROWS][T::THREAD_COLS] = {};
   float* all = &sum[0][0];
-  constexpr int SUMS = T::THREAD_ROWS * T::THREAD_COLS;
-  volatile float totals[SUMS];  // in memory, not in registers: they are touched at the end of a section alone
+  SectionTotals<T::THREAD_ROWS * T::THREAD_COLS> totals;
   if (SECTION > 0) {
-#pragma unroll
-    for (int i = 0; i < SUMS; ++i) {
-      totals[i] = 0.0f;
-    }
+    totals.clear();
   }
   int tiles_left = SECTION / T::STEPS;  // of a section
   __pipeline_wait_prior(T::DEPTH - 1);
@@ -242,18 +280,11 @@ __global__ void __launch_bounds__(T::THREADS, T::BLOCKS) sgemm_split_k(Gemm g, S
     }
     if (SECTION > 0 && --tiles_left == 0) {
       tiles_left = SECTION / T::STEPS;
-#pragma unroll
-      for (int i = 0; i < SUMS; ++i) {
-        totals[i] = totals[i] + all[i];
-        all[i] = 0.0f;
-      }
+      totals.end_section(all);
     }
   }
   if (SECTION > 0) {
-#pragma unroll
-    for (int i = 0; i < SUMS; ++i) {
-      all[i] += totals[i];
-    }
+    totals.finish(all);
   }
 
   Gemm out = g;

@@ -4,19 +4,21 @@
 // the first 11 bits. In a b = big big + big small + small big + small small the last term is left out. A number keeps 23
 // or 24 bits so, and with the term left out |error| <= 8 u |a b|, u = 2^-24.
 // - The tensor core's sums truncate. So each is short: three products over 8 or 16 steps of k, the two small ones first,
-//   begin from zero; what comes out is added to an FP32 sum on the CUDA cores, rounded to nearest. The sums of sections of
-//   256 to 512 steps are added in turn, so that the error hardly grows with k.
+//   begin from zero; what comes out is added to an FP32 sum on the CUDA cores, rounded to nearest, and each 64 of these to
+//   a total, so that the error hardly grows with k.
 // - Underflow: the small part of a number below 2^-113 would be none of TF32's. All numbers are scaled by 2^24 on their
 //   way into the split, and each sum by 2^-48 on its way out.
 // - Overflow, infinities, NaN: where the sum of an element is not finite, whatever the cause, the element is computed
 //   again as the definition says, by FP32 multiply-adds.
 // - Short sums: numbers of 22 bits and truncated sums err by some 2 u of what is large in a sum, however short; an FP32
-//   product's error grows with k from half a u. Up to k = 576 FP32 multiply-adds compute all (split_k.cuh). From there on
-//   the bound of an FP32 product, (k + 3) u |A| |B|, holds by far: a step of the tensor core adds nine numbers, each
-//   truncated to the last place of the largest, and then their sum, at most 20 u, and there are k / 16 + 2 roundings outside.
+//   product's error grows with k from half a u. Up to k = 576 FP32 multiply-adds compute all (split_k.cuh), of a split k
+//   where tiles do not fill the SMs, for there cuBLAS splits k too. From there on the bound of an FP32 product,
+//   (k + 3) u |A| |B|, holds by far: a step of the tensor core adds nine numbers, each truncated to the last place of the
+//   largest, and then their sum, at most 20 u, and there are k / 16 + 2 roundings outside.
 // - Few tiles: with less than about one for two SMs, FP32 multiply-adds of a split k are as fast or faster, and err less.
-//   With up to one for two cuBLAS splits k too, from 1024 steps on, and below 3072 errs less than split numbers of wide
-//   ranges may: left to multiply-adds as well. Of larger C it splits k here and there (docs/performance.md).
+// - Wide ranges: where one term is most of a sum, the 22 or 23 bits of a number show, and where cuBLAS splits k it errs
+//   less. A block looks at the first numbers of its rows of A and columns of B, and where they lie far apart it computes its
+//   tile by FP32 multiply-adds.
 //
 // S. Markidis et al., NVIDIA Tensor Core Programmability, Performance & Precision, IPDPSW 2018; H. Ootomo, R. Yokota,
 // Recovering single precision accuracy from Tensor Cores while surpassing the FP32 theoretical peak performance, Int. J.
@@ -62,8 +64,9 @@ struct SplitTiling {
 
 constexpr float SPLIT_SCALE = 16777216.0f;                         // 2^24
 constexpr float SPLIT_UNSCALE = 1.0f / SPLIT_SCALE / SPLIT_SCALE;  // 2^-48
-constexpr int SHORT = 576;    // sums up to this long are left to FP32 multiply-adds
-constexpr int SECTION = 512;  // the most steps of k that are summed before they are added to a total
+constexpr int SHORT = 576;         // sums up to this long are left to FP32 multiply-adds
+constexpr int SECTION_SUMS = 64;   // sums that are added before they are added to a total
+constexpr int FP32_SECTION = 192;  // steps of k that multiply-adds sum one by one, where others may sum fewer
 
 // The sum of an element by FP32 multiply-adds in the order of k, from its row of A and its column of B. Not inlined: it is
 // rarely needed, and its loop should not take registers from what is.
@@ -97,17 +100,18 @@ struct SplitCopies {
   static constexpr int ROWS_B = T::THREADS < VECTORS_B ? 1 : T::THREADS / VECTORS_B;
   static constexpr int COLS_B = T::THREADS < VECTORS_B ? T::THREADS * WIDTH : T::COLS;
   static constexpr bool WHOLE_ROWS = COLS_B == T::COLS;  // of B are copied at a time
+  static_assert(ROWS_A % 8 == 0, "then vectors of all rows of A that a thread copies have the same order");
 
   const float* A[T::ROWS / ROWS_A];  // what the thread copies next of each of its rows of A
   const float* B;                    // the first elements that it copies next of B
   int64_t ldb;
   int cols_left, steps_left_A, steps_left_B;  // from there to the ends of the matrices
-  int row_A, col_A, to_B;
+  int to_A, to_B;                             // where they go in a stage
 
   // Results outside C are not stored, so what they are made of may be anything: the last row or columns inside.
   __device__ SplitCopies(const Gemm& g, Tile tile) : ldb(g.ldb) {
-    row_A = threadIdx.x / VECTORS_A;
-    col_A = threadIdx.x % VECTORS_A * WIDTH;
+    int row_A = threadIdx.x / VECTORS_A;
+    int col_A = threadIdx.x % VECTORS_A * WIDTH;
     int row_B = threadIdx.x / VECTORS_B % ROWS_B;
     int col_B = threadIdx.x % VECTORS_B * WIDTH;
 #pragma unroll
@@ -118,6 +122,7 @@ struct SplitCopies {
     cols_left = g.n - tile.col - col_B;
     steps_left_A = g.k - col_A;
     steps_left_B = g.k - row_B;
+    to_A = T::place_A(row_A, col_A) + col_A % 4;
     to_B = T::TILE_A + row_B * T::PITCH_B + col_B;
   }
 
@@ -125,8 +130,7 @@ struct SplitCopies {
   __device__ void next(float* stage) {
 #pragma unroll
     for (int i = 0; i < T::ROWS / ROWS_A; ++i) {
-      float* to = stage + T::place_A(row_A + i * ROWS_A, col_A) + col_A % 4;
-      copy_or_zeros(to, A[i], WIDTH, steps_left_A > 0);
+      copy_or_zeros(stage + to_A + i * ROWS_A * T::STEPS, A[i], WIDTH, steps_left_A > 0);
       A[i] += T::STEPS;
     }
 #pragma unroll
@@ -158,6 +162,114 @@ __device__ inline void split_tf32(float x, uint32_t* big, uint32_t* small) {
   *small = __float_as_uint(fmaf(x, SPLIT_SCALE, -rounded));
 }
 
+// Whether of more than a few rows of A or columns of B the first 16 numbers lie further apart than 2^32. All threads of a
+// block ask, when they have its first stage. So few numbers may mislead, and then accuracy is less good, but not lost.
+template <class T>
+__device__ inline bool wide_ranges(const Gemm& g, Tile tile, const float* stage) {
+  constexpr int FEW = 4, APART = 32, LOOK = 16;
+  int wide = 0;
+  for (int line = threadIdx.x; line < T::ROWS + T::COLS; line += T::THREADS) {
+    int col = line - T::ROWS;
+    uint32_t high = 0, low = 0x7FFFFFFF;
+#pragma unroll
+    for (int p = 0; p < LOOK; p += 4) {
+      alignas(16) float four[4];
+      if (line < T::ROWS) {
+        copy_vector<4>(four, stage + T::place_A(line, p));
+      } else {
+#pragma unroll
+        for (int v = 0; v < 4; ++v) {
+          four[v] = stage[T::TILE_A + (p + v) * T::PITCH_B + col];
+        }
+      }
+#pragma unroll
+      for (int v = 0; v < 4; ++v) {
+        uint32_t bits = __float_as_uint(four[v]) & 0x7FFFFFFF;
+        high = max(high, bits);
+        low = bits == 0 ? low : min(low, bits);
+      }
+    }
+    bool inside = line < T::ROWS ? tile.row + line < g.m : tile.col + col < g.n;
+    wide += inside && high > low && (high - low) >> 23 > APART;
+  }
+  __shared__ int lines;
+  if (threadIdx.x == 0) {
+    lines = 0;
+  }
+  __syncthreads();
+  atomicAdd(&lines, wide);
+  __syncthreads();
+  return lines > FEW;
+}
+
+// A tile by FP32 multiply-adds. Of each 4 rows and each 32 columns of a warp's part a lane has one row and four columns. Not
+// inlined, as exact_sum.
+template <class T, int WIDTH>
+__attribute__((noinline)) static __device__ void multiply_adds(Gemm g, Tile tile, float* shared, int row, int col) {
+  constexpr int ROWS = T::WARP_ROWS / 4, COLS = T::WARP_COLS / 32;
+  row += threadIdx.x % 32 / 8;
+  col += threadIdx.x % 8 * 4;
+  alignas(16) float sum[ROWS][COLS][4] = {};
+  float* sums = &sum[0][0][0];
+  SectionTotals<ROWS * COLS * 4> totals;
+  totals.clear();
+  int tiles = ceil_div(g.k, T::STEPS);
+  SplitCopies<T, WIDTH> copies(g, tile);
+#pragma unroll
+  for (int stage = 0; stage < T::DEPTH - 1; ++stage) {
+    copies.next(shared + stage * T::STAGE);
+    __pipeline_commit();
+  }
+#pragma unroll 1
+  for (int t = 0; t < tiles; ++t) {
+    const float* stage = shared + t % T::DEPTH * T::STAGE;
+    __pipeline_wait_prior(T::DEPTH - 2);
+    __syncthreads();
+    copies.next(shared + (t + T::DEPTH - 1) % T::DEPTH * T::STAGE);
+    __pipeline_commit();
+#pragma unroll 1
+    for (int first = 0; first < T::STEPS; first += 4) {
+      alignas(16) float A[ROWS][4];
+#pragma unroll
+      for (int i = 0; i < ROWS; ++i) {
+        copy_vector<4>(A[i], stage + T::place_A(row + 4 * i, first));
+      }
+#pragma unroll
+      for (int p = 0; p < 4; ++p) {
+#pragma unroll
+        for (int j = 0; j < COLS; ++j) {
+          alignas(16) float B[4];
+          copy_vector<4>(B, stage + T::TILE_A + (first + p) * T::PITCH_B + col + 32 * j);
+#pragma unroll
+          for (int i = 0; i < ROWS; ++i) {
+#pragma unroll
+            for (int v = 0; v < 4; ++v) {
+              sum[i][j][v] += A[i][p] * B[v];
+            }
+          }
+        }
+      }
+    }
+    if ((t + 1) % (FP32_SECTION / T::STEPS) == 0) {
+      totals.end_section(sums);
+    }
+  }
+  __pipeline_wait_prior(0);
+  totals.finish(sums);
+
+  int width_C = vector_width(g.C, g.ldc);
+#pragma unroll
+  for (int i = 0; i < ROWS; ++i) {
+#pragma unroll
+    for (int j = 0; j < COLS; ++j) {
+      int r = tile.row + row + 4 * i, c = tile.col + col + 32 * j;
+      if (r < g.m) {
+        store_vector(g, r, c, sum[i][j], 0, g.n - c, width_C);
+      }
+    }
+  }
+}
+
 // PRODUCTS: 3, or 1 of numbers rounded to TF32. SECTIONS: whether k is summed in sections.
 //
 // The loop over tiles is one basic block, so that the compiler has something to issue between any two instructions of the
@@ -180,6 +292,14 @@ __global__ void __launch_bounds__(T::THREADS, T::BLOCKS) sgemm_mma(Gemm g) {
     copies.next(shared + stage * T::STAGE);
     __pipeline_commit();
   }
+  __pipeline_wait_prior(T::DEPTH - 2);
+  __syncthreads();
+  if (PRODUCTS == 3 && wide_ranges<T>(g, tile, shared)) {
+    __pipeline_wait_prior(0);
+    __syncthreads();
+    multiply_adds<T, WIDTH>(g, tile, shared, warp_row, warp_col);
+    return;
+  }
 
   // Of 32 neighbouring columns a lane has 4 (lane / 4) .. 4 (lane / 4) + 3 as B, one for each of four mma_tf32, and of
   // their results 8 (lane % 4) .. 8 (lane % 4) + 7: two whole vectors in a row of C.
@@ -194,12 +314,7 @@ __global__ void __launch_bounds__(T::THREADS, T::BLOCKS) sgemm_mma(Gemm g) {
       totals[i] = 0.0f;
     }
   }
-  // In tiles. More sections make the sums of middling length more accurate; not beside copies of single floats, which drive
-  // the totals out of the L1 cache.
-  int section = SECTION / T::STEPS;
-  if (NESTED && g.k <= 4 * SECTION) {
-    section = g.k <= 2 * SECTION ? ceil_div(tiles, 2) : section / 2;
-  }
+  constexpr int section = SECTION_SUMS * T::SUM_STEPS / T::STEPS;  // in tiles
 
   // A group is what one of those four columns takes of mma_tf32: MS x KS of each product.
   int row_A = warp_row + lane % 16;
@@ -273,8 +388,6 @@ __global__ void __launch_bounds__(T::THREADS, T::BLOCKS) sgemm_mma(Gemm g) {
   };
 
   constexpr int UNITS = T::STEPS / T::SUM_STEPS * NS;  // of four groups each, in a tile
-  __pipeline_wait_prior(T::DEPTH - 2);
-  __syncthreads();
   load_A(shared, 0);
   load_B(shared, 0, 0);
   split_A();
@@ -361,23 +474,25 @@ __global__ void __launch_bounds__(T::THREADS, T::BLOCKS) sgemm_mma(Gemm g) {
 
 using SmallTiling = SplitKTiling<128, 128, 16, 8, 8, 32, 64, 3, 2>;
 
+// Whether tiles of 128 x 128, one on an SM, fill rounds of all SMs to nine tenths. Where they do not, cuBLAS may split k, so
+// that its error is below that of long sums.
+inline bool fills_sms(const Gemm& g) {
+  int sms = 1;
+  sm_count(&sms);
+  int64_t tiles = tile_grid(g, 128, 128).x;
+  return 10 * tiles >= 9 * ((tiles + sms - 1) / sms) * sms;
+}
+
 // How many steps of k multiply-adds sum one by one, where they compute the product; elsewhere 0.
 inline int one_by_one(const Gemm& g) {
   int sms = 1;
   sm_count(&sms);
   int64_t tiles = tile_grid(g, SmallTiling::ROWS, SmallTiling::COLS).x;
-  bool few_tiles = 20 * tiles < 9 * sms || (2 * tiles <= sms && g.k > 1024 && g.k < 3072);
-  bool room = tiles * ceil_div(g.k, 128) <= SmallTiling::BLOCKS * sms;  // for splits of 128 steps at once
-  return few_tiles ? (g.k <= 1024 || room ? 128 : 256) : g.k <= SHORT ? SHORT : 0;
-}
-
-// Whether tiles of 128 x 128, one on an SM, fill two or more rounds of all SMs to nine tenths. Where they do not, cuBLAS may
-// split k, so that its error is below that of long sums in the tensor core.
-inline bool fills_sms(const Gemm& g) {
-  int sms = 1;
-  sm_count(&sms);
-  int64_t tiles = tile_grid(g, 128, 128).x;
-  return tiles > sms && 10 * tiles >= 9 * ((tiles + sms - 1) / sms) * sms;
+  if (20 * tiles < 9 * sms) {
+    bool room = tiles * ceil_div(g.k, 128) <= SmallTiling::BLOCKS * sms;  // for splits of 128 steps at once
+    return g.k <= 1024 || room ? 128 : 256;
+  }
+  return g.k > SHORT ? 0 : fills_sms(g) ? SHORT : FP32_SECTION;
 }
 
 inline size_t mma_workspace(const Gemm& g) {

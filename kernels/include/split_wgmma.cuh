@@ -10,13 +10,13 @@
 //   the bound of an FP32 product, (k + 3) u |A| |B|, has room for it.
 // - A line that holds NaN or infinity, numbers further apart than that, or a largest one beyond 2^-46 to 2^74 does not
 //   fit. It is marked, the tiles with such a line are left out, and FP32 multiply-adds compute them (split_k.cuh).
-// - TF32: all numbers are scaled by 2^24; nothing is scanned, and an element that is not finite is computed again.
-// - Sums: the products of high parts stay in the tensor core for 32 steps of k. What comes out is added to an FP32 sum on
-//   the CUDA cores, and that every 512 (TF32) or 2048 steps (FP16) to a total, so that the error hardly grows with k. The
-//   products with low parts, 2^-11 of the others, have a sum of their own, for all k.
+// - TF32: the same, though it could hold more: where numbers lie so far apart, an FP32 product errs less (split_tf32.cuh).
+// - Sums: the products of high parts stay in the tensor core for two wgmma, 32 steps of k in FP16, 16 in TF32. What comes
+//   out is added to an FP32 sum on the CUDA cores, and each 64 of these to a total, so that the error hardly grows with k.
+//   The products with low parts, 2^-11 of the others, have a sum of their own, for all k.
 // - Short sums: a step of wgmma adds 17 numbers in FP16, 9 in TF32, each truncated to the last place of the largest,
 //   and then their sum: at most 36 u or 20 u. These steps, the inputs and the roundings outside are within the bound
-//   from k = 136 on. Sums up to 576, and small products, are computed as split_tf32.cuh says.
+//   from k = 124 on. Sums up to 576, and small products, are computed as split_tf32.cuh says.
 //
 // H. Ootomo, R. Yokota, as in split_tf32.cuh (FP16 parts, scaled low parts).
 #pragma once
@@ -28,7 +28,6 @@
 struct Fp16 {
   using Type = __half;
   static constexpr int STEP = 16;        // steps of k of a wgmma
-  static constexpr int SECTION = 2048;   // steps that are summed before they are added to a total
   static constexpr int TRUNCATED = 36;   // u that a wgmma may lose
   static constexpr float LOW = 4096.0f;  // what the low parts are multiplied with
   static __device__ void multiply(float (&D)[64], uint64_t A, uint64_t B, int add) { wgmma_f16(D, A, B, add); }
@@ -40,7 +39,6 @@ struct Fp16 {
 struct Tf32 {
   using Type = float;
   static constexpr int STEP = 8;
-  static constexpr int SECTION = 512;  // shorter, for lines of any range are multiplied
   static constexpr int TRUNCATED = 20;
   static constexpr float LOW = 1.0f;
   static __device__ void multiply(float (&D)[64], uint64_t A, uint64_t B, int add) { wgmma_tf32(D, A, B, add); }
@@ -91,8 +89,6 @@ Parts<E> parts_in(const Gemm& g, void* workspace) {
   parts.bytes = at - begin;
   return parts;
 }
-
-constexpr int FP32_SECTION = 128;  // steps of k that multiply-adds sum one by one
 
 // The tiles with a line that does not fit.
 struct Unfit {
@@ -185,17 +181,13 @@ __device__ inline float power_of_two(int exponent) { return __int_as_float((expo
 // The factor of a line; and notes where it does not fit.
 template <class E>
 __device__ inline float line_scale(const Parts<E>& parts, int line, int k, int* bad) {
-  if constexpr (sizeof(typename E::Type) == 4) {
-    return SPLIT_SCALE;
-  } else {
-    bool fits;
-    int exponent = line_exponent(parts.largest[line], parts.smallest[line], k, &fits);
-    if (!fits) {
-      *bad = 1;
-      return 0.0f;
-    }
-    return power_of_two(exponent);
+  bool fits;
+  int exponent = line_exponent(parts.largest[line], parts.smallest[line], k, &fits);
+  if (!fits) {
+    *bad = 1;
+    return 0.0f;
   }
+  return power_of_two(exponent);
 }
 
 // Splits A and B into the workspace. Blocks of 256 threads: first those of A, a row by 2048 steps each, then those of
@@ -283,7 +275,7 @@ struct PairTiling {
   static_assert(CHAIN > 0 && STAGE_K % (CHAIN * E::STEP) == 0, "whole sums in a stage");
   static_assert(3 * CHAIN * E::TRUNCATED / 2 + 16 <= SHORT, "from there on the bound of an FP32 product holds");
   static_assert(DEPTH >= 2, "one stage to multiply, one on its way");
-  static constexpr int SECTION_STAGES = E::SECTION / STAGE_K;
+  static constexpr int SECTION_STAGES = SECTION_SUMS * SUM_STEPS_ / STAGE_K;
 };
 
 constexpr int TILE = 128;              // rows and columns of C of a block; a warp group has half of the rows
@@ -434,12 +426,8 @@ __global__ void __launch_bounds__((CONSUMERS + 1) * 128, 1) __cluster_dims__(2, 
       }
 
       auto unscale = [&](int line) {
-        if constexpr (sizeof(Type) == 4) {
-          return 1.0f / SPLIT_SCALE;
-        } else {
-          bool fits;
-          return power_of_two(-line_exponent(parts.largest[line], parts.smallest[line], g.k, &fits));
-        }
+        bool fits;
+        return power_of_two(-line_exponent(parts.largest[line], parts.smallest[line], g.k, &fits));
       };
       int row = tile.row + rank * TILE + group * 64 + threadIdx.x % 128 / 32 * 16 + lane / 4;
       int col = tile.col + lane % 4 * 2;
@@ -459,9 +447,6 @@ __global__ void __launch_bounds__((CONSUMERS + 1) * 128, 1) __cluster_dims__(2, 
             two[v] = fmaf(low[i], 1.0f / E::LOW, sum[i]);
             two[v] *= of_rows[half];
             two[v] *= of_cols[v];
-            if (sizeof(Type) == 4 && !(fabsf(two[v]) <= FLT_MAX) && r < g.m && c + v < g.n) {
-              two[v] = exact_sum(g.A + r * g.lda, g.B + c + v, g.ldb, g.k);
-            }
           }
           if (r < g.m && c + 1 < g.n && pairs_C) {
             float2* to = reinterpret_cast<float2*>(g.C + r * g.ldc + c);
@@ -502,7 +487,6 @@ size_t split_workspace(const Gemm& g) {
 template <class T>
 cudaError_t run_split(const Gemm& g, void* workspace, cudaStream_t stream) {
   using E = typename T::E;
-  constexpr bool SCANS = sizeof(typename E::Type) == 2;
   constexpr int VECTOR = 16 / sizeof(typename E::Type);
   if (too_small<T>(g)) {
     return run_mma<NoPrePass>(g, workspace, stream);
@@ -513,7 +497,7 @@ cudaError_t run_split(const Gemm& g, void* workspace, cudaStream_t stream) {
   if (error == cudaSuccess && launch_observer == nullptr) {
     error = cudaMemsetAsync(parts.largest, 0, parts.marks_bytes, stream);
   }
-  if (error == cudaSuccess && SCANS) {
+  if (error == cudaSuccess) {
     unsigned blocks = ceil_div(g.m, 8) * ceil_div(g.k, SCAN_A) + ceil_div(g.n, 256) * ceil_div(g.k, SCAN_B);
     error = launch(scan_lines, dim3(blocks), dim3(256), 0, stream, g, parts.largest, parts.smallest);
   }
@@ -534,11 +518,9 @@ cudaError_t run_split(const Gemm& g, void* workspace, cudaStream_t stream) {
     error = launch(sgemm_split<T>, dim3(2 * clusters), dim3((CONSUMERS + 1) * 128), T::SHARED_BYTES, stream, g, parts,
                    pairs, map_A, map_B);
   }
-  if constexpr (SCANS) {
-    if (error == cudaSuccess) {
-      Split whole{1, ceil_div(g.k, SmallTiling::STEPS)};
-      error = launch_split_k<SmallTiling, FP32_SECTION>(g, whole, nullptr, stream, Unfit{parts.bad_A, parts.bad_B});
-    }
+  if (error == cudaSuccess) {
+    Split whole{1, ceil_div(g.k, SmallTiling::STEPS)};
+    error = launch_split_k<SmallTiling, FP32_SECTION>(g, whole, nullptr, stream, Unfit{parts.bad_A, parts.bad_B});
   }
   return error;
 }

@@ -1,11 +1,8 @@
 // wgmma_3xfp16: FP32's accuracy from the tensor cores of Hopper, by FP16.
 //
 // Against `wgmma_3xtf32`: FP16 has the same 11 significant bits, and the tensor core multiplies twice as many of them in a
-// cycle, from half the bytes. It has 5 bits of exponent instead of 8; so
-// - each row of A and each column of B is scaled by a power of two. A scan finds their largest and smallest magnitudes before
-//   the pre-pass, and reads A and B once more;
-// - tiles with a row or a column that FP16 cannot hold are left to FP32 multiply-adds, as in `split_k`. split_wgmma.cuh says
-//   what it can hold, and why no accuracy is lost.
+// cycle, from half the bytes. It has 5 bits of exponent instead of 8, so that rows and columns have to be scaled;
+// split_wgmma.cuh says what FP16 can hold then, and why no accuracy is lost.
 //
 // Limit: the tensor cores, three products of 2048 multiply-adds a cycle and SM; and the memory, for the scan and the
 // pre-pass, whose part falls like 1 / n.

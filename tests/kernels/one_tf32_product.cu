@@ -2,7 +2,7 @@
 #include "split_tf32.cuh"
 
 cudaError_t run(const Gemm& g, void* workspace, cudaStream_t stream) {
-  return launch_mma<SplitTiling<32, 32, 16, 16, 32, 3, 1, 16>, 1>(g, stream);
+  return launch_mma<SplitTiling<64, 32, 16, 16, 32, 3, 1, 16>, 1>(g, stream);
 }
 
 EXPORT_SGEMM(run)
