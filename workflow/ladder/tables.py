@@ -337,11 +337,12 @@ def check_table(evidence: Sequence[Evidence]) -> pd.DataFrame:
 
     Columns: rung, by (`check`, or a tool of compute-sanitizer), shape (of a tool's row all that it watched), alpha,
     beta, padding, offset, family (of the inputs), verdict, error_componentwise, bound_componentwise, error_normwise,
-    bound_normwise (all four relative, without unit; of the norm only where the statistical test applies), seed.
+    bound_normwise (all four relative, without unit; of the norm only where the statistical test applies). The seeds of
+    the inputs stand in the records of the check.
     """
     columns = [
         *("rung", "by", "shape", "alpha", "beta", "padding", "offset", "family", "verdict"),
-        *("error_componentwise", "bound_componentwise", "error_normwise", "bound_normwise", "seed"),
+        *("error_componentwise", "bound_componentwise", "error_normwise", "bound_normwise"),
     ]
     rows = []
     for item in evidence:
@@ -353,7 +354,7 @@ def check_table(evidence: Sequence[Evidence]) -> pd.DataFrame:
             shapes = " ".join(dict.fromkeys(case["shape"] for case in item.sanitized["cases"]))
             verdict = "pass" if tool["verdict"] == "pass" else f"{tool['verdict']}: {tool['message']}"
             rows.append({"rung": item.rung.name, "by": tool["tool"], "shape": shapes, "verdict": verdict})
-    return pd.DataFrame(rows, columns=columns).astype(dict.fromkeys(("padding", "offset", "seed"), "Int64"))
+    return pd.DataFrame(rows, columns=columns).astype(dict.fromkeys(("padding", "offset"), "Int64"))
 
 
 def resource_table(evidence: Sequence[Evidence]) -> pd.DataFrame:
