@@ -235,7 +235,7 @@ def _judge(
     xp = _arrays(C)
     product = alpha != 0 and shape.k > 0
     scalar_a, scalar_b = float(np.float32(alpha)), float(np.float32(beta))
-    B64 = _float64(B) if product else None
+    B64 = in_float64(B) if product else None
     absolute_B = xp.abs(B64) if product else None
     largest_A, largest_B = (_largest(matrix) if product else 0.0 for matrix in (A, B))
     underflow = underflow_bound(shape.k, scalar_a, scalar_b, largest_A, largest_B, subnormals, precision)
@@ -248,20 +248,20 @@ def _judge(
         scale = xp.zeros_like(expected)
         of_row = xp.zeros(panel.stop - first)
         if product:
-            A64 = _float64(A[panel])
+            A64 = in_float64(A[panel])
             expected += scalar_a * (A64 @ B64)
             scale += abs(scalar_a) * (xp.abs(A64) @ absolute_B)
             if random_signs:
                 squares_of_A += (A64**2).sum(axis=0)
                 of_row += scalar_a**2 * ((A64**2) @ (B64**2).sum(axis=1))
         if beta != 0:
-            addend = scalar_b * _float64(before[panel])
+            addend = scalar_b * in_float64(before[panel])
             expected += addend
             scale += xp.abs(addend)
             by_column += (addend**2).sum(axis=0)
             of_row += (addend**2).sum(axis=1)
         by_row.append(float(of_row.max()))
-        found = _float64(C[panel])
+        found = in_float64(C[panel])
         if written is not None:
             found = xp.where(written[panel], found, expected)
         finite = xp.isfinite(expected)
@@ -298,7 +298,7 @@ def _arrays(array: Any) -> Any:
     return cupy
 
 
-def _float64(matrix: Any) -> Any:
+def in_float64(matrix: Any) -> Any:
     """A float32 matrix in float64, exactly.
 
     CuPy compiles its kernels with -ftz=true: what reads a subnormal as float32 reads 0. So on the GPU these are made
@@ -315,7 +315,7 @@ def _float64(matrix: Any) -> Any:
 
 def _largest(matrix: Any) -> float:
     """The largest finite magnitude in a matrix."""
-    xp, values = _arrays(matrix), _float64(matrix)
+    xp, values = _arrays(matrix), in_float64(matrix)
     return float(xp.where(xp.isfinite(values), xp.abs(values), 0).max())
 
 

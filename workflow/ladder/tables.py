@@ -337,8 +337,8 @@ def check_table(evidence: Sequence[Evidence]) -> pd.DataFrame:
 
     Columns: rung, by (`check`, or a tool of compute-sanitizer), shape (of a tool's row all that it watched), alpha,
     beta, padding, offset, family (of the inputs), verdict, error_componentwise, bound_componentwise, error_normwise,
-    bound_normwise (all four relative, without unit; of the norm only where the statistical test applies). The seeds of
-    the inputs stand in the records of the check.
+    bound_normwise (all four relative, without unit, errors with three digits; of the norm only where the statistical
+    test applies). The seeds of the inputs stand in the records of the check.
     """
     columns = [
         *("rung", "by", "shape", "alpha", "beta", "padding", "offset", "family", "verdict"),
@@ -354,7 +354,10 @@ def check_table(evidence: Sequence[Evidence]) -> pd.DataFrame:
             shapes = " ".join(dict.fromkeys(case["shape"] for case in item.sanitized["cases"]))
             verdict = "pass" if tool["verdict"] == "pass" else f"{tool['verdict']}: {tool['message']}"
             rows.append({"rung": item.rung.name, "by": tool["tool"], "shape": shapes, "verdict": verdict})
-    return pd.DataFrame(rows, columns=columns).astype(dict.fromkeys(("padding", "offset"), "Int64"))
+    table = pd.DataFrame(rows, columns=columns).astype(dict.fromkeys(("padding", "offset"), "Int64"))
+    for name in ("error_componentwise", "error_normwise"):
+        table[name] = table[name].map(lambda error: float(f"{error:.3g}"), na_action="ignore")
+    return table
 
 
 def resource_table(evidence: Sequence[Evidence]) -> pd.DataFrame:
