@@ -265,7 +265,8 @@ def test_the_table_of_rungs_says_what_the_measurements_cost(monkeypatch):
 
 
 def test_the_table_of_checks_has_each_error_beside_its_bound():
-    cases = [a_case("4x5x6"), a_case("4x5x0", verdict="NaN", error_componentwise=None, family="normal")]
+    cases = [a_case("4x5x6", error_componentwise=1.234e-9, error_normwise=2.004e-9)]
+    cases.append(a_case("4x5x0", verdict="NaN", error_componentwise=None, family="normal"))
     table = check_table([an_evidence(check=a_check("failed", cases=cases)), an_evidence("coalesced", check=None)])
     assert table["shape"].tolist() == ["4x5x6", "4x5x0"]
     assert table["verdict"].tolist() == ["pass", "NaN"]
@@ -274,6 +275,7 @@ def test_the_table_of_checks_has_each_error_beside_its_bound():
     assert table["bound_normwise"].tolist() == [5e-7, 5e-7]
     assert table["family"].tolist() == ["uniform", "normal"]
     assert table["error_normwise"].tolist() == [2e-9, 2e-9]
+    assert table["error_componentwise"][0] == 1.23e-9
     assert math.isnan(table["error_componentwise"][1])
 
 
