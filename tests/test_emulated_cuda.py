@@ -22,6 +22,7 @@ FEATURES = {
     "shuffle": I // 8 * 8 + LANE // 8,
     "shuffle_xor": np.where(WARP, 1520, 496),
     "shuffle_up_and_down": np.where(LANE < 2, I, I - 2) + 100 * np.where(LANE % 16 == 15, I, I + 1),
+    "reduce_add_of_half_a_warp": I // 16 * 256 + 120,
     "shuffle_of_eight_bytes": np.where(WARP, 37, 5),
     "pairs": I ^ 1,
     "quadruples": I ^ 3,

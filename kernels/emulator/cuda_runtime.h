@@ -112,6 +112,14 @@ EMULATOR_INLINE T __shfl_down_sync(unsigned mask, T value, unsigned delta, int w
   int lane = emulator_lane(), source = lane + static_cast<int>(delta);
   return emulator_shuffle(mask, value, source < lane / width * width + width ? source : lane, 7);
 }
+template <typename T>
+EMULATOR_INLINE T __reduce_add_sync(unsigned mask, T value) {
+  T sum = 0;
+  for (int source = 0; source < 32; ++source) {
+    sum += mask >> source & 1 ? __shfl_sync(mask, value, source) : 0;
+  }
+  return sum;
+}
 
 // Memory.
 template <typename T>

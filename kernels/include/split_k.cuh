@@ -1,7 +1,7 @@
 // C = A . B by FP32 multiply-adds, where C has too few tiles for the GPU: several blocks share a tile and split its k.
 //
-// A block sums the products of its own range of k. With one split it writes C. With more it writes its sums to the
-// workspace, and a second kernel adds the splits in the order of k: no atomics, the same bits in every run.
+// Of the tiles of k a block has every n-th, for n splits. With one split it writes C. With more it writes its sums to the
+// workspace, and a second kernel adds them in the order of the splits: no atomics, the same bits in every run.
 #pragma once
 
 #include <cuda_pipeline.h>
@@ -14,13 +14,14 @@
 #include "vector.cuh"
 
 // How a block computes a tile of ROWS x COLS results, STEPS steps of k at a time; THREAD_ROWS x THREAD_COLS of them a
-// thread, WARP_ROWS x WARP_COLS a warp. DEPTH stages, BLOCKS on an SM.
+// thread, WARP_ROWS x WARP_COLS a warp. DEPTH stages, BLOCKS on an SM. A tile has GROUP steps of each of PARTS equal
+// parts of k: with two, sums stay small where the second half of the terms takes the first half away, but the loop is longer.
 template <int ROWS_, int COLS_, int STEPS_, int THREAD_ROWS_, int THREAD_COLS_, int WARP_ROWS_, int WARP_COLS_,
-          int DEPTH_, int BLOCKS_>
+          int DEPTH_, int BLOCKS_, int PARTS_ = 1>
 struct SplitKTiling {
   static constexpr int ROWS = ROWS_, COLS = COLS_, STEPS = STEPS_, THREAD_ROWS = THREAD_ROWS_,
                        THREAD_COLS = THREAD_COLS_, WARP_ROWS = WARP_ROWS_, WARP_COLS = WARP_COLS_, DEPTH = DEPTH_,
-                       BLOCKS = BLOCKS_;
+                       BLOCKS = BLOCKS_, PARTS = PARTS_, GROUP = STEPS / PARTS;
   static constexpr int THREADS = (ROWS / WARP_ROWS) * (COLS / WARP_COLS) * 32;
   static constexpr int PITCH_A = ROWS + 4;  // keeps the transposing copies of A off each other's banks
   static constexpr int STEP_M = WARP_ROWS / (THREAD_ROWS / 4);  // rows between a thread's vectors
@@ -41,12 +42,8 @@ struct SplitKTiling {
   static_assert(THREADS * 4 % COLS == 0 && STEPS % (THREADS * 4 / COLS) == 0,
                 "whole rows of B's tile in a pass of vectors");
   static_assert(COLS % THREADS == 0 || THREADS % COLS == 0, "whole rows of B's tile in a pass of single floats");
+  static_assert(GROUP % 8 == 0 && GROUP % (THREADS * 4 / COLS) == 0, "whole passes of A and of B in a group");
   static_assert(DEPTH >= 2, "one stage to multiply, one on its way");
-};
-
-// How a product is cut: `splits` ranges of k, each of `tiles_k` tiles but the last, which may be shorter.
-struct Split {
-  int splits, tiles_k;
 };
 
 // The number of splits with the fewest cycles on the busiest SM, by this model:
@@ -54,15 +51,15 @@ struct Split {
 //   fill its stages and to write its results. Blocks on one SM share its FMAs, so they count as if one followed the other.
 // - More splits than one cost a launch, 3000 cycles, and for each result 8 bytes a split and 4 for C; an SM moves 16
 //   bytes a cycle.
-// At most `longest` steps of k are summed in a range, if MOST_SPLITS are enough for that.
+// At most `longest` steps of k are summed in a split, if MOST_SPLITS are enough for that.
 template <class T>
-Split split_for(const Gemm& g, int longest = INT_MAX) {
+int splits_for(const Gemm& g, int longest = INT_MAX) {
   int sms = 1;
   sm_count(&sms);
   int64_t tiles = static_cast<int64_t>(ceil_div(g.m, T::ROWS)) * ceil_div(g.n, T::COLS);
   int tiles_k = ceil_div(g.k, T::STEPS);
   double results = static_cast<double>(g.m) * g.n;
-  Split best = {1, tiles_k};
+  int best = 1, best_each = tiles_k;
   double best_cycles = 0.0;
   for (int splits = 1; splits <= T::MOST_SPLITS && splits <= tiles_k; ++splits) {
     int each = ceil_div(tiles_k, splits);
@@ -74,42 +71,52 @@ Split split_for(const Gemm& g, int longest = INT_MAX) {
     if (splits > 1) {
       cycles += 3000.0 + results * (8.0 * splits + 4.0) / (16.0 * sms);
     }
-    bool shorter = best.tiles_k > longest / T::STEPS;
+    bool shorter = best_each > longest / T::STEPS;
     if (splits == 1 || shorter || cycles < best_cycles) {
-      best.splits = splits;
-      best.tiles_k = each;
+      best = splits;
+      best_each = each;
       best_cycles = cycles;
     }
   }
   return best;
 }
 
+// Steps of k from a tile's first to its p-th. A part of k has `part` steps.
+template <class T>
+__device__ inline int steps_to(int p, int part) {
+  return p / T::GROUP * part + p % T::GROUP;
+}
+
 // Global to shared memory in the background: every PASS-th row of A's tile, every 8th step of p. Zeros stand for rows from
-// `rows_left` on (not looked at where INSIDE) and for steps before `p_first`; both count from this thread's first element.
+// `rows_left` on (not looked at where INSIDE) and, unless `whole`, for steps of each part before `first`; both count from
+// this thread's first element.
 template <class T, bool INSIDE>
-__device__ inline void copy_tile_A(float* to, const float* from, int64_t ld, int rows_left, int p_first) {
+__device__ inline void copy_tile_A(float* to, const float* from, int64_t ld, int part, int rows_left, bool whole,
+                                   int first) {
   constexpr int PASS = T::THREADS / 8;
 #pragma unroll
   for (int i = 0; i < T::ROWS; i += PASS) {
 #pragma unroll
     for (int p = 0; p < T::STEPS; p += 8) {
-      bool there = (INSIDE || i < rows_left) && p >= p_first;
-      __pipeline_memcpy_async(to + p * T::PITCH_A + i, from + i * ld + p, 4, there ? 0 : 4);
+      bool there = (INSIDE || i < rows_left) && (whole || p % T::GROUP >= first);
+      __pipeline_memcpy_async(to + p * T::PITCH_A + i, from + i * ld + steps_to<T>(p, part), 4, there ? 0 : 4);
     }
   }
 }
 
 // The same for B's tile, WIDTH floats at a time.
 template <class T, bool INSIDE, int WIDTH>
-__device__ inline void copy_tile_B(float* to, const float* from, int64_t ld, int cols_left, int p_first) {
+__device__ inline void copy_tile_B(float* to, const float* from, int64_t ld, int part, int cols_left, bool whole,
+                                   int first) {
   constexpr int PASS_COLS = T::THREADS * WIDTH < T::COLS ? T::THREADS * WIDTH : T::COLS;
   constexpr int PASS_ROWS = T::THREADS * WIDTH / PASS_COLS;
 #pragma unroll
   for (int p = 0; p < T::STEPS; p += PASS_ROWS) {
 #pragma unroll
     for (int c = 0; c < T::COLS; c += PASS_COLS) {
-      bool there = (INSIDE || c < cols_left) && p >= p_first;
-      __pipeline_memcpy_async(to + p * T::COLS + c, from + p * ld + c, 4 * WIDTH, there ? 0 : 4 * WIDTH);
+      bool there = (INSIDE || c < cols_left) && (whole || p % T::GROUP >= first);
+      __pipeline_memcpy_async(to + p * T::COLS + c, from + steps_to<T>(p, part) * ld + c, 4 * WIDTH,
+                              there ? 0 : 4 * WIDTH);
     }
   }
 }
@@ -122,26 +129,25 @@ struct AllTiles {
   __device__ bool has(Tile) const { return true; }
 };
 
-// A thread's sums over k, added up so that the error hardly grows with k: those of a section of k to totals, and these, of
-// 32 sections, to others. They lie in memory, not in registers, for they are touched at the end of a section alone.
+// The totals of a thread's sums over sections of k, in FP64, so that their errors do not grow with k. They lie in memory, not
+// in registers, for they are touched at the end of a section alone.
 template <int SUMS>
 struct SectionTotals {
-  volatile float some[SUMS], all[SUMS];
-  int sections;
+  volatile double totals[SUMS];
 
   __device__ void clear() {
-    sections = 0;
 #pragma unroll
     for (int i = 0; i < SUMS; ++i) {
-      some[i] = all[i] = 0.0f;
+      totals[i] = 0.0;
     }
   }
 
   // Leaves zeros.
   __device__ void end_section(float* sums) {
-    move(some, sums);
-    if (++sections % 32 == 0) {
-      move(all, some);
+#pragma unroll
+    for (int i = 0; i < SUMS; ++i) {
+      totals[i] = totals[i] + sums[i];
+      sums[i] = 0.0f;
     }
   }
 
@@ -149,18 +155,7 @@ struct SectionTotals {
   __device__ void finish(float* sums) {
 #pragma unroll
     for (int i = 0; i < SUMS; ++i) {
-      sums[i] += some[i];
-      sums[i] += all[i];
-    }
-  }
-
- private:
-  template <class Floats>
-  static __device__ void move(volatile float* to, Floats from) {
-#pragma unroll
-    for (int i = 0; i < SUMS; ++i) {
-      to[i] = to[i] + from[i];
-      from[i] = 0.0f;
+      sums[i] = static_cast<float>(totals[i] + sums[i]);
     }
   }
 };
@@ -169,7 +164,7 @@ struct SectionTotals {
 // INSIDE: neither C's rows nor its columns are fewer than a tile's, and copies of B take WIDTH_B floats; else that is
 // asked at run time.
 template <class T, int SECTION, class Which, bool INSIDE, int WIDTH_B = 0>
-__global__ void __launch_bounds__(T::THREADS, T::BLOCKS) sgemm_split_k(Gemm g, Split split, float* sums, Which which) {
+__global__ void __launch_bounds__(T::THREADS, T::BLOCKS) sgemm_split_k(Gemm g, int splits, float* sums, Which which) {
   static_assert(SECTION % T::STEPS == 0, "whole tiles in a section");
   float* shared = dynamic_shared<float>();
   unsigned tiles_mn = static_cast<unsigned>(ceil_div(g.m, T::ROWS)) * static_cast<unsigned>(ceil_div(g.n, T::COLS));
@@ -191,12 +186,12 @@ __global__ void __launch_bounds__(T::THREADS, T::BLOCKS) sgemm_split_k(Gemm g, S
   int col = warp % (T::COLS / T::WARP_COLS) * T::WARP_COLS + lane % (T::WARP_COLS / T::THREAD_COLS) * 4;
 
   // The first elements that this thread copies. A warp copies 4 rows of A by 8 steps of p: whole sectors of global
-  // memory, 32 different banks of shared memory. The first tile begins `missing` steps before the matrices do.
-  int tiles_k = ceil_div(g.k, T::STEPS);
-  int missing = tiles_k * T::STEPS - g.k;
-  int first = i_split * split.tiles_k;
-  int tiles = min(tiles_k - first, split.tiles_k);
-  int p_begin = first * T::STEPS - missing;
+  // memory, 32 different banks of shared memory. The first tile may begin before the parts do.
+  int part = g.k / T::PARTS;
+  int tiles_k = ceil_div(part, T::GROUP);
+  int tiles = ceil_div(tiles_k - i_split, splits);
+  int p_begin = (i_split - tiles_k) * T::GROUP + part;
+  int tile_steps = T::GROUP * splits;  // from a tile to the next
   int row_A = tid / 8;
   int p_A = tid % 8;
   int width_B = INSIDE ? WIDTH_B : width_of_B(g);
@@ -209,22 +204,22 @@ __global__ void __launch_bounds__(T::THREADS, T::BLOCKS) sgemm_split_k(Gemm g, S
   int rows_left = g.m - tile.row - row_A;
   int cols_left = g.n - tile.col - col_B;
 
-  auto copy_B = [&](float* to, int p_first) {
+  // The next tile into shared memory.
+  auto copy = [&](int at, bool whole) {
+    copy_tile_A<T, INSIDE>(to_A + at, A, g.lda, part, rows_left, whole, -p_begin - p_A);
     if (width_B == 4) {
-      copy_tile_B<T, INSIDE, 4>(to, B, g.ldb, cols_left, p_first);
+      copy_tile_B<T, INSIDE, 4>(to_B + at, B, g.ldb, part, cols_left, whole, -p_begin - p_B);
     } else {
-      copy_tile_B<T, INSIDE, 1>(to, B, g.ldb, cols_left, p_first);
+      copy_tile_B<T, INSIDE, 1>(to_B + at, B, g.ldb, part, cols_left, whole, -p_begin - p_B);
     }
+    A += tile_steps;
+    B += tile_steps * g.ldb;
   };
 
 #pragma unroll
   for (int stage = 0; stage < T::DEPTH; ++stage) {
     if (stage < tiles) {
-      int p_first = first == 0 && stage == 0 ? missing : 0;
-      copy_tile_A<T, INSIDE>(to_A + stage * T::STAGE, A, g.lda, rows_left, p_first - p_A);
-      copy_B(to_B + stage * T::STAGE, p_first - p_B);
-      A += T::STEPS;
-      B += T::STEPS * g.ldb;
+      copy(stage * T::STAGE, stage > 0);
     }
     __pipeline_commit();
   }
@@ -260,10 +255,7 @@ __global__ void __launch_bounds__(T::THREADS, T::BLOCKS) sgemm_split_k(Gemm g, S
         load_fragment(frag_A[0], shared + stage * T::STAGE + row, T::STEP_M);
         load_fragment(frag_B[0], shared + stage * T::STAGE + T::TILE_A + col, T::STEP_N);
         if (tiles > T::DEPTH) {
-          copy_tile_A<T, INSIDE>(to_A + at, A, g.lda, rows_left, -T::STEPS);
-          copy_B(to_B + at, -T::STEPS);
-          A += T::STEPS;
-          B += T::STEPS * g.ldb;
+          copy(at, true);
         }
         __pipeline_commit();
       }
@@ -288,7 +280,7 @@ __global__ void __launch_bounds__(T::THREADS, T::BLOCKS) sgemm_split_k(Gemm g, S
   }
 
   Gemm out = g;
-  if (split.splits > 1) {
+  if (splits > 1) {
     out.alpha = 1.0f;
     out.beta = 0.0f;
     out.C = sums + i_split * (static_cast<int64_t>(g.m) * g.n);
@@ -297,8 +289,8 @@ __global__ void __launch_bounds__(T::THREADS, T::BLOCKS) sgemm_split_k(Gemm g, S
   store_tile<T::ROWS, T::COLS, T::STEP_M, T::STEP_N>(out, tile, own, row, col, sum);
 }
 
-// C = alpha * (the sums of all splits, in the order of k) + beta * C. A thread adds WIDTH neighbouring results. What an
-// addition loses is added with the next (W. Kahan, Further Remarks on Reducing Truncation Errors, Commun. ACM 8(1), 1965).
+// C = alpha * (the sums of all splits, in their order) + beta * C. A thread adds WIDTH neighbouring results. What an addition
+// loses is added with the next (W. Kahan, Further Remarks on Reducing Truncation Errors, Commun. ACM 8(1), 1965).
 template <int WIDTH>
 __global__ void __launch_bounds__(256) add_splits(Gemm g, int splits, const float* sums) {
   int64_t i = (blockIdx.x * static_cast<int64_t>(blockDim.x) + threadIdx.x) * WIDTH;
@@ -327,31 +319,32 @@ __global__ void __launch_bounds__(256) add_splits(Gemm g, int splits, const floa
 
 template <class T>
 size_t split_k_workspace(const Gemm& g, int longest = INT_MAX) {
-  Split split = split_for<T>(g, longest);
-  return split.splits > 1 ? sizeof(float) * split.splits * g.m * g.n : 0;
+  int splits = splits_for<T>(g, longest);
+  return splits > 1 ? sizeof(float) * splits * g.m * g.n : 0;
 }
 
+// k is a multiple of PARTS.
 template <class T, int SECTION = 0, class Which = AllTiles>
-cudaError_t launch_split_k(const Gemm& g, Split split, float* sums, cudaStream_t stream, Which which = {}) {
+cudaError_t launch_split_k(const Gemm& g, int splits, float* sums, cudaStream_t stream, Which which = {}) {
   bool inside = g.m >= T::ROWS && g.n >= T::COLS;
   auto inner =
       width_of_B(g) == 4 ? sgemm_split_k<T, SECTION, Which, true, 4> : sgemm_split_k<T, SECTION, Which, true, 1>;
   auto outer = sgemm_split_k<T, SECTION, Which, false>;
   dim3 grid = tile_grid(g, T::ROWS, T::COLS);
-  grid.x *= split.splits;
-  return launch(inside ? inner : outer, grid, dim3(T::THREADS), T::SHARED_BYTES, stream, g, split, sums, which);
+  grid.x *= splits;
+  return launch(inside ? inner : outer, grid, dim3(T::THREADS), T::SHARED_BYTES, stream, g, splits, sums, which);
 }
 
 template <class T>
 cudaError_t run_split_k(const Gemm& g, void* workspace, cudaStream_t stream, int longest = INT_MAX) {
-  Split split = split_for<T>(g, longest);
+  int splits = splits_for<T>(g, longest);
   float* sums = static_cast<float*>(workspace);
-  cudaError_t error = launch_split_k<T>(g, split, sums, stream);
-  if (error != cudaSuccess || split.splits == 1) {
+  cudaError_t error = launch_split_k<T>(g, splits, sums, stream);
+  if (error != cudaSuccess || splits == 1) {
     return error;
   }
   int width = g.n % 4 == 0 ? 4 : 1;
   int64_t threads = static_cast<int64_t>(g.m) * g.n / width;
   auto add = width == 4 ? add_splits<4> : add_splits<1>;
-  return launch(add, dim3(static_cast<unsigned>((threads + 255) / 256)), dim3(256), 0, stream, g, split.splits, sums);
+  return launch(add, dim3(static_cast<unsigned>((threads + 255) / 256)), dim3(256), 0, stream, g, splits, sums);
 }

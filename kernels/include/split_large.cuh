@@ -32,11 +32,11 @@ __global__ void __launch_bounds__(T::THREADS, T::BLOCKS) sgemm_large(Gemm g) {
   int warp_col = warp % (T::COLS / T::WARP_COLS) * T::WARP_COLS;
   int tiles = ceil_div(g.k, T::STEPS);
   SplitCopies<T, 4> copies(g, tile);
-#pragma unroll
-  for (int stage = 0; stage < T::DEPTH - 1; ++stage) {
-    copies.next(shared + stage * T::STAGE);
-    __pipeline_commit();
-  }
+  copies.begin(shared);
+  copies.keep_places();
+  int at_A = keep(T::place_A(warp_row + lane % 16, lane / 16 * 4));
+  int at_B = keep(T::TILE_A + lane % 4 * T::PITCH_B + warp_col + lane / 4 * 4);
+  lane = keep(lane);
   // Of 16 rows a thread has two, of 32 columns two vectors.
   auto total = [&](int i, int j, int r) {
     return shared + T::DEPTH * T::STAGE + (((j * MS + i) * 4 + r) * T::THREADS + threadIdx.x) * 4;
@@ -75,13 +75,10 @@ __global__ void __launch_bounds__(T::THREADS, T::BLOCKS) sgemm_large(Gemm g) {
   };
 
   // As in sgemm_mma, but 8 steps of k at a time.
-  int row_A = warp_row + lane % 16;
-  int col_A = lane / 16 * 4;
-  int at_B = T::TILE_A + lane % 4 * T::PITCH_B + warp_col + lane / 4 * 4;
   float next_A[MS][4], next_B[2][4];
   uint32_t big_A[MS][4], small_A[MS][4], big_B[2][2], small_B[2][2];
   auto load_A = [&](const float* stage, int first) {
-    const float* from = stage + T::place_A(row_A, first + col_A);
+    const float* from = stage + (at_A ^ first);
 #pragma unroll
     for (int i = 0; i < MS; ++i) {
       load_mma_A(next_A[i], from + 16 * i * T::STEPS);
@@ -124,6 +121,12 @@ __global__ void __launch_bounds__(T::THREADS, T::BLOCKS) sgemm_large(Gemm g) {
   }
   __pipeline_wait_prior(T::DEPTH - 2);
   __syncthreads();
+  if (by_multiply_adds<T, false>(g, tile, shared)) {
+    __pipeline_wait_prior(0);
+    __syncthreads();
+    multiply_adds<T, 4>(g, tile, shared, warp_row, warp_col);
+    return;
+  }
   load_A(shared, 0);
   load_B(shared, 0, 0);
   split_A();

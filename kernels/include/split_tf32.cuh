@@ -16,9 +16,9 @@
 //   (k + 3) u |A| |B|, holds by far: a step of the tensor core adds nine numbers, each truncated to the last place of the
 //   largest, and then their sum, at most 20 u, and there are k / 16 + 2 roundings outside.
 // - Few tiles: with less than about one for two SMs, FP32 multiply-adds of a split k are as fast or faster, and err less.
-// - Wide ranges: where one term is most of a sum, the 22 or 23 bits of a number show, and where cuBLAS splits k it errs
-//   less. A block looks at the first numbers of its rows of A and columns of B, and where they lie far apart it computes its
-//   tile by FP32 multiply-adds.
+// - Wide ranges, many zeros: where one term is most of a sum, the 22 or 23 bits of a number show, and where cuBLAS splits k it
+//   errs less; and a sum with few terms but zeros is a short one. A block looks at the first numbers of its rows of A and
+//   columns of B, and where they lie far apart or are mostly zeros it computes its tile by FP32 multiply-adds.
 //
 // S. Markidis et al., NVIDIA Tensor Core Programmability, Performance & Precision, IPDPSW 2018; H. Ootomo, R. Yokota,
 // Recovering single precision accuracy from Tensor Cores while surpassing the FP32 theoretical peak performance, Int. J.
@@ -64,9 +64,10 @@ struct SplitTiling {
 
 constexpr float SPLIT_SCALE = 16777216.0f;                         // 2^24
 constexpr float SPLIT_UNSCALE = 1.0f / SPLIT_SCALE / SPLIT_SCALE;  // 2^-48
-constexpr int SHORT = 576;         // sums up to this long are left to FP32 multiply-adds
-constexpr int SECTION_SUMS = 64;   // sums that are added before they are added to a total
-constexpr int FP32_SECTION = 192;  // steps of k that multiply-adds sum one by one, where others may sum fewer
+constexpr int SHORT = 576;        // sums up to this long are left to FP32 multiply-adds
+constexpr int SECTION_SUMS = 64;  // sums that are added before they are added to a total
+constexpr int FP32_SECTION =
+    128;  // the most steps of k that multiply-adds sum before a total, where cuBLAS may split k
 
 // The sum of an element by FP32 multiply-adds in the order of k, from its row of A and its column of B. Not inlined: it is
 // rarely needed, and its loop should not take registers from what is.
@@ -91,6 +92,9 @@ __device__ inline void store_split(const Gemm& g, int row, int col, float (&sum)
   }
   store_vector(g, row, col, sum, 0, g.n - col, width_C);
 }
+
+// A number that stays in its register: what comes from a thread's number alone, ptxas may compute again in each tile.
+__device__ inline int keep(int x) { return __shfl_sync(0xFFFFFFFF, x, threadIdx.x % 32); }
 
 // The copies of one thread from global to shared memory in the background, WIDTH floats each: tiles of A and of B.
 template <class T, int WIDTH>
@@ -124,6 +128,20 @@ struct SplitCopies {
     steps_left_B = g.k - row_B;
     to_A = T::place_A(row_A, col_A) + col_A % 4;
     to_B = T::TILE_A + row_B * T::PITCH_B + col_B;
+  }
+
+  // The first tiles into all stages but one.
+  __device__ void begin(float* shared) {
+#pragma unroll
+    for (int stage = 0; stage < T::DEPTH - 1; ++stage) {
+      next(shared + stage * T::STAGE);
+      __pipeline_commit();
+    }
+  }
+
+  __device__ void keep_places() {
+    to_A = keep(to_A);
+    to_B = keep(to_B);
   }
 
   // Both tiles into a stage. Zeros stand for the steps beyond the last.
@@ -162,15 +180,23 @@ __device__ inline void split_tf32(float x, uint32_t* big, uint32_t* small) {
   *small = __float_as_uint(fmaf(x, SPLIT_SCALE, -rounded));
 }
 
-// Whether of more than a few rows of A or columns of B the first 16 numbers lie further apart than 2^32. All threads of a
-// block ask, when they have its first stage. So few numbers may mislead, and then accuracy is less good, but not lost.
-template <class T>
-__device__ inline bool wide_ranges(const Gemm& g, Tile tile, const float* stage) {
-  constexpr int FEW = 4, APART = 32, LOOK = 16;
-  int wide = 0;
+// Whether sums of k terms are left to FP32 multiply-adds, where `sums` of them have `terms` that are not zero: short ones, or
+// ones that cuBLAS may split among blocks as if all terms were there.
+__device__ inline bool few_terms(float terms, float sums, int k) {
+  return terms > 0.0f && terms <= sums * fmaxf(400.0f, k / 6.0f);
+}
+
+// Whether FP32 multiply-adds err less in a tile than split numbers: where of more than a few rows of A or columns of B (asked
+// if WIDE) the numbers lie further apart than 2^32, or where most are zero. All threads of a block ask, when they have its
+// first stage, and look at the first 16 numbers of each. So few may mislead, and then accuracy is less good, but not lost.
+template <class T, bool WIDE = true>
+__device__ inline bool by_multiply_adds(const Gemm& g, Tile tile, const float* stage) {
+  constexpr int FEW_LINES = 4, APART = 32, LOOK = 16;
+  int wide = 0, some = 0;  // of `some`, the upper half belongs to B
   for (int line = threadIdx.x; line < T::ROWS + T::COLS; line += T::THREADS) {
     int col = line - T::ROWS;
     uint32_t high = 0, low = 0x7FFFFFFF;
+    int others = 0;
 #pragma unroll
     for (int p = 0; p < LOOK; p += 4) {
       alignas(16) float four[4];
@@ -187,19 +213,31 @@ __device__ inline bool wide_ranges(const Gemm& g, Tile tile, const float* stage)
         uint32_t bits = __float_as_uint(four[v]) & 0x7FFFFFFF;
         high = max(high, bits);
         low = bits == 0 ? low : min(low, bits);
+        others += bits != 0;
       }
     }
-    bool inside = line < T::ROWS ? tile.row + line < g.m : tile.col + col < g.n;
-    wide += inside && high > low && (high - low) >> 23 > APART;
+    if (line < T::ROWS ? tile.row + line < g.m : tile.col + col < g.n) {
+      wide += WIDE && high > low && (high - low) >> 23 > APART;
+      some += others << (line < T::ROWS ? 0 : 16);
+    }
   }
-  __shared__ int lines;
-  if (threadIdx.x == 0) {
-    lines = 0;
+  __shared__ int warps_wide[T::THREADS / 32], warps_some[T::THREADS / 32];
+  wide = __reduce_add_sync(0xFFFFFFFF, wide);
+  some = __reduce_add_sync(0xFFFFFFFF, some);
+  if (threadIdx.x % 32 == 0) {
+    warps_wide[threadIdx.x / 32] = wide;
+    warps_some[threadIdx.x / 32] = some;
   }
   __syncthreads();
-  atomicAdd(&lines, wide);
-  __syncthreads();
-  return lines > FEW;
+  wide = some = 0;
+#pragma unroll
+  for (int warp = 0; warp < T::THREADS / 32; ++warp) {
+    wide += warps_wide[warp];
+    some += warps_some[warp];
+  }
+  float pairs = static_cast<float>(some & 0xFFFF) * (some >> 16);  // of numbers of A and of B that are not zero
+  float looked = static_cast<float>(LOOK * min(T::ROWS, g.m - tile.row)) * (LOOK * min(T::COLS, g.n - tile.col));
+  return wide > FEW_LINES || few_terms(pairs * g.k, looked, g.k);
 }
 
 // A tile by FP32 multiply-adds. Of each 4 rows and each 32 columns of a warp's part a lane has one row and four columns. Not
@@ -215,11 +253,7 @@ __attribute__((noinline)) static __device__ void multiply_adds(Gemm g, Tile tile
   totals.clear();
   int tiles = ceil_div(g.k, T::STEPS);
   SplitCopies<T, WIDTH> copies(g, tile);
-#pragma unroll
-  for (int stage = 0; stage < T::DEPTH - 1; ++stage) {
-    copies.next(shared + stage * T::STAGE);
-    __pipeline_commit();
-  }
+  copies.begin(shared);
 #pragma unroll 1
   for (int t = 0; t < tiles; ++t) {
     const float* stage = shared + t % T::DEPTH * T::STAGE;
@@ -270,15 +304,16 @@ __attribute__((noinline)) static __device__ void multiply_adds(Gemm g, Tile tile
   }
 }
 
-// PRODUCTS: 3, or 1 of numbers rounded to TF32. SECTIONS: whether k is summed in sections.
+// PRODUCTS: 3, or 1 of numbers rounded to TF32, and then k is not summed in sections.
 //
 // The loop over tiles is one basic block, so that the compiler has something to issue between any two instructions of the
 // tensor core. Of 32 columns a lane has four for four groups of these, and two groups are under way: while one is
 // multiplied, B's numbers of the next are split, and what came out of the last is added to the sums. The totals of sections
 // lie in memory, which leaves the registers to that.
-template <class T, int WIDTH, int PRODUCTS, bool SECTIONS>
+template <class T, int WIDTH, int PRODUCTS>
 __global__ void __launch_bounds__(T::THREADS, T::BLOCKS) sgemm_mma(Gemm g) {
   constexpr int MS = T::WARP_ROWS / 16, NS = T::WARP_COLS / 32, KS = T::SUM_STEPS / 8;
+  constexpr bool SECTIONS = PRODUCTS == 3;
   float* shared = dynamic_shared<float>();
   Tile tile = tile_of_block(g, T::ROWS, T::COLS);
   int warp = threadIdx.x / 32;
@@ -287,14 +322,14 @@ __global__ void __launch_bounds__(T::THREADS, T::BLOCKS) sgemm_mma(Gemm g) {
   int warp_col = warp % (T::COLS / T::WARP_COLS) * T::WARP_COLS;
   int tiles = ceil_div(g.k, T::STEPS);
   SplitCopies<T, WIDTH> copies(g, tile);
-#pragma unroll
-  for (int stage = 0; stage < T::DEPTH - 1; ++stage) {
-    copies.next(shared + stage * T::STAGE);
-    __pipeline_commit();
+  copies.begin(shared);
+  if (WIDTH == 1) {
+    copies.keep_places();
   }
   __pipeline_wait_prior(T::DEPTH - 2);
   __syncthreads();
-  if (PRODUCTS == 3 && wide_ranges<T>(g, tile, shared)) {
+  // All threads have the same answer, and so the compiler knows that they do.
+  if (PRODUCTS == 3 && __any_sync(0xFFFFFFFF, by_multiply_adds<T>(g, tile, shared))) {
     __pipeline_wait_prior(0);
     __syncthreads();
     multiply_adds<T, WIDTH>(g, tile, shared, warp_row, warp_col);
@@ -317,8 +352,7 @@ __global__ void __launch_bounds__(T::THREADS, T::BLOCKS) sgemm_mma(Gemm g) {
   constexpr int section = SECTION_SUMS * T::SUM_STEPS / T::STEPS;  // in tiles
 
   // A group is what one of those four columns takes of mma_tf32: MS x KS of each product.
-  int row_A = warp_row + lane % 16;
-  int col_A = lane / 16 * 4;
+  int at_A = T::place_A(warp_row + lane % 16, lane / 16 * 4);
   int at_B = T::TILE_A + lane % 4 * T::PITCH_B + warp_col + lane / 4 * 4;
   float next_A[KS][MS][4], next_B[KS][2][4];
   uint32_t big_A[KS][MS][4], small_A[KS][MS][4], big_B[2][KS][2], small_B[2][KS][2];
@@ -326,7 +360,7 @@ __global__ void __launch_bounds__(T::THREADS, T::BLOCKS) sgemm_mma(Gemm g) {
   auto load_A = [&](const float* stage, int first) {
 #pragma unroll
     for (int p = 0; p < KS; ++p) {
-      const float* from = stage + T::place_A(row_A, first + 8 * p + col_A);
+      const float* from = stage + (at_A ^ (first + 8 * p));
 #pragma unroll
       for (int i = 0; i < MS; ++i) {
         load_mma_A(next_A[p][i], from + 16 * i * T::STEPS);
@@ -473,6 +507,8 @@ __global__ void __launch_bounds__(T::THREADS, T::BLOCKS) sgemm_mma(Gemm g) {
 }
 
 using SmallTiling = SplitKTiling<128, 128, 16, 8, 8, 32, 64, 3, 2>;
+using HalvesTiling = SplitKTiling<128, 128, 16, 8, 8, 32, 64, 3, 2, 2>;  // of few tiles
+constexpr int FEW_STEPS = 96;  // the most of their splits, where all of these run at once
 
 // Whether tiles of 128 x 128, one on an SM, fill rounds of all SMs to nine tenths. Where they do not, cuBLAS may split k, so
 // that its error is below that of long sums.
@@ -489,8 +525,8 @@ inline int one_by_one(const Gemm& g) {
   sm_count(&sms);
   int64_t tiles = tile_grid(g, SmallTiling::ROWS, SmallTiling::COLS).x;
   if (20 * tiles < 9 * sms) {
-    bool room = tiles * ceil_div(g.k, 128) <= SmallTiling::BLOCKS * sms;  // for splits of 128 steps at once
-    return g.k <= 1024 || room ? 128 : 256;
+    auto room = [&](int steps) { return tiles * ceil_div(g.k, steps) <= SmallTiling::BLOCKS * sms; };  // at once
+    return room(FEW_STEPS) ? FEW_STEPS : g.k <= 1024 || room(128) ? 128 : 256;
   }
   return g.k > SHORT ? 0 : fills_sms(g) ? SHORT : FP32_SECTION;
 }
@@ -507,13 +543,17 @@ inline bool by_vectors(const Gemm& g) {
 
 template <class T, int PRODUCTS>
 cudaError_t launch_mma(const Gemm& g, cudaStream_t stream) {
-  constexpr bool SECTIONS = PRODUCTS == 3;
-  auto kernel = by_vectors(g) ? sgemm_mma<T, 4, PRODUCTS, SECTIONS> : sgemm_mma<T, 1, PRODUCTS, SECTIONS>;
+  auto kernel = by_vectors(g) ? sgemm_mma<T, 4, PRODUCTS> : sgemm_mma<T, 1, PRODUCTS>;
   return launch(kernel, tile_grid(g, T::ROWS, T::COLS), dim3(T::THREADS), T::SHARED_BYTES, stream, g);
 }
 
 template <class T>
 cudaError_t run_mma(const Gemm& g, void* workspace, cudaStream_t stream) {
   int longest = one_by_one(g);
-  return longest > 0 ? run_split_k<SmallTiling>(g, workspace, stream, longest) : launch_mma<T, 3>(g, stream);
+  if (longest == 0) {
+    return launch_mma<T, 3>(g, stream);
+  }
+  bool halves = longest == FEW_STEPS && g.k % HalvesTiling::PARTS == 0;
+  auto run_splits = halves ? run_split_k<HalvesTiling> : run_split_k<SmallTiling>;
+  return run_splits(g, workspace, stream, longest);
 }

@@ -9,7 +9,8 @@
 //   as deep as 2^(-14 - j): with 2^j = k / 16 the error of the inputs is at most (k / 4 + 4) u |a b| (u = 2^-24), and
 //   the bound of an FP32 product, (k + 3) u |A| |B|, has room for it.
 // - A line that holds NaN or infinity, numbers further apart than that, or a largest one beyond 2^-46 to 2^74 does not
-//   fit. It is marked, the tiles with such a line are left out, and FP32 multiply-adds compute them (split_k.cuh).
+//   fit. It is marked, the tiles with such a line are left out, and FP32 multiply-adds compute them (split_k.cuh). So are
+//   tiles of numbers that are mostly zeros (split_tf32.cuh).
 // - TF32: the same, though it could hold more: where numbers lie so far apart, an FP32 product errs less (split_tf32.cuh).
 // - Sums: the products of high parts stay in the tensor core for two wgmma, 32 steps of k in FP16, 16 in TF32. What comes
 //   out is added to an FP32 sum on the CUDA cores, and each 64 of these to a total, so that the error hardly grows with k.
@@ -57,12 +58,14 @@ struct Parts {
   typename E::Type* high_A;  // m x ld, and behind them the low parts
   typename E::Type* high_B;  // n x ld: B transposed
   int64_t ld;
-  uint32_t* largest;   // for each line the bits of the largest magnitude, m lines
-                       // and then n
-  uint32_t* smallest;  // and 2^31 - 1 less those of the smallest that is not zero
-  int* bad_A;          // for each 256 rows, whether one does not fit
-  int* bad_B;          // for each 128 columns
-  size_t marks_bytes;  // of the last four, which begin as zeros
+  uint32_t* largest;           // for each line the bits of the largest magnitude, m lines
+                               // and then n
+  uint32_t* smallest;          // and 2^31 - 1 less those of the smallest that is not zero
+  int* bad_A;                  // for each 256 rows, whether one does not fit
+  int* bad_B;                  // for each 128 columns
+  unsigned long long* some_A;  // and how many numbers are not zero
+  unsigned long long* some_B;
+  size_t marks_bytes;  // of the last six, which begin as zeros
   size_t bytes;
 };
 
@@ -83,6 +86,8 @@ Parts<E> parts_in(const Gemm& g, void* workspace) {
   parts.smallest = reinterpret_cast<uint32_t*>(take(lines * 4));
   parts.bad_A = reinterpret_cast<int*>(take(ceil_div(g.m, 256) * sizeof(int)));
   parts.bad_B = reinterpret_cast<int*>(take(ceil_div(g.n, 128) * sizeof(int)));
+  parts.some_A = reinterpret_cast<unsigned long long*>(take(ceil_div(g.m, 256) * sizeof(unsigned long long)));
+  parts.some_B = reinterpret_cast<unsigned long long*>(take(ceil_div(g.n, 128) * sizeof(unsigned long long)));
   parts.marks_bytes = at - begin;
   parts.high_A = reinterpret_cast<typename E::Type*>(take(2 * sizeof(typename E::Type) * g.m * parts.ld));
   parts.high_B = reinterpret_cast<typename E::Type*>(take(2 * sizeof(typename E::Type) * g.n * parts.ld));
@@ -90,32 +95,57 @@ Parts<E> parts_in(const Gemm& g, void* workspace) {
   return parts;
 }
 
-// The tiles with a line that does not fit.
+// The tiles with a line that does not fit, or with sums of few terms that are not zero.
 struct Unfit {
+  int m, n, k;
   const int* bad_A;
   const int* bad_B;
-  __device__ bool has(Tile tile) const { return bad_A[tile.row / 256] != 0 || bad_B[tile.col / 128] != 0; }
+  const unsigned long long* some_A;
+  const unsigned long long* some_B;
+
+  template <class E>
+  __host__ __device__ Unfit(const Gemm& g, const Parts<E>& parts)
+      : m(g.m), n(g.n), k(g.k), bad_A(parts.bad_A), bad_B(parts.bad_B), some_A(parts.some_A), some_B(parts.some_B) {}
+
+  __device__ bool has(Tile tile) const {
+    int i = tile.row / 256, j = tile.col / 128;
+    float pairs = static_cast<float>(some_A[i]) * static_cast<float>(some_B[j]);
+    float sums = static_cast<float>(min(256, m - i * 256)) * min(128, n - j * 128);
+    return bad_A[i] != 0 || bad_B[j] != 0 || few_terms(pairs / k, sums, k);
+  }
 };
 
-__device__ inline void mark(const Gemm& g, uint32_t* largest, uint32_t* smallest, int line, uint32_t high,
-                            uint32_t low) {
+template <class E>
+__device__ inline void mark(const Parts<E>& parts, int line, uint32_t high, uint32_t low) {
   if (high != 0) {
-    atomicMax(largest + line, high);
-    atomicMax(smallest + line, 0x7FFFFFFFu - low);
+    atomicMax(parts.largest + line, high);
+    atomicMax(parts.smallest + line, 0x7FFFFFFFu - low);
   }
 }
 
-// The largest and the smallest magnitude of each row of A and of each column of B. Blocks of 256 threads: first those
-// of A, 8 rows by SCAN_A steps each, then those of B, 256 columns by SCAN_B steps.
-static __global__ void __launch_bounds__(256) scan_lines(Gemm g, uint32_t* largest, uint32_t* smallest) {
+// The largest and the smallest magnitude of each row of A and of each column of B, and how many numbers are not zero. Blocks
+// of 256 threads: first those of A, 8 rows by SCAN_A steps each, then those of B, 256 columns by SCAN_B steps.
+template <class E>
+static __global__ void __launch_bounds__(256) scan_lines(Gemm g, Parts<E> parts) {
   int chunks_A = ceil_div(g.k, SCAN_A);
   int blocks_A = ceil_div(g.m, 8) * chunks_A;
   int block = blockIdx.x;
   uint32_t high = 0, low = 0x7FFFFFFFu;
+  unsigned some = 0;
   auto see = [&](float x) {
     uint32_t bits = __float_as_uint(x) & 0x7FFFFFFFu;
     high = max(high, bits);
     low = min(low, bits == 0 ? 0x7FFFFFFFu : bits);
+    some += bits != 0;
+  };
+  auto add_some = [&](unsigned long long* all) {
+#pragma unroll
+    for (int lanes = 16; lanes > 0; lanes /= 2) {
+      some += __shfl_xor_sync(0xFFFFFFFF, some, lanes);
+    }
+    if (threadIdx.x % 32 == 0) {
+      atomicAdd(all, some);
+    }
   };
   if (block < blocks_A) {
     int row = block / chunks_A * 8 + threadIdx.x / 32;
@@ -143,8 +173,9 @@ static __global__ void __launch_bounds__(256) scan_lines(Gemm g, uint32_t* large
         low = min(low, __shfl_xor_sync(0xFFFFFFFF, low, lanes));
       }
       if (threadIdx.x % 32 == 0) {
-        mark(g, largest, smallest, row, high, low);
+        mark(parts, row, high, low);
       }
+      add_some(parts.some_A + row / 256);
     }
     return;
   }
@@ -159,7 +190,10 @@ static __global__ void __launch_bounds__(256) scan_lines(Gemm g, uint32_t* large
     for (int p = begin; p < end; ++p) {
       see(B[p * g.ldb]);
     }
-    mark(g, largest, smallest, g.m + col, high, low);
+    mark(parts, g.m + col, high, low);
+  }
+  if (col / 32 * 32 < g.n) {
+    add_some(parts.some_B + col / 128);
   }
 }
 
@@ -315,7 +349,7 @@ __global__ void __launch_bounds__((CONSUMERS + 1) * 128, 1) __cluster_dims__(2, 
   }
   cluster_barrier();
   int steps = static_cast<int>(parts.ld / T::STAGE_K);
-  Unfit unfit{parts.bad_A, parts.bad_B};
+  Unfit unfit(g, parts);
 
   if (group == CONSUMERS) {
     give_registers<40>();
@@ -471,12 +505,16 @@ __global__ void __launch_bounds__((CONSUMERS + 1) * 128, 1) __cluster_dims__(2, 
 using NoPrePass = SplitTiling<64, 128, 16, 32, 64, 4, 2, 16>;
 
 // Whether the product is left to run_mma: one with a short sum or few tiles, or so small or thin that the pre-pass does not
-// pay.
+// pay. TF32, half as fast as FP16, is slower too where tiles of half the size have an SM each.
 template <class T>
 bool too_small(const Gemm& g) {
   constexpr double MOST = 1024.0 * 1024.0 * 1024.0;
   constexpr int THIN = 64;
-  return one_by_one(g) > 0 || std::min(g.m, g.n) <= THIN || static_cast<double>(g.m) * g.n * g.k <= MOST;
+  int sms = 1;
+  sm_count(&sms);
+  bool halves =
+      std::is_same<typename T::E, Tf32>::value && 2 * tile_grid(g, TILE, TILE).x <= static_cast<unsigned>(sms);
+  return one_by_one(g) > 0 || halves || std::min(g.m, g.n) <= THIN || static_cast<double>(g.m) * g.n * g.k <= MOST;
 }
 
 template <class T>
@@ -499,7 +537,7 @@ cudaError_t run_split(const Gemm& g, void* workspace, cudaStream_t stream) {
   }
   if (error == cudaSuccess) {
     unsigned blocks = ceil_div(g.m, 8) * ceil_div(g.k, SCAN_A) + ceil_div(g.n, 256) * ceil_div(g.k, SCAN_B);
-    error = launch(scan_lines, dim3(blocks), dim3(256), 0, stream, g, parts.largest, parts.smallest);
+    error = launch(scan_lines<E>, dim3(blocks), dim3(256), 0, stream, g, parts);
   }
   if (error == cudaSuccess) {
     auto chunks_A = static_cast<unsigned>((parts.ld + 256 * VECTOR - 1) / (256 * VECTOR));
@@ -519,8 +557,7 @@ cudaError_t run_split(const Gemm& g, void* workspace, cudaStream_t stream) {
                    pairs, map_A, map_B);
   }
   if (error == cudaSuccess) {
-    Split whole{1, ceil_div(g.k, SmallTiling::STEPS)};
-    error = launch_split_k<SmallTiling, FP32_SECTION>(g, whole, nullptr, stream, Unfit{parts.bad_A, parts.bad_B});
+    error = launch_split_k<SmallTiling, FP32_SECTION>(g, 1, nullptr, stream, Unfit(g, parts));
   }
   return error;
 }

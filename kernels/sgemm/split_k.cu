@@ -2,9 +2,9 @@
 //
 // Against `async_copy`: of 512 x 512 x 512 there are 32 tiles of 64 x 128, and 100 of an H100's 132 SMs have nothing to
 // do. There are 16 tiles of 128 x 128, and with their k in eight parts 128 blocks.
-// - A block sums the products of its own range of k, and a second kernel adds what the splits have left in the workspace
+// - A block sums the products of its own part of k, and a second kernel adds what the splits have left in the workspace
 //   (split_k.cuh, which other rungs take for their small products too).
-// - split_for estimates the cycles of each number of splits and takes the cheapest: full SMs against more traffic.
+// - splits_for estimates the cycles of each number of splits and takes the cheapest: full SMs against more traffic.
 //
 // Limit: idle SMs: four times as many are busy at 512. The price is 8 bytes of workspace traffic for each result and
 // split, and one more launch. The tile of 128 x 128, which splits make affordable, takes k / 64 floats from global

@@ -30,6 +30,8 @@ KERNEL(shuffle_xor) {
 
 KERNEL(shuffle_up_and_down) { c[i] = __shfl_up_sync(~0u, b[i], 2) + 100 * __shfl_down_sync(~0u, b[i], 1, 16); }
 
+KERNEL(reduce_add_of_half_a_warp) { c[i] = __reduce_add_sync(i % 32 < 16 ? 0xFFFF : 0xFFFF0000, i); }
+
 KERNEL(shuffle_of_eight_bytes) { c[i] = __shfl_sync(~0u, static_cast<double>(b[i]), 5); }
 
 KERNEL(pairs) {
@@ -151,6 +153,7 @@ const Kernel kernels[] = {ballot_kernel,
                           shuffle_kernel,
                           shuffle_xor_kernel,
                           shuffle_up_and_down_kernel,
+                          reduce_add_of_half_a_warp_kernel,
                           shuffle_of_eight_bytes_kernel,
                           pairs_kernel,
                           quadruples_kernel,

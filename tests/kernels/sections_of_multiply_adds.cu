@@ -7,9 +7,8 @@ struct EverySecond {
 };
 
 cudaError_t run(const Gemm& g, void* workspace, cudaStream_t stream) {
-  Split whole{1, ceil_div(g.k, SmallTiling::STEPS)};
-  cudaError_t error = launch_split_k<SmallTiling, FP32_SECTION>(g, whole, nullptr, stream, EverySecond{0});
-  return error != cudaSuccess ? error : launch_split_k<SmallTiling, FP32_SECTION>(g, whole, nullptr, stream, EverySecond{1});
+  cudaError_t error = launch_split_k<SmallTiling, FP32_SECTION>(g, 1, nullptr, stream, EverySecond{0});
+  return error != cudaSuccess ? error : launch_split_k<SmallTiling, FP32_SECTION>(g, 1, nullptr, stream, EverySecond{1});
 }
 
 EXPORT_SGEMM(run)
