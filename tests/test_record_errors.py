@@ -31,31 +31,12 @@ def test_errors_above_their_limits_are_counted():
     assert f"| uniform in [0, 1) | 1.5 |{' 0, 1.50 |' * 3}" in lines
 
 
-def not_yet(family, reason):
-    return pytest.param(family, marks=pytest.mark.xfail(strict=True, reason=reason))
-
-
 @pytest.mark.parametrize("rung", SPLIT)
-@pytest.mark.parametrize(
-    "family",
-    [
-        *("uniform", "normal", "positive", "subnormal"),
-        not_yet("wide_range", "1.006 of FP32 multiply-adds, k = 384"),
-        not_yet("cancellation", "FP32 multiply-adds in another order than cuBLAS's"),
-        not_yet("signed_zeros", "of few terms split numbers err more"),
-    ],
-)
+@pytest.mark.parametrize("family", TITLES)
 def test_no_split_rung_errs_more_than_it_may(rung, family):
     record = read_json(RECORD)
     assert len(shares(record, family, rung)) == len(SIZES) * len(KS)
     assert not above(record, family, rung)
-
-
-@pytest.mark.parametrize("rung", SPLIT)
-@pytest.mark.parametrize("family", ["wide_range", "cancellation"])
-def test_sums_in_the_tensor_core_err_no_more_than_they_may(rung, family):
-    """Sums up to 576, and small products, are FP32 multiply-adds."""
-    assert not [(m, n, k) for m, n, k in above(read_json(RECORD), family, rung) if k > 576 and m * n > 512**2]
 
 
 @pytest.mark.parametrize("rung", SPLIT)

@@ -265,7 +265,7 @@ def test_the_table_of_rungs_says_what_the_measurements_cost(monkeypatch):
 
 
 def test_the_table_of_checks_has_each_error_beside_its_bound():
-    cases = [a_case("4x5x6", error_componentwise=1.234e-9, error_normwise=2.004e-9)]
+    cases = [a_case("4x5x6", error_componentwise=1.234e-9, error_normwise=2.004e-9, bound_normwise=5.004e-7)]
     cases.append(a_case("4x5x0", verdict="NaN", error_componentwise=None, family="normal"))
     table = check_table([an_evidence(check=a_check("failed", cases=cases)), an_evidence("coalesced", check=None)])
     assert table["shape"].tolist() == ["4x5x6", "4x5x0"]

@@ -337,8 +337,8 @@ def check_table(evidence: Sequence[Evidence]) -> pd.DataFrame:
 
     Columns: rung, by (`check`, or a tool of compute-sanitizer), shape (of a tool's row all that it watched), alpha,
     beta, padding, offset, family (of the inputs), verdict, error_componentwise, bound_componentwise, error_normwise,
-    bound_normwise (all four relative, without unit, errors with three digits; of the norm only where the statistical
-    test applies). The seeds of the inputs stand in the records of the check.
+    bound_normwise (all four relative, without unit, all but bound_componentwise with three digits; of the norm only
+    where the statistical test applies). The seeds of the inputs stand in the records of the check.
     """
     columns = [
         *("rung", "by", "shape", "alpha", "beta", "padding", "offset", "family", "verdict"),
@@ -355,8 +355,8 @@ def check_table(evidence: Sequence[Evidence]) -> pd.DataFrame:
             verdict = "pass" if tool["verdict"] == "pass" else f"{tool['verdict']}: {tool['message']}"
             rows.append({"rung": item.rung.name, "by": tool["tool"], "shape": shapes, "verdict": verdict})
     table = pd.DataFrame(rows, columns=columns).astype(dict.fromkeys(("padding", "offset"), "Int64"))
-    for name in ("error_componentwise", "error_normwise"):
-        table[name] = table[name].map(lambda error: float(f"{error:.3g}"), na_action="ignore")
+    for name in ("error_componentwise", "error_normwise", "bound_normwise"):
+        table[name] = table[name].map(lambda value: float(f"{value:.3g}"), na_action="ignore")
     return table
 
 
