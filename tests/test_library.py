@@ -145,6 +145,16 @@ def test_split_numbers_leave_short_sums_and_few_tiles_to_multiply_adds(tmp_path,
     assert library.launches(Shape(4096, 4096, 576), 132)[0].grid == (32 * 32, 1, 1)
 
 
+@pytest.mark.parametrize(("name", "first"), [("wgmma_3xtf32", "sgemm_mma"), ("wgmma_3xfp16", "scan_lines")])
+def test_the_pre_pass_of_tf32_needs_more_tiles_than_half_of_the_sms(tmp_path, nvcc, name, first):
+    """64 of 132 SMs, and 72."""
+    rung = read_kernels(REPOSITORY / "config/kernels.yaml")[name]
+    assert build(rung, gpu.read_gpu("h100-sxm"), nvcc, ["-std=c++17"], tmp_path / "build")["status"] == "ok"
+    library = Library(Build(tmp_path / "build").library)
+    assert first in library.launches(Shape(1024, 1024, 4096), 132)[0].kernel
+    assert "scan_lines" in library.launches(Shape(1024, 1152, 4096), 132)[0].kernel
+
+
 @pytest.mark.parametrize("name", ["wgmma_3xtf32", "wgmma_3xfp16", "tf32"])
 def test_the_compiler_has_wgmma_run_beside_each_other(tmp_path, nvcc, name):
     rung = read_kernels(REPOSITORY / "config/kernels.yaml")[name]
