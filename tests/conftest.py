@@ -1,19 +1,27 @@
 """What the tests of the package share: rungs, GPUs, a small project, and records as the pipeline writes them."""
 
+import importlib
 import json
+import pkgutil
 from pathlib import Path
 
+import ladder
 import numpy as np
 import pytest
 from corpus import compile_rung
 from hypothesis import settings
-from ladder import config, gpu, plan, records, toolchain, tuned, tuning
-from ladder.build import Build
-from ladder.config import Rung, Shape
-from ladder.evidence import Evidence
-from ladder.gpu import Gpu, Present
-from ladder.timing import Measurement, ShapeTiming
-from ladder.worker import gpu_lock
+from ladder.build import toolchain
+from ladder.build.compile import Build
+from ladder.model import rung
+from ladder.model.gpu import Gpu
+from ladder.model.rung import Rung
+from ladder.model.shape import Shape
+from ladder.records import store
+from ladder.records.timings import Measurement, ShapeTiming
+from ladder.system import nvml
+from ladder.system.nvml import Present
+from ladder.system.process import gpu_lock
+from ladder.tables.evidence import Evidence
 from pipeline import once
 
 REPOSITORY = Path(__file__).resolve().parents[1]
@@ -75,6 +83,15 @@ def for_the_emulator(tmp_path_factory):
     return library
 
 
+def take_for_checkout(folder: Path, patch: pytest.MonkeyPatch) -> None:
+    """Let every module of the package take a folder for the checkout."""
+    places = {"ROOT": folder, "KERNELS": folder / "config/kernels.yaml", "INCLUDE": folder / "kernels/include"}
+    for found in pkgutil.walk_packages(ladder.__path__, "ladder."):
+        module = importlib.import_module(found.name)
+        for name in places.keys() & vars(module).keys():
+            patch.setattr(module, name, places[name])
+
+
 @pytest.fixture
 def project(tmp_path, monkeypatch):
     """A project of its own, with five small entries, that the package takes for the checkout."""
@@ -83,13 +100,7 @@ def project(tmp_path, monkeypatch):
         write(tmp_path / "kernels" / values["source"], f'#include "gemm.cuh"\n{macros}')
     write(tmp_path / "kernels/include/gemm.cuh", "#pragma once\n")
     write(tmp_path / "config/kernels.yaml", json.dumps(KERNELS))
-    monkeypatch.setattr(config, "ROOT", tmp_path)
-    monkeypatch.setattr(plan, "ROOT", tmp_path)
-    monkeypatch.setattr(plan, "KERNELS", tmp_path / "config/kernels.yaml")
-    monkeypatch.setattr(toolchain, "ROOT", tmp_path)
-    monkeypatch.setattr(tuned, "ROOT", tmp_path)
-    monkeypatch.setattr(tuning, "ROOT", tmp_path)
-    monkeypatch.setattr(toolchain, "INCLUDE", tmp_path / "kernels/include")
+    take_for_checkout(tmp_path, monkeypatch)
     return tmp_path
 
 
@@ -102,7 +113,7 @@ def nvcc():
 @pytest.fixture
 def gpu_alone():
     """The GPU's lock, which the pipeline's jobs wait for: no other test is on the GPU, nor needs its memory."""
-    with gpu_lock(gpu.present().uuid):
+    with gpu_lock(nvml.present().uuid):
         yield
 
 
@@ -114,7 +125,7 @@ def write(path: Path, text: str) -> Path:
 
 def a_rung(name: str = "naive", **changes) -> Rung:
     """A rung of the name, which may be a variant's."""
-    entry, macros = config.parse_variant(name)
+    entry, macros = rung.parse_variant(name)
     values = {
         "name": name,
         "entry": entry,
@@ -148,7 +159,7 @@ def a_device(name: str = "NVIDIA H100 80GB HBM3", **changes) -> Present:
 
 
 def a_where(build: str = "build-1", settings: str = "settings-1", measured_at: str = "2026-01-02T03:04:05+00:00"):
-    """Where and when a record was made, as `ladder.build.environment` says it."""
+    """Where and when a record was made, as `ladder.build.compile.environment` says it."""
     return {
         "measured_at": measured_at,
         "gpu": vars(a_device()),
@@ -209,7 +220,7 @@ def time_run(
         device.append({"kernel": kernel, "shape": shape, "seed": 7, "before": after, "after": after})
     files["nvbench.json"] = json.dumps({"benchmarks": [{"name": "sgemm", "states": states}]}).encode()
     record = {
-        "schema_version": records.SCHEMA_VERSION,
+        "schema_version": store.SCHEMA_VERSION,
         "rung": rung,
         "shapes": list(dict.fromkeys(shape for _, shape in samples)),
         "settings": {"warmup": 5, "iterations": 50},
@@ -262,5 +273,5 @@ def an_evidence(name: str = "naive", timings: tuple[ShapeTiming, ...] = (), **ch
 def a_build(folder: Path, **changes) -> Build:
     """The folder of a rung that compiled, without its library."""
     record = {"rung": "naive", "status": "ok", "message": "", "log": "", **a_where()["compile"], **changes}
-    records.write_json(folder / "compile.json", record)
+    store.write_json(folder / "compile.json", record)
     return Build(folder)

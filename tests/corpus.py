@@ -15,10 +15,10 @@ from pathlib import Path
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import numpy as np
-from ladder.checking import EMULATED_LONG
-from ladder.config import Shape
-from ladder.devices import EMULATED_SMS, EMULATED_STREAM
-from ladder.inputs import draw
+from ladder.measure.devices import EMULATED_SMS, EMULATED_STREAM
+from ladder.measure.inputs import draw
+from ladder.model.cases import EMULATED_LONG
+from ladder.model.shape import Shape
 
 ROOT = Path(__file__).resolve().parents[1]
 FAULTS = sorted(p for p in (ROOT / "tests/faults").glob("*.cu") if not p.stem.startswith("control_"))

@@ -1,7 +1,7 @@
 """Products that Hypothesis draws: any shape, leading dimensions, scalars, alignments and family of inputs."""
 
 from hypothesis import strategies as st
-from ladder.inputs import FAMILIES
+from ladder.measure.inputs import FAMILIES
 
 # Small, around the edges of tiles, and in between.
 SIZES = st.integers(0, 9) | st.sampled_from([15, 16, 17, 31, 32, 33, 63, 64, 65, 128, 129]) | st.integers(0, 140)

@@ -18,19 +18,16 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "workflow")]
 
-from ladder import gpu, records  # noqa: E402
-from ladder.config import Rung, read_kernels, schema  # noqa: E402
-from ladder.gpu import Gpu  # noqa: E402
-from ladder.plan import KERNELS  # noqa: E402
-from ladder.toolchain import (  # noqa: E402
-    Nvcc,
-    build_digest,
-    compile_command,
-    find_nvcc,
-    resource_report,
-    supported_architectures,
-    tool_beside,
-)
+from ladder.build.compile import build_digest, compile_command  # noqa: E402
+from ladder.build.resources import resource_report  # noqa: E402
+from ladder.build.toolchain import Nvcc, find_nvcc, supported_architectures, tool_beside  # noqa: E402
+from ladder.config import gpus  # noqa: E402
+from ladder.config.documents import schema  # noqa: E402
+from ladder.config.kernels import read_kernels  # noqa: E402
+from ladder.config.plan import KERNELS  # noqa: E402
+from ladder.model.gpu import Gpu  # noqa: E402
+from ladder.model.rung import Rung  # noqa: E402
+from ladder.records import store  # noqa: E402
 
 RECORD = ROOT / "tests/data/architectures.json"
 PAGE = ROOT / "docs/architectures.md"
@@ -38,7 +35,7 @@ FLAGS = schema("config")["properties"]["compile"]["properties"]["flags"]["defaul
 NO_BOUND = 1024  # threads of a block that ptxas provides for where a kernel has no __launch_bounds__
 
 # One GPU of each architecture stands for it: what one SM holds follows from the architecture.
-GPUS = {found.architecture: found for name in gpu.names() if (found := gpu.read_gpu(name))}
+GPUS = {found.architecture: found for name in gpus.names() if (found := gpus.read_gpu(name))}
 ARCHITECTURES = sorted(GPUS, key=lambda each: int(re.sub(r"\D", "", each)))
 RUNGS = read_kernels(KERNELS)
 
@@ -81,7 +78,7 @@ def compiled(rung: Rung, one: Gpu, nvcc: Nvcc) -> dict[str, Any]:
 
 def recorded(rung: Rung, one: Gpu, nvcc: Nvcc) -> dict[str, Any] | None:
     """What `compiled` said of the same sources, compiler and flags, from the record; None where that is not in it."""
-    builds = records.read_json(RECORD)["builds"] if RECORD.exists() else {}
+    builds = store.read_json(RECORD)["builds"] if RECORD.exists() else {}
     found = builds.get(rung.name, {}).get(one.architecture)
     return found if found and found["build_digest"] == build_digest(rung, one, nvcc, FLAGS) else None
 
@@ -122,8 +119,8 @@ def main() -> None:
     builds: dict[str, dict[str, Any]] = {name: {} for name in RUNGS}
     for (rung, one), build in zip(wanted, done, strict=True):
         builds[rung.name][one.architecture] = build
-    record = {"schema_version": records.SCHEMA_VERSION, "nvcc": nvcc.version, "flags": FLAGS, "builds": builds}
-    records.write_json(RECORD, record)
+    record = {"schema_version": store.SCHEMA_VERSION, "nvcc": nvcc.version, "flags": FLAGS, "builds": builds}
+    store.write_json(RECORD, record)
     PAGE.write_text(re.sub(r"^\| rung \|.*?\n(?!\|)", table(builds), PAGE.read_text(), flags=re.MULTILINE | re.DOTALL))
 
 

@@ -15,13 +15,13 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "workflow"), str(ROOT / "tests")]
 
-from ladder import records  # noqa: E402
-from ladder.accuracy import FAMILIES  # noqa: E402
-from ladder.accuracy_worker import inputs_of  # noqa: E402
-from ladder.build import environment, settings_digest  # noqa: E402
-from ladder.check_worker import in_float64  # noqa: E402
-from ladder.config import Shape  # noqa: E402
-from ladder.plan import Plan  # noqa: E402
+from ladder.config.plan import Plan  # noqa: E402
+from ladder.measure.accuracy.worker import inputs_of  # noqa: E402
+from ladder.measure.check.worker import in_float64  # noqa: E402
+from ladder.model.shape import Shape  # noqa: E402
+from ladder.records import store  # noqa: E402
+from ladder.records.provenance import environment, settings_digest  # noqa: E402
+from ladder.show.accuracy import FAMILIES  # noqa: E402
 from record_measuring import between, checked_builds, record_as  # noqa: E402
 
 SPLIT = ("mma_3xtf32", "wgmma_3xtf32", "wgmma_3xfp16")
@@ -50,7 +50,7 @@ MARKS = ("<!-- errors: python tests/record_errors.py page -->\n", "<!-- end of e
 def points(libraries: Mapping[str, Path]) -> Iterator[dict[str, Any]]:
     """For each family, size of C and k the norm-wise errors by rung, against float64: of corners of one A and B."""
     import cupy as cp
-    from ladder.library import Library, Operands, provide_cublas
+    from ladder.build.library import Library, Operands, provide_cublas
 
     provide_cublas()
     loaded = {name: Library(path) for name, path in libraries.items()}
@@ -136,7 +136,7 @@ def main() -> None:
         case ["gpu"]:
             record_as(RECORD.name, on_gpu)
         case ["page"]:
-            records.write_text(PAGE, with_table(PAGE.read_text(), records.read_json(RECORD)))
+            store.write_text(PAGE, with_table(PAGE.read_text(), store.read_json(RECORD)))
         case _:
             sys.exit(re.sub(r"\n\n", "\n", __doc__))
 

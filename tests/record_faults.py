@@ -29,8 +29,8 @@ sys.path[:0] = [str(ROOT / "workflow"), str(ROOT / "tests")]
 os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT / "workflow"), os.environ.get("PYTHONPATH", "")])
 
 from corpus import CONTROLS, FAULTS, RUNGS, SMALL, Library, compile_rung, emulate, expected, header, run  # noqa: E402
-from ladder import records  # noqa: E402
-from ladder.build import Build  # noqa: E402
+from ladder.build.compile import Build  # noqa: E402
+from ladder.records import provenance, store  # noqa: E402
 
 EMULATED = ROOT / "tests/faults/emulated.json"
 SEEDS = ROOT / "tests/faults/seeds.json"
@@ -43,15 +43,15 @@ CORES = len(os.sched_getaffinity(0))
 
 def source_digest(source: Path) -> str:
     """What identifies a fault's own source."""
-    return records.digest_files([source])
+    return store.digest_files([source])
 
 
 def where() -> dict[str, Any]:
     """When and with what a record of the emulator is made."""
     compiler = subprocess.run(["g++", "-dumpfullversion"], capture_output=True, text=True, check=True).stdout.strip()
     return {
-        "measured_at": records.now(),
-        "git_commit": records.git_commit(ROOT),
+        "measured_at": provenance.now(),
+        "git_commit": provenance.git_commit(ROOT),
         "compiler": f"g++ {compiler}",
         "system": f"{platform.system()} {platform.machine()}",
         "cpus": CORES,
@@ -81,7 +81,7 @@ def record_emulator(folder: Path) -> None:
         entries.append(
             {"name": source.stem, "source_digest": source_digest(source), "found": sorted(found), "first": lines[:1]}
         )
-    records.write_json(EMULATED, {"where": where(), "entries": entries})
+    store.write_json(EMULATED, {"where": where(), "entries": entries})
 
 
 def record_seeds(folder: Path, count: int) -> None:
@@ -108,7 +108,7 @@ def record_seeds(folder: Path, count: int) -> None:
         "kernels": [source.stem for source in libraries],
         "alarms": alarms,
     }
-    records.write_json(SEEDS, record)
+    store.write_json(SEEDS, record)
     if alarms:
         sys.exit(f"{len(alarms)} false alarms; see {SEEDS.relative_to(ROOT)}")
 
@@ -118,9 +118,9 @@ def record_ladder(folder: Path) -> None:
 
     The sources' defaults are built, whatever the tuned files say.
     """
-    from ladder.config import read_yaml
-    from ladder.emulation import emulate_rung
-    from ladder.plan import plan
+    from ladder.config.documents import read_yaml
+    from ladder.config.plan import plan
+    from ladder.measure.check.emulate import emulate_rung
 
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:2])
     run_plan = plan(read_yaml(ROOT / "config/config.yaml") | {"measure": False, "tune": {"use": False}})
@@ -128,7 +128,7 @@ def record_ladder(folder: Path) -> None:
 
     def check(rung: Any) -> dict[str, Any]:
         made = Build(folder / rung.name)
-        records.write_json(made.folder / "compile.json", {"status": "ok"})
+        store.write_json(made.folder / "compile.json", {"status": "ok"})
         record = emulate_rung(rung, made, cases, 1, 60, folder / "log")
         print(f"{rung.name}: {record['status']}  {record['message']}", flush=True)
         return {"name": rung.name, "status": record["status"], "cases": len(record["cases"])}
@@ -140,7 +140,7 @@ def record_ladder(folder: Path) -> None:
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     shapes = len({case["shape"] for case in cases})
     place = where() | {"cpus": 2, "wall_s": wall_s, "cpu_s": round(used.ru_utime + used.ru_stime)}
-    records.write_json(LADDER, {"where": place, "cases": len(cases), "shapes": shapes, "entries": entries})
+    store.write_json(LADDER, {"where": place, "cases": len(cases), "shapes": shapes, "entries": entries})
     print(f"{wall_s} s, {place['cpu_s']} s of the CPUs")
 
 
@@ -215,7 +215,7 @@ def page(
 
 def write_page() -> None:
     """Write docs/faults.md."""
-    records.write_text(PAGE, page(*(records.read_json(path) for path in (EMULATED, ON_GPU, SEEDS, LADDER))))
+    store.write_text(PAGE, page(*(store.read_json(path) for path in (EMULATED, ON_GPU, SEEDS, LADDER))))
 
 
 def record_gpu(folder: Path, output: Path, limit_s: float) -> None:
@@ -223,16 +223,18 @@ def record_gpu(folder: Path, output: Path, limit_s: float) -> None:
 
     Several share the GPU: nothing is timed. What has not begun when the limit in seconds is over is not run.
     """
-    from ladder import gpu as gpus
-    from ladder.build import build, environment
-    from ladder.checking import check_rung
-    from ladder.config import read_yaml
-    from ladder.plan import plan
-    from ladder.sanitizing import TOOLS, require_sanitizer, run_tool, sanitizer_version
-    from ladder.toolchain import find_nvcc
+    from ladder.build.compile import build
+    from ladder.build.toolchain import find_nvcc
+    from ladder.config import gpus
+    from ladder.config.documents import read_yaml
+    from ladder.config.plan import plan
+    from ladder.measure.check.stage import check_rung
+    from ladder.measure.sanitize.stage import TOOLS, require_sanitizer, run_tool, sanitizer_version
+    from ladder.records.provenance import environment
+    from ladder.system import nvml
 
     begun = time.monotonic()
-    here = gpus.present(0)
+    here = nvml.present(0)
     gpu = gpus.read_gpu(gpus.recognise(here))
     nvcc, sanitizer = find_nvcc("auto"), require_sanitizer()
     configured = read_yaml(ROOT / "config/config.yaml")
@@ -306,7 +308,7 @@ def record_gpu(folder: Path, output: Path, limit_s: float) -> None:
             for rung in entries
         ],
     }
-    records.write_json(output, record)
+    store.write_json(output, record)
     for entry in record["entries"]:
         tools = ", ".join(
             f"{t['tool']}: {t['verdict']} {t['wall_s']:.0f}s" for t in entry["sanitizer"] if "wall_s" in t

@@ -23,13 +23,15 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "workflow")]
 os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT / "workflow"), os.environ.get("PYTHONPATH", "")])
 
-from ladder import gpu as gpus  # noqa: E402
-from ladder import records  # noqa: E402
-from ladder.build import Build, build, environment, settings_digest, why_not_measured  # noqa: E402
-from ladder.config import Shape, read_yaml  # noqa: E402
-from ladder.plan import Plan, plan  # noqa: E402
-from ladder.toolchain import find_nvcc  # noqa: E402
-from ladder.worker import gpu_lock  # noqa: E402
+from ladder.build.compile import Build, build, why_not_measured  # noqa: E402
+from ladder.build.toolchain import find_nvcc  # noqa: E402
+from ladder.config.documents import read_yaml  # noqa: E402
+from ladder.config.plan import Plan, plan  # noqa: E402
+from ladder.model.shape import Shape  # noqa: E402
+from ladder.records import store  # noqa: E402
+from ladder.records.provenance import environment, settings_digest  # noqa: E402
+from ladder.system import nvml  # noqa: E402
+from ladder.system.process import gpu_lock  # noqa: E402
 
 RUNGS = ("cublas", "async_copy")
 SIZES = (512, 1024, 2048, 4096)
@@ -50,7 +52,7 @@ class Bench:
 
     def __init__(self, libraries: Mapping[str, Path]) -> None:
         import cupy as cp
-        from ladder.library import Library, provide_cublas
+        from ladder.build.library import Library, provide_cublas
 
         self.cp = cp
         provide_cublas()
@@ -62,7 +64,7 @@ class Bench:
 
     def product(self, n: int) -> Any:
         """The matrices of a square product."""
-        from ladder.product import Product
+        from ladder.measure.product import Product
 
         return Product(Shape(n, n, n), self.libraries)
 
@@ -81,7 +83,7 @@ class Bench:
 
 def first_launches(libraries: Mapping[str, Path], name: str, n: int) -> list[float]:
     """The first launches of this process, the library's own set-up among them."""
-    from ladder.library import Operands
+    from ladder.build.library import Operands
 
     bench = Bench(libraries)
     library, cp, shape = bench.libraries[name], bench.cp, Shape(n, n, n)
@@ -102,7 +104,7 @@ def checked_builds(run: Plan, rungs: Sequence[str]) -> dict[str, Build]:
         check = run.raw() / "check" / f"{name}.json"
         if not check.exists():
             sys.exit(f"{check.relative_to(ROOT)}: there is none; run: snakemake --cores all --until check")
-        if reason := why_not_measured(made, records.read_json(check)):
+        if reason := why_not_measured(made, store.read_json(check)):
             sys.exit(f"{check.relative_to(ROOT)}: {name} is not timed: {reason}")
     return builds
 
@@ -146,12 +148,12 @@ def on_gpu(run: Plan) -> dict[str, Any]:
             times, end = [], time.monotonic() + 1.5
             while time.monotonic() < end:
                 times.append(bench.launch_ms(queue, flush=False))
-            inputs.append({"rung": name, "n": 4096, "inputs": kind, "ms": times[-LAUNCHES:], "state": gpus.state(0)})
+            inputs.append({"rung": name, "n": 4096, "inputs": kind, "ms": times[-LAUNCHES:], "state": nvml.state(0)})
     fills["uniform"]()
     sustained, begin = [], time.monotonic()
     while (gone := time.monotonic() - begin) < SUSTAINED_S:
         times = [bench.launch_ms(lambda: product.queue("cublas", 0), flush=False) for _ in range(LAUNCHES)]
-        sustained.append({"after_s": round(gone, 2), "ms": float(np.median(times)), "state": gpus.state(0)})
+        sustained.append({"after_s": round(gone, 2), "ms": float(np.median(times)), "state": nvml.state(0)})
     settings = {"settings": [RUNGS, SIZES, LAUNCHES, FIRST, PROCESSES, SUSTAINED_S]}
     return {
         "where": environment(ROOT, run.device, builds[RUNGS[1]].record, settings_digest(settings)),
@@ -210,7 +212,7 @@ def effects(record: Mapping[str, Any]) -> list[str]:
 
 def recorded() -> dict[str, Any] | None:
     """The record; None where there is none yet."""
-    return records.read_json(RECORD) if RECORD.exists() else None
+    return store.read_json(RECORD) if RECORD.exists() else None
 
 
 def with_effects(text: str, record: Mapping[str, Any] | None) -> str:
@@ -232,7 +234,7 @@ def record_as(name: str, on_gpu: Callable[[Plan], dict[str, Any]]) -> None:
     with gpu_lock(run.device.uuid):
         record = on_gpu(run)
     target = run.raw() / name
-    records.write_json(target, record)
+    store.write_json(target, record)
     print(target)
 
 
@@ -246,7 +248,7 @@ def main() -> None:
             libraries = {name: Path(path) for name, path in request["libraries"].items()}
             print(json.dumps(first_launches(libraries, request["name"], request["n"])))
         case ["page"]:
-            records.write_text(PAGE, with_effects(PAGE.read_text(), recorded()))
+            store.write_text(PAGE, with_effects(PAGE.read_text(), recorded()))
         case _:
             sys.exit(re.sub(r"\n\n", "\n", __doc__))
 

@@ -4,11 +4,15 @@ import numpy as np
 import pandas as pd
 import pytest
 from conftest import a_build
-from ladder.accuracy import COLUMNS, FAMILIES, accuracy_figure, accuracy_table, changed_since, measure_accuracy
-from ladder.accuracy_worker import inputs_of, measure
-from ladder.config import ROOT, Shape, schema
-from ladder.devices import Emulator
-from ladder.library import Library
+from ladder.build.library import Library
+from ladder.config.documents import schema
+from ladder.measure.accuracy.stage import measure_accuracy
+from ladder.measure.accuracy.worker import inputs_of, measure
+from ladder.measure.devices import Emulator
+from ladder.model.shape import Shape
+from ladder.show.accuracy import FAMILIES, accuracy_figure
+from ladder.system.paths import ROOT
+from ladder.tables.accuracy import COLUMNS, accuracy_table, changed_since
 
 SETTINGS = {"products": [{"size": 16, "k": [64]}], "families": ["normal"], "time_limit_s": 10}
 

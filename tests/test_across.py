@@ -6,13 +6,16 @@ import shutil
 import pandas as pd
 import pytest
 from conftest import a_check, a_device, a_rung, a_where, time_run
-from ladder import gpu, records
-from ladder.across import COLUMNS, across_table, at_one_size, by_size, common_size
-from ladder.config import ROOT, Shape
-from ladder.errors import LadderError
-from ladder.figures import save
-from ladder.plan import plan
-from ladder.tables import read_table, write_table
+from ladder.config import gpus
+from ladder.config.plan import plan
+from ladder.model.shape import Shape
+from ladder.records import store
+from ladder.show.across import at_one_size, by_size
+from ladder.show.style import save
+from ladder.system.errors import LadderError
+from ladder.system.paths import ROOT
+from ladder.tables.across import COLUMNS, across_table, common_size
+from ladder.tables.files import read_table, write_table
 from pipeline import FEW, FEW_RUNGS, RECORDED, contents, copy_project, snakemake
 
 RUNGS = [a_rung(name) for name in ("empty", "cublas", "naive", "tiled")]
@@ -31,10 +34,10 @@ def record(results, name, rung, times, *, device=None, status="pass", source="so
     place["compile"] = {**place["compile"], "source_digest": source}
     (raw / "check").mkdir(parents=True, exist_ok=True)
     (raw / "time").mkdir(exist_ok=True)
-    records.write_json(raw / "check" / f"{rung}.json", {"rung": rung, **a_check(status), "where": place})
+    store.write_json(raw / "check" / f"{rung}.json", {"rung": rung, **a_check(status), "where": place})
     files = time_run(rung, {key: [value / 1e3] * 5 for key, value in times.items()})
     content = json.loads(files["record.json"]) | {"where": place}
-    records.add_run(raw / "time" / f"{rung}.zip", {**files, "record.json": json.dumps(content).encode()})
+    store.add_run(raw / "time" / f"{rung}.zip", {**files, "record.json": json.dumps(content).encode()})
 
 
 def beside(rung, shape, own, cublas=1.0, naive=10.0):
@@ -75,7 +78,7 @@ def test_each_rung_shape_and_gpu_is_a_row_with_rate_and_shares(results):
     assert tiled["gflops"].tolist() == pytest.approx([rate / 2, rate / 1, rate / 8])
     assert tiled["share_of_cublas"].tolist() == pytest.approx([0.5, 0.5, 0.125])
     assert tiled["speedup_over_naive"].tolist() == pytest.approx([5, 10, 1.25])
-    peaks = [gpu.read_gpu("h100-sxm").peak_gflops, gpu.read_gpu("h200-sxm").peak_gflops, 12800 * 2]
+    peaks = [gpus.read_gpu("h100-sxm").peak_gflops, gpus.read_gpu("h200-sxm").peak_gflops, 12800 * 2]
     assert (tiled["gflops"] / tiled["share_of_peak"]).tolist() == pytest.approx(peaks)
     assert tiled["device"].tolist()[2] == "NVIDIA Own Card"
     assert tiled["source_digest"].tolist() == ["source-1", "source-1", "source-2"]

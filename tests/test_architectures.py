@@ -3,11 +3,12 @@
 import re
 
 import pytest
-from ladder import records
-from ladder.build import NOT_APPLICABLE, build
-from ladder.config import ROOT, read_yaml
-from ladder.errors import LadderError
-from ladder.toolchain import require_architecture, supported_architectures
+from ladder.build.compile import NOT_APPLICABLE, build
+from ladder.build.toolchain import require_architecture, supported_architectures
+from ladder.config.documents import read_yaml
+from ladder.records import store
+from ladder.system.errors import LadderError
+from ladder.system.paths import ROOT
 from record_architectures import (
     ARCHITECTURES,
     FLAGS,
@@ -35,7 +36,7 @@ TRIED = [(sorted(RUNGS)[3 * index % len(RUNGS)], each) for index, each in enumer
 
 
 def test_the_page_shows_the_record_and_explains_spills_that_there_are():
-    builds = records.read_json(RECORD)["builds"]
+    builds = store.read_json(RECORD)["builds"]
     assert list(builds) == list(RUNGS), "make architectures"
     assert table(builds) in PAGE.read_text(), "make architectures"
     assert set(PAIRS) >= EXPLAINED
@@ -53,7 +54,7 @@ def test_a_rung_compiles_fits_and_spills_only_what_is_explained(name, architectu
         with pytest.raises(LadderError, match=f"does not compile for {architecture}; use CUDA 12: make env"):
             require_architecture(nvcc, one)
         return
-    if nvcc.version != (of := records.read_json(RECORD)["nvcc"]):
+    if nvcc.version != (of := store.read_json(RECORD)["nvcc"]):
         pytest.skip(f"recorded with nvcc {of}, here is {nvcc.version}")
     made = recorded(rung, one, nvcc) or compiled(rung, one, nvcc)  # a source that has changed since is compiled here
     assert made["kernels"] or rung.role == "baseline"

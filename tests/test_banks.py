@@ -8,8 +8,8 @@ import ctypes
 from collections import defaultdict
 
 import pytest
-from ladder.config import ROOT
-from ladder.emulation import compile_for_emulator
+from ladder.build.emulator import compile_for_emulator
+from ladder.system.paths import ROOT
 
 PROBE = """
 #include "conflict_free.cu"

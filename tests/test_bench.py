@@ -9,10 +9,13 @@ from pathlib import Path
 
 import pytest
 from conftest import a_device, time_run
-from ladder import bench, gpu, plan, records, worker
-from ladder.build import Build
-from ladder.config import read_yaml
-from ladder.summary import heading
+from ladder.build.compile import Build
+from ladder.commands import bench
+from ladder.config import plan
+from ladder.config.documents import read_yaml
+from ladder.records import store
+from ladder.show.summary import heading
+from ladder.system import nvml, process
 from pipeline import ROOT, TEST_KERNELS, contents, environment
 
 H100 = "NVIDIA H100 SXM5 80 GB"
@@ -23,7 +26,7 @@ def compiled_as_told(rung, gpu, nvcc, flags, folder):
     """A build that is made up."""
     record = {"rung": rung.name, "status": "ok", "message": "", "log": ""}
     record |= dict.fromkeys(["nvcc", "flags", "architecture", "source_digest", "build_digest"], "")
-    records.write_json(folder / "compile.json", record)
+    store.write_json(folder / "compile.json", record)
     return record
 
 
@@ -63,7 +66,7 @@ def test_without_a_gpu_a_rung_is_emulated_with_the_cases_of_the_stage(monkeypatc
         return {"status": "emulated", "message": "", "cases": cases}
 
     monkeypatch.chdir(ROOT)
-    monkeypatch.setattr(gpu, "present", lambda index: None)
+    monkeypatch.setattr(nvml, "present", lambda index: None)
     monkeypatch.setattr(bench, "build", compiled_as_told)
     monkeypatch.setattr(bench, "emulate_rung", emulate_rung)
     assert bench.main(["tiled", "64"]) == 1
@@ -157,7 +160,7 @@ def test_a_python_without_the_environment_is_told_to_make_it(tmp_path):
 )
 def test_what_cannot_be_is_one_line(arguments, words, capsys, monkeypatch):
     monkeypatch.chdir(ROOT)
-    monkeypatch.setattr(gpu, "present", lambda index: None)
+    monkeypatch.setattr(nvml, "present", lambda index: None)
     assert bench.main(arguments) == 1
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("bench: command line: ")
@@ -172,8 +175,8 @@ def measured(monkeypatch, tmp_path):
     """A GPU whose checks and timings are made up; returns what was checked, and what fails when it is named there."""
     asked = {"checked": {}, "timed": [], "wrong": ""}
     monkeypatch.chdir(ROOT)
-    monkeypatch.setattr(worker, "LOCKS", tmp_path)
-    monkeypatch.setattr(gpu, "present", lambda index: a_device())
+    monkeypatch.setattr(process, "LOCKS", tmp_path)
+    monkeypatch.setattr(nvml, "present", lambda index: a_device())
 
     def check_rung(made: Build, cases, device, time_limit_s, where, log, progress, runs, declared):
         asked["checked"][made.folder.name] = cases
@@ -185,7 +188,7 @@ def measured(monkeypatch, tmp_path):
         asked["timed"].append((rung, list(builds), shapes))
         times = {"naive": 4e-3, "cublas": 1e-3}
         samples = {(kernel, shape): [times.get(kernel, 2e-3)] * 9 for shape in shapes for kernel in builds}
-        records.add_run(record, time_run(rung, samples))
+        store.add_run(record, time_run(rung, samples))
         return ""
 
     monkeypatch.setattr(bench, "build", compiled_as_told)
@@ -252,7 +255,7 @@ def test_a_timing_that_fails_is_one_line(measured, capsys, monkeypatch):
 
 # On a GPU
 
-on_gpu = pytest.mark.skipif(gpu.present() is None, reason="there is no GPU here")
+on_gpu = pytest.mark.skipif(nvml.present() is None, reason="there is no GPU here")
 
 
 @pytest.mark.gpu

@@ -4,10 +4,10 @@ import math
 
 import numpy as np
 import pytest
-from ladder import check_worker
-from ladder.bounds import FALSE_ALARM, componentwise_bound, statistical_bound, underflow_bound
-from ladder.config import Shape
-from ladder.inputs import RANDOM_SIGNS, draw
+from ladder.measure.check import worker as check_worker
+from ladder.measure.inputs import RANDOM_SIGNS, draw
+from ladder.model.bounds import FALSE_ALARM, componentwise_bound, statistical_bound, underflow_bound
+from ladder.model.shape import Shape
 
 SEEDS = range(3)
 DEPTHS = [1, 3, 64, 1024, 4096]

@@ -5,12 +5,15 @@ import json
 import numpy as np
 import pytest
 from conftest import a_build, a_case, a_check, a_where
-from ladder import check_worker, checking, records
-from ladder.checking import all_cases, check_rung, describe, merge_check, still_to_check
-from ladder.config import Shape
-from ladder.devices import Emulator
-from ladder.errors import LadderError
-from ladder.worker import Outcome
+from ladder.measure.check import worker as check_worker
+from ladder.measure.check.stage import check_rung
+from ladder.measure.devices import Emulator
+from ladder.model.cases import all_cases, describe
+from ladder.model.shape import Shape
+from ladder.records import store
+from ladder.records.checks import merge_check, still_to_check
+from ladder.system.errors import LadderError
+from ladder.system.process import Outcome
 
 PLAIN = {"alpha": 1, "beta": 0, "padding": 0, "offset": 0, "family": "uniform"}
 
@@ -64,13 +67,13 @@ def checked(tmp_path, monkeypatch):
 
     def check(events, outcome=Outcome("ok", ""), made=None):  # noqa: B008
         def worker(module, request, on_event, time_limit_s, log):
-            assert (module, time_limit_s) == ("ladder.check_worker", 60)
+            assert (module, time_limit_s) == ("ladder.measure.check.worker", 60)
             assert request["cases"] == [{"shape": "7", **PLAIN}]
             for event in events:
                 on_event(event)
             return outcome
 
-        monkeypatch.setattr(checking, "run_worker", worker)
+        monkeypatch.setattr("ladder.measure.check.stage.run_worker", worker)
         check.progress = []
         made = made or a_build(tmp_path / "naive")
         cases = [{"shape": "7", **PLAIN}]
@@ -141,7 +144,7 @@ def test_a_rung_that_did_not_compile_is_not_checked(checked, tmp_path, status):
 
 def merged(tmp_path, earlier, record):
     if earlier is not None:
-        records.write_json(tmp_path / "check.json", earlier)
+        store.write_json(tmp_path / "check.json", earlier)
     return merge_check(tmp_path / "check.json", record)
 
 
@@ -168,7 +171,7 @@ DECLARED = {"deterministic": True, "precision": "fp32"}
 
 def to_check(tmp_path, changes, where=None, asked=ASKED):
     earlier = a_check(cases=[a_case("7")]) | {"runs": 5, "declared": DECLARED} | changes
-    records.write_json(tmp_path / "check.json", earlier)
+    store.write_json(tmp_path / "check.json", earlier)
     return still_to_check(tmp_path / "check.json", asked, where or a_where(), 5, DECLARED)
 
 

@@ -9,12 +9,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from ladder import baseline, records
-from ladder.baseline import find_baseline, identity
-from ladder.comparison import COLUMNS, compare, compare_with, draw, read_timings, report
-from ladder.config import ROOT, Shape
-from ladder.errors import LadderError
-from ladder.figures import save
+from conftest import take_for_checkout
+from ladder.model.shape import Shape
+from ladder.records import store
+from ladder.records.baseline import find_baseline, identity
+from ladder.show.comparison import compare_with, draw, report
+from ladder.show.style import save
+from ladder.system.errors import LadderError
+from ladder.system.paths import ROOT
+from ladder.tables.comparison import COLUMNS, compare, read_timings
 from pipeline import FEW, FEW_RUNGS, RECORDED, copied, copy_project, snakemake
 
 TIMES = ROOT / "results" / RECORDED / "raw" / "time"
@@ -25,7 +28,7 @@ ESTIMATES = ("min", "max", "mean", "q1", "median", "q3", "iqr/absolute", "ir/abs
 
 def scaled(source: Path, target: Path, factor: float) -> Path:
     """A copy of a time record in which every time, in the samples and in NVBench's summaries, is `factor` as long."""
-    members = records.read_archive(source)
+    members = store.read_archive(source)
     for name in [name for name in members if name.endswith("nvbench.json")]:
         document = json.loads(members[name])
         folder = name.removesuffix("nvbench.json")
@@ -39,7 +42,7 @@ def scaled(source: Path, target: Path, factor: float) -> Path:
                     members[inside] = (np.frombuffer(members[inside], "<f4") * np.float32(factor)).tobytes()
         members[name] = json.dumps(document).encode()
     target.parent.mkdir(parents=True, exist_ok=True)
-    records.write_archive(target, members)
+    store.write_archive(target, members)
     return target
 
 
@@ -164,7 +167,7 @@ def repository(tmp_path, monkeypatch):
     who = ["-c", "user.name=test", "-c", "user.email=test@example.org"]
     for arguments in (["init", "-q"], ["add", "."], [*who, "commit", "-q", "-m", "a run"]):
         subprocess.run(["git", "-C", str(folder), *arguments], check=True)
-    monkeypatch.setattr(baseline, "ROOT", folder)
+    take_for_checkout(folder, monkeypatch)
     return folder
 
 

@@ -11,21 +11,15 @@ from types import SimpleNamespace
 import pytest
 import yaml
 from conftest import KERNELS, REPOSITORY, a_check, a_device, time_run, write
-from ladder import gpu, plan, records
-from ladder.config import (
-    Shape,
-    dotted,
-    parse_variant,
-    read_kernels,
-    read_shapes,
-    read_yaml,
-    schema,
-    select_rungs,
-    validated,
-    variant_name,
-)
-from ladder.errors import LadderError
-from ladder.session import one_core_a_job
+from ladder.commands.session import one_core_a_job
+from ladder.config import gpus, plan
+from ladder.config.documents import dotted, read_shapes, read_yaml, schema, validated
+from ladder.config.kernels import read_kernels, select_rungs
+from ladder.model.rung import parse_variant, variant_name
+from ladder.model.shape import Shape
+from ladder.records import store
+from ladder.system import nvml
+from ladder.system.errors import LadderError
 
 
 def message_of(function, *arguments) -> str:
@@ -416,10 +410,9 @@ def gpu_files(project, monkeypatch):
     """The folder of GPU files of the project: those of the checkout, to be added to."""
     folder = project / "config/gpus"
     folder.mkdir()
-    for path in gpu.GPU_FILES.glob("*.yaml"):
+    for path in gpus.GPU_FILES.glob("*.yaml"):
         write(folder / path.name, path.read_text())
-    monkeypatch.setattr(gpu, "GPU_FILES", folder)
-    monkeypatch.setattr(gpu, "ROOT", project)
+    monkeypatch.setattr(gpus, "GPU_FILES", folder)
     return folder
 
 
@@ -435,7 +428,7 @@ def gpu_files(project, monkeypatch):
     ],
 )
 def test_a_gpus_name_becomes_a_files_name(name, slug):
-    assert gpu.slug(name) == slug
+    assert gpus.slug(name) == slug
 
 
 @pytest.mark.parametrize(
@@ -443,13 +436,13 @@ def test_a_gpus_name_becomes_a_files_name(name, slug):
     [("7.0", "sm_70"), ("7.5", "sm_75"), ("8.9", "sm_89"), ("9.0", "sm_90a"), ("10.0", "sm_100a"), ("12.0", "sm_120a")],
 )
 def test_the_architecture_follows_from_the_compute_capability(capability, architecture):
-    assert gpu.architecture_of(capability) == architecture
+    assert gpus.architecture_of(capability) == architecture
 
 
 def test_throttle_reasons_are_the_bits_of_nvml_by_name():
-    assert gpu.throttle_reasons(0) == []
-    assert gpu.throttle_reasons(0x4 | 0x40) == ["software power cap", "hardware thermal"]
-    assert len(gpu.throttle_reasons(0x1FF)) == 9
+    assert nvml.throttle_reasons(0) == []
+    assert nvml.throttle_reasons(0x4 | 0x40) == ["software power cap", "hardware thermal"]
+    assert len(nvml.throttle_reasons(0x1FF)) == 9
 
 
 RECOGNISED = {
@@ -474,33 +467,33 @@ RECOGNISED = {
 
 @pytest.mark.parametrize(("name", "file"), RECOGNISED.items())
 def test_a_card_is_recognised_by_its_file(name, file):
-    assert gpu.recognise(a_device(name)) == file
+    assert gpus.recognise(a_device(name)) == file
 
 
 @pytest.mark.parametrize("name", ["NVIDIA H100 PCIe", "NVIDIA GeForce RTX 3090 Ti", "NVIDIA Unheard 1", ""])
 def test_a_card_without_a_file_is_not_recognised(name):
-    assert gpu.recognise(a_device(name)) is None
+    assert gpus.recognise(a_device(name)) is None
 
 
 def test_every_file_is_recognised_by_a_card():
-    assert set(RECOGNISED.values()) == set(gpu.names())
+    assert set(RECOGNISED.values()) == set(gpus.names())
 
 
-@pytest.mark.parametrize("name", gpu.names())
+@pytest.mark.parametrize("name", gpus.names())
 def test_every_gpu_file_is_read(name):
-    found = gpu.read_gpu(name)
+    found = gpus.read_gpu(name)
     assert found.name == name
     assert found.file == f"config/gpus/{name}.yaml"
-    assert found.architecture == gpu.architecture_of(found.compute_capability)
+    assert found.architecture == gpus.architecture_of(found.compute_capability)
 
 
 def test_the_peak_is_two_operations_a_lane_and_cycle():
-    assert gpu.read_gpu("h100-sxm").peak_gflops == pytest.approx(132 * 128 * 2 * 1.980e9 / 1e9)
+    assert gpus.read_gpu("h100-sxm").peak_gflops == pytest.approx(132 * 128 * 2 * 1.980e9 / 1e9)
 
 
 def test_an_unknown_gpu_is_named_beside_the_known_ones():
-    message = message_of(gpu.read_gpu, "h101")
-    assert message.endswith(f"'h101' has no file in config/gpus; known: {', '.join(gpu.names())}, or auto")
+    message = message_of(gpus.read_gpu, "h101")
+    assert message.endswith(f"'h101' has no file in config/gpus; known: {', '.join(gpus.names())}, or auto")
 
 
 @pytest.mark.parametrize(
@@ -516,7 +509,7 @@ def test_an_unknown_gpu_is_named_beside_the_known_ones():
 def test_a_gpu_file_that_breaks_its_schema_is_named_with_the_key(gpu_files, change, message):
     values = yaml.safe_load((gpu_files / "t4.yaml").read_text())
     write(gpu_files / "t4.yaml", yaml.safe_dump(values | change))
-    assert message_of(gpu.read_gpu, "t4").startswith(f"config/gpus/t4.yaml: {message}")
+    assert message_of(gpus.read_gpu, "t4").startswith(f"config/gpus/t4.yaml: {message}")
 
 
 @pytest.mark.parametrize(
@@ -532,34 +525,34 @@ def test_a_gpu_file_that_breaks_its_schema_is_named_with_the_key(gpu_files, chan
 )
 def test_a_gpu_without_a_file_has_its_own_properties(capability, cores, sms, lanes, cuda):
     device = a_device("NVIDIA Unheard 1", compute_capability=capability, cores=cores)
-    found = gpu.from_device(device)
+    found = gpus.from_device(device)
     assert (found.sms, found.fp32_lanes_per_sm, found.cuda) == (sms, lanes, cuda)
     assert (found.name, found.title, found.sizes) == ("unheard-1", "NVIDIA Unheard 1", ())
-    assert found.architecture == gpu.architecture_of(capability)
+    assert found.architecture == gpus.architecture_of(capability)
     assert found.sm_clock_mhz == 1980
     assert found.memory_bandwidth_gb_s == pytest.approx(2 * 2619e6 * 5120 / 8 / 1e9)
 
 
 def test_a_gpu_file_is_never_overwritten(gpu_files):
     path = write(gpu_files / "mine.yaml", "mine\n")
-    message = message_of(gpu.keep, path, a_device())
+    message = message_of(gpus.keep, path, a_device())
     assert message == "config/gpus/mine.yaml: exists already; delete it to write it anew"
     assert path.read_text() == "mine\n"
 
 
 @pytest.fixture
 def with_nvml(monkeypatch):
-    """`ladder.gpu` on a machine whose NVML has these functions."""
+    """`ladder.system.nvml` on a machine whose NVML has these functions."""
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
 
     def forget():
-        gpu.present.cache_clear()
-        gpu._nvml.cache_clear()
+        nvml.present.cache_clear()
+        nvml._nvml.cache_clear()
 
     def pretend(**functions):
         monkeypatch.setitem(sys.modules, "pynvml", SimpleNamespace(**functions))
         forget()
-        return gpu
+        return nvml
 
     yield pretend
     forget()
@@ -617,7 +610,7 @@ def machine(project, monkeypatch):
     """Sets the GPU that this machine has."""
 
     def has(device):
-        monkeypatch.setattr(gpu, "present", lambda index=0: device)
+        monkeypatch.setattr(nvml, "present", lambda index=0: device)
 
     has(None)
     return has
@@ -670,7 +663,7 @@ def test_a_gpu_that_is_to_be_measured_and_is_not_here_is_an_error(machine, devic
 
 
 def test_the_device_that_is_asked_for_is_the_one_looked_at(machine, monkeypatch):
-    monkeypatch.setattr(gpu, "present", lambda index=0: [H100, T4][index])
+    monkeypatch.setattr(nvml, "present", lambda index=0: [H100, T4][index])
     assert plan.plan({"device": 1}).gpu.name == "t4"
     assert plan.plan({"device": "0"}).gpu.name == "h100-sxm"
 
@@ -683,7 +676,7 @@ def test_the_headline_names_the_measured_gpu_and_its_driver(machine):
 def test_a_gpu_without_a_file_is_told_how_to_get_one(machine):
     machine(UNHEARD)
     found = plan.plan({})
-    assert found.gpu == gpu.from_device(UNHEARD)
+    assert found.gpu == gpus.from_device(UNHEARD)
     assert found.headline == (
         "measuring on NVIDIA Unheard 1, which has no file in config/gpus and runs from its own properties; "
         "keep them in config/gpus/unheard-1.yaml with: snakemake gpu_file"
@@ -704,8 +697,8 @@ def test_the_headline_without_a_gpu_says_what_was_recorded_when(machine, project
     for index, day in enumerate(days):
         record = a_check()
         record["where"]["measured_at"] = f"{day}T03:04:05+00:00"
-        records.write_json(project / f"results/h100-sxm/raw/check/rung{index}.json", record)
-    records.write_json(project / "results/h100-sxm/raw/check/lost.json", {"status": "failed", "cases": []})
+        store.write_json(project / f"results/h100-sxm/raw/check/rung{index}.json", record)
+    store.write_json(project / "results/h100-sxm/raw/check/lost.json", {"status": "failed", "cases": []})
     assert plan.plan({"gpu": "h100-sxm"}).headline == (
         f"no GPU is measured: results are the recorded measurements of NVIDIA H100 80GB HBM3, {span}"
     )
@@ -806,7 +799,7 @@ def test_the_sizes_are_those_asked_for_or_the_default_ones(machine, sizes, shape
 def test_without_a_gpu_the_default_sizes_are_joined_by_what_is_recorded(machine):
     raw = plan.ROOT / "results" / "h100-sxm" / "raw" / "time"
     for rung, shape in (("naive", "8"), ("tiled", "64x2x2")):
-        records.add_run(raw / f"{rung}.zip", time_run(rung, {(rung, shape): [1e-3]}))
+        store.add_run(raw / f"{rung}.zip", time_run(rung, {(rung, shape): [1e-3]}))
     (raw / "coalesced.zip").write_bytes(b"half of a record")
     settings = {"gpu": "h100-sxm", "measure": False, "default_sizes": [6, 5]}
     assert [str(shape) for shape in plan.plan(settings).shapes] == ["6", "5", "8", "64x2x2"]
@@ -823,12 +816,14 @@ def test_jobs_find_the_package_as_bytecode_where_python_is_told_to_write_none(tm
     shutil.copytree(
         REPOSITORY / "workflow" / "ladder", tmp_path / "ladder", ignore=shutil.ignore_patterns("__pycache__")
     )
-    offer = "from ladder.session import offer_package; offer_package()"
+    offer = "from ladder.commands.session import offer_package; offer_package()"
     variables = {key: value for key, value in os.environ.items() if key != "PYTHONPYCACHEPREFIX"}
     variables |= {"PYTHONDONTWRITEBYTECODE": "1", "PYTHONPATH": str(tmp_path)}
     subprocess.run([sys.executable, "-c", offer], env=variables, check=True)
-    compiled = {path.name.split(".")[0] for path in tmp_path.glob("ladder/__pycache__/*.pyc")}
-    assert compiled == {path.stem for path in tmp_path.glob("ladder/*.py")}
+    compiled = {
+        path.parents[1] / f"{path.name.split('.')[0]}.py" for path in tmp_path.glob("ladder/**/__pycache__/*.pyc")
+    }
+    assert compiled == set(tmp_path.glob("ladder/**/*.py"))
 
 
 def test_blas_has_one_thread_in_a_job_unless_the_user_gives_it_more(monkeypatch):

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 from conftest import a_rung, an_evidence
-from ladder import diagnosis
-from ladder.diagnosis import RULES, Profile, diagnose, main_profile, slots, top_lines
-from ladder.tables import diagnosis_table, followers, hotspot_table, rung_comparison, slot_table
+from ladder.tables import diagnosis
+from ladder.tables.diagnosis import RULES, Profile, diagnose, main_profile, slots, top_lines
+from ladder.tables.profiles import diagnosis_table, followers, hotspot_table, rung_comparison, slot_table
 
 RECORDED = json.loads(gzip.decompress((Path(__file__).parent / "data" / "profiles.json.gz").read_bytes()))
 

@@ -9,7 +9,7 @@ import pytest
 import yaml
 from corpus import AWKWARD, Library, compile_rung
 from corpus import run as emulated
-from ladder import gpu
+from ladder.system import nvml
 from pipeline import ROOT, Run, copy_project, environment, fenced
 
 DOCS = ROOT / "docs"
@@ -148,7 +148,7 @@ def test_the_kernel_of_the_page_is_right(tmp_path):
 
 
 @pytest.mark.gpu
-@pytest.mark.skipif(gpu.present() is None, reason="there is no GPU here")
+@pytest.mark.skipif(nvml.present() is None, reason="there is no GPU here")
 def test_on_a_gpu_the_three_steps_measure_the_kernel(tmp_path):
     project, command, bench = with_my_kernel(tmp_path)
     path = project / "config/config.yaml"

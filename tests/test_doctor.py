@@ -10,11 +10,12 @@ from types import SimpleNamespace
 
 import pytest
 from conftest import REPOSITORY, a_device
-from ladder import doctor
-from ladder.config import read_yaml, validated
-from ladder.doctor import Finding, examine, report
-from ladder.errors import LadderError
-from ladder.toolchain import Nvcc
+from ladder.build.toolchain import Nvcc
+from ladder.commands import doctor
+from ladder.commands.doctor import Finding, examine, report
+from ladder.config.documents import read_yaml, validated
+from ladder.system import nvml
+from ladder.system.errors import LadderError
 
 
 @pytest.fixture
@@ -28,9 +29,9 @@ def machine(monkeypatch, tmp_path):
     parameters = tmp_path / "params"
     parameters.write_text("RmProfilingAdminOnly: 0\n")
     monkeypatch.setattr(doctor, "DRIVER_PARAMETERS", parameters)
-    monkeypatch.setattr(doctor.gpus, "present", lambda index: a_device())
-    monkeypatch.setattr(doctor.gpus, "processes", lambda index: [])
-    monkeypatch.setattr(doctor.gpus, "state", lambda index: {"throttle_reasons": ["idle"]})
+    monkeypatch.setattr(nvml, "present", lambda index: a_device())
+    monkeypatch.setattr(nvml, "processes", lambda index: [])
+    monkeypatch.setattr(nvml, "state", lambda index: {"throttle_reasons": ["idle"]})
     monkeypatch.setattr(doctor, "find_nvcc", lambda configured: Nvcc(Path("/cuda/nvcc"), "13.0.88", ()))
     monkeypatch.setattr(doctor, "supported_architectures", lambda nvcc: {"sm_90"})
     monkeypatch.setattr(doctor, "find_tool", lambda name, configured: Path("/cuda/ncu"))
@@ -53,7 +54,7 @@ def test_a_machine_that_has_everything_is_told_so(machine, settings, tmp_path):
 
 
 def test_without_a_gpu_nothing_is_bad(machine, settings, tmp_path):
-    machine.patch.setattr(doctor.gpus, "present", lambda index: None)
+    machine.patch.setattr(nvml, "present", lambda index: None)
     findings = found(settings, tmp_path)
     assert findings["GPU"].verdict == "note"
     assert "driver" not in findings
@@ -61,19 +62,19 @@ def test_without_a_gpu_nothing_is_bad(machine, settings, tmp_path):
 
 
 def test_a_gpu_without_a_file_is_told_how_to_keep_one(machine, settings, tmp_path):
-    machine.patch.setattr(doctor.gpus, "present", lambda index: a_device("NVIDIA Unheard-of"))
+    machine.patch.setattr(nvml, "present", lambda index: a_device("NVIDIA Unheard-of"))
     assert found(settings, tmp_path)["GPU file"].remedy == "snakemake gpu_file"
 
 
 def test_other_processes_and_held_clocks_are_told(machine, settings, tmp_path):
-    machine.patch.setattr(doctor.gpus, "state", lambda index: {"throttle_reasons": ["software power cap"]})
+    machine.patch.setattr(nvml, "state", lambda index: {"throttle_reasons": ["software power cap"]})
     assert "software power cap" in found(settings, tmp_path)["GPU load"].found
-    machine.patch.setattr(doctor.gpus, "processes", lambda index: [4242])
+    machine.patch.setattr(nvml, "processes", lambda index: [4242])
     assert "4242" in found(settings, tmp_path)["GPU load"].found
 
 
 def test_a_driver_that_is_too_old_for_nvcc_is_bad(machine, settings, tmp_path):
-    machine.patch.setattr(doctor.gpus, "present", lambda index: a_device(cuda_driver="12.4"))
+    machine.patch.setattr(nvml, "present", lambda index: a_device(cuda_driver="12.4"))
     finding = found(settings, tmp_path)["driver"]
     assert finding.verdict == "bad"
     assert "ENV=cuda12" in finding.remedy

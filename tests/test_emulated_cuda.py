@@ -6,9 +6,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from corpus import ROOT, Library, matrix
-from ladder import gpu, library
-from ladder.build import Build, build
-from ladder.config import Shape, read_kernels
+from ladder.build import library
+from ladder.build.compile import Build, build
+from ladder.config import gpus
+from ladder.config.kernels import read_kernels
+from ladder.model.shape import Shape
+from ladder.system import nvml
 
 SOURCES = ROOT / "tests" / "emulated"
 I = np.arange(64)  # noqa: E741  (the thread, and the column of B and C)
@@ -102,15 +105,15 @@ def test_a_fault_is_found_with_kernel_block_thread_and_line(compiled, name):
 
 
 @pytest.mark.gpu
-@pytest.mark.skipif(gpu.present() is None, reason="there is no GPU here")
+@pytest.mark.skipif(nvml.present() is None, reason="there is no GPU here")
 def test_on_a_gpu_a_feature_gives_the_same(tmp_path, nvcc, gpu_alone):
     import cupy as cp
 
-    here = gpu.present()
-    known = gpu.recognise(here)
+    here = nvml.present()
+    known = gpus.recognise(here)
     naive = read_kernels(ROOT / "config/kernels.yaml")["naive"]
     rung = replace(naive, source=str(SOURCES / "features.cu"), macros={})
-    made = build(rung, gpu.read_gpu(known) if known else gpu.from_device(here), nvcc, ["-std=c++17"], tmp_path)
+    made = build(rung, gpus.read_gpu(known) if known else gpus.from_device(here), nvcc, ["-std=c++17"], tmp_path)
     assert made["status"] == "ok", made["log"]
     features = library.Library(Build(tmp_path).library)
     A, B = cp.zeros((1, 64), np.float32), cp.asarray(np.tile(I, (len(FEATURES), 1)).astype(np.float32))

@@ -9,17 +9,21 @@ from pathlib import Path
 import pytest
 from conftest import a_build, a_rung, write
 from corpus import compiled_engine
-from ladder import emulation
-from ladder.check_worker import check_case
-from ladder.checking import EMULATED_ALONE, PLAIN, emulated_cases, emulated_runs
-from ladder.config import ROOT, Rung, Shape, TunedClass, read_kernels, read_yaml, variant_name
-from ladder.devices import Emulator
-from ladder.emulation import emulate_rung
-from ladder.errors import LadderError
-from ladder.library import Library
-from ladder.plan import plan
-from ladder.toolchain import sources
-from ladder.tuned import with_tuned
+from ladder.build import emulator
+from ladder.build.library import Library
+from ladder.config.documents import read_yaml
+from ladder.config.kernels import read_kernels
+from ladder.config.plan import plan
+from ladder.config.sources import sources
+from ladder.config.tuned import with_tuned
+from ladder.measure.check.emulate import emulate_rung
+from ladder.measure.check.worker import check_case
+from ladder.measure.devices import Emulator
+from ladder.model.cases import EMULATED_ALONE, PLAIN, emulated_cases, emulated_runs
+from ladder.model.rung import Rung, TunedClass, variant_name
+from ladder.model.shape import Shape
+from ladder.system.errors import LadderError
+from ladder.system.paths import ROOT
 
 LADDER = read_kernels(ROOT / "config" / "kernels.yaml")
 FAMILIES = ["uniform", "normal", "wide_range", "cancellation", "subnormal", "signed_zeros", "nonfinite"]
@@ -264,7 +268,7 @@ def test_the_version_of_gxx_is_asked_for(tmp_path, monkeypatch):
     tool.write_text("#!/bin/sh\necho 9\n")
     tool.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/bin:/usr/bin")
-    assert emulation.why_no_emulator() == "the emulator needs g++ 12 or newer; here is 9"
+    assert emulator.why_no_emulator() == "the emulator needs g++ 12 or newer; here is 9"
 
 
 def test_the_engine_and_the_headers_are_empty_files_where_the_compiler_is_old_and_one_line_where_there_is_none(
@@ -273,30 +277,30 @@ def test_the_engine_and_the_headers_are_empty_files_where_the_compiler_is_old_an
     made = tmp_path / "engine.o", tmp_path / "launch.cuh.gch"
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(LadderError, match=r"^g\+\+: not found; install it"):
-        emulation.compile_engine(*made)
+        emulator.compile_engine(*made)
     write(tmp_path / "g++", "#!/bin/sh\necho 9\n").chmod(0o755)
-    emulation.compile_engine(*made)
+    emulator.compile_engine(*made)
     assert [path.read_bytes() for path in made] == [b"", b""]
 
 
 def test_headers_that_were_compiled_are_not_read_again(tmp_path, monkeypatch):
     folder = tmp_path / "emulator"
-    shutil.copytree(emulation.EMULATOR, folder)
+    shutil.copytree(emulator.EMULATOR, folder)
     for name, path in {"EMULATOR": folder, "ENGINE": folder / "emulator.cpp", "HEADER": folder / "launch.cuh"}.items():
-        monkeypatch.setattr(emulation, name, path)
+        monkeypatch.setattr(emulator, name, path)
     engine, headers = tmp_path / "engine.o", tmp_path / "launch.cuh.gch"
-    emulation.compile_engine(engine, headers)
+    emulator.compile_engine(engine, headers)
     (folder / "launch.cuh").write_text("#error read again\n")
     source = ROOT / "kernels/sgemm/tiled.cu"
     compiled = [source, {"TILE": "8"}, tmp_path / "rung.so", source.parent, engine]
-    assert not emulation.compile_for_emulator(*compiled)
+    assert not emulator.compile_for_emulator(*compiled)
     headers.unlink()
-    assert "read again" in emulation.compile_for_emulator(*compiled)
+    assert "read again" in emulator.compile_for_emulator(*compiled)
 
 
 def test_an_engine_that_does_not_compile_ends_the_run_in_one_line(tmp_path, monkeypatch):
     (tmp_path / "emulator.cpp").write_text("no engine\n")
-    monkeypatch.setattr(emulation, "ENGINE", tmp_path / "emulator.cpp")
+    monkeypatch.setattr(emulator, "ENGINE", tmp_path / "emulator.cpp")
     with pytest.raises(LadderError, match=r"emulator\.cpp:1:1: error: ") as raised:
-        emulation.compile_engine(tmp_path / "engine.o", tmp_path / "launch.cuh.gch")
+        emulator.compile_engine(tmp_path / "engine.o", tmp_path / "launch.cuh.gch")
     assert "\n" not in str(raised.value)

@@ -4,7 +4,7 @@ import re
 
 import pytest
 from corpus import AWKWARD, CONTROLS, FAULTS, ROOT, RUNGS, SMALL, Case, Library, compile_rung, emulate, expected, run
-from ladder.devices import EMULATED_SMS
+from ladder.measure.devices import EMULATED_SMS
 
 
 @pytest.fixture

@@ -2,11 +2,11 @@
 
 import pytest
 from conftest import a_check, a_rung, a_timing, a_where, an_evidence, time_run, write
-from ladder import records
-from ladder.config import Shape
-from ladder.errors import LadderError
-from ladder.evidence import read_evidence
-from ladder.profiling import keep_profiles
+from ladder.model.shape import Shape
+from ladder.records import store
+from ladder.records.profiles import keep_profiles
+from ladder.system.errors import LadderError
+from ladder.tables.evidence import read_evidence
 
 TIMED = (a_timing("naive", "512", {"naive": [1.0]}),)
 NOT_COMPILED = {"status": "failed", "message": "a.cu(3): error"}
@@ -50,7 +50,7 @@ def test_what_the_records_of_a_rung_amount_to(name, changes, status, message, so
     ],
 )
 def test_records_are_current_while_the_source_is_as_it_was(monkeypatch, digest, changes, current):
-    monkeypatch.setattr("ladder.evidence.source_digest", lambda rung: digest)
+    monkeypatch.setattr("ladder.tables.evidence.source_digest", lambda rung: digest)
     changes = dict(changes)
     assert an_evidence("naive", changes.pop("timings", ()), **changes).source_is_current is current
 
@@ -70,15 +70,15 @@ def recorded(tmp_path):
     """Writes records of a rung and reads its evidence."""
     raw = tmp_path / "raw"
     inspection = tmp_path / "inspect.json"
-    records.write_json(inspection, {"status": "ok", "message": "", "kernels": [], "launches": {}})
+    store.write_json(inspection, {"status": "ok", "message": "", "kernels": [], "launches": {}})
 
     def read(name="naive", shapes=(512, 1024), check=None, runs=(), failure="", profiles=None, profile_failure=""):
         if check:
-            records.write_json(raw / f"check/{name}.json", check)
+            store.write_json(raw / f"check/{name}.json", check)
         for run in runs:
-            records.add_run(raw / f"time/{name}.zip", run)
+            store.add_run(raw / f"time/{name}.zip", run)
         if failure:
-            records.conclude_timing(raw / f"time/{name}.zip", failure, "build-1")
+            store.conclude_timing(raw / f"time/{name}.zip", failure, "build-1")
         if profiles is not None:
             keep_profiles(raw / f"profile/{name}.json.gz", name, profiles, profile_failure, "build-1")
         return read_evidence(a_rung(name), inspection, raw, [Shape(n, n, n) for n in shapes])

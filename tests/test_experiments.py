@@ -6,10 +6,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from ladder.config import Shape
-from ladder.experiments import experiment_table
-from ladder.tables import read_table
-from ladder.timing import read_time_record
+from ladder.model.shape import Shape
+from ladder.records.timings import read_time_record
+from ladder.tables.experiments import experiment_table
+from ladder.tables.files import read_table
 
 ROOT = Path(__file__).resolve().parents[1]
 LOG = (ROOT / "docs/performance.md").read_text()

@@ -2,10 +2,10 @@
 
 import pytest
 from corpus import CONTROLS, FAULTS, ROOT, RUNGS
-from ladder import records
-from ladder.config import read_yaml
-from ladder.plan import plan
-from ladder.toolchain import source_digest as digest_of
+from ladder.config.documents import read_yaml
+from ladder.config.plan import plan
+from ladder.config.sources import source_digest as digest_of
+from ladder.records import store
 from record_faults import (
     EMULATED,
     LADDER,
@@ -23,7 +23,7 @@ from record_faults import (
 @pytest.fixture(scope="module")
 def recorded():
     paths = {"emulator": EMULATED, "gpu": ON_GPU, "seeds": SEEDS, "ladder": LADDER}
-    return {name: records.read_json(path) for name, path in paths.items()}
+    return {name: store.read_json(path) for name, path in paths.items()}
 
 
 def entries(record):
@@ -66,7 +66,7 @@ def test_no_rung_as_it_stands_is_blamed_on_a_gpu():
     rungs = plan(read_yaml(ROOT / "config/config.yaml") | {"gpu": "h100-sxm", "measure": False}).ladder
     blamed = {}
     for path in sorted((ROOT / "results/h100-sxm/raw").glob("sanitize/*.json")):
-        record = records.read_json(path)
+        record = store.read_json(path)
         rung = rungs.get(record["rung"])
         as_it_stands = rung and record.get("where", {}).get("compile", {}).get("source_digest") == digest_of(rung)
         if as_it_stands and record["status"] == "failed":

@@ -9,9 +9,11 @@ import pytest
 from conftest import ROUND_GPU, a_rung, a_timing, an_evidence
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from ladder.config import Shape
-from ladder.figures import LABEL_GAP, all_figures, best_rung, by_size, save, spread, square_rows, styles
-from ladder.tables import all_tables, read_table, write_table
+from ladder.model.shape import Shape
+from ladder.show.by_size import all_figures, best_rung, by_size, square_rows
+from ladder.show.style import LABEL_GAP, save, spread, styles
+from ladder.tables.every import all_tables
+from ladder.tables.files import read_table, write_table
 from matplotlib.colors import to_rgb, to_rgba
 from PIL import Image
 
@@ -148,7 +150,7 @@ def drawn(tmp_path_factory):
         return all_figures(timings, rungs, "cublas", ROUND_GPU.peak_gflops, CAPTION)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("ladder.evidence.source_digest", lambda rung: "source-1")
+        patch.setattr("ladder.tables.evidence.source_digest", lambda rung: "source-1")
         yield draw
 
 

@@ -16,18 +16,20 @@ import pytest
 import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from ladder import gpu, records
-from ladder.accuracy_worker import measure
-from ladder.bounds import componentwise_bound
-from ladder.build import Build
-from ladder.check_worker import check_case
-from ladder.checking import check_rung
-from ladder.config import Shape, read_kernels
-from ladder.devices import Gpu
-from ladder.errors import LadderError
-from ladder.library import Library, provide_cublas
-from ladder.plan import KERNELS
-from ladder.tables import RATIOS
+from ladder.build.compile import Build
+from ladder.build.library import Library, provide_cublas
+from ladder.config.kernels import read_kernels
+from ladder.config.plan import KERNELS
+from ladder.measure.accuracy.worker import measure
+from ladder.measure.check.stage import check_rung
+from ladder.measure.check.worker import check_case
+from ladder.measure.devices import Gpu
+from ladder.model.bounds import componentwise_bound
+from ladder.model.shape import Shape
+from ladder.records import store
+from ladder.system import nvml
+from ladder.system.errors import LadderError
+from ladder.tables.profiles import RATIOS
 from pipeline import (
     ROOT,
     TEST_KERNELS,
@@ -45,7 +47,7 @@ from pipeline import (
 )
 from products import products
 
-pytestmark = [pytest.mark.gpu, pytest.mark.skipif(gpu.present() is None, reason="there is no GPU here")]
+pytestmark = [pytest.mark.gpu, pytest.mark.skipif(nvml.present() is None, reason="there is no GPU here")]
 
 SMALL = {
     "sizes": [256, 512],
@@ -141,7 +143,7 @@ def timed(project: Path) -> set[tuple[str, int]]:
 def runs(project: Path, rung: str) -> dict[str, dict[str, bytes]]:
     """The measurements in a rung's time record."""
     path = results_of(project) / "raw" / "time" / f"{rung}.zip"
-    return records.read_runs(path) if path.exists() else {}
+    return store.read_runs(path) if path.exists() else {}
 
 
 @pytest.fixture(scope="module")
@@ -205,7 +207,7 @@ def sound(both):
 
 
 def test_every_rung_of_the_ladder_is_right_and_every_wrong_one_is_found(compiled, builds, gpu_alone):
-    states = {name: records.read_json(folder / "compile.json") for name, folder in builds.items()}
+    states = {name: store.read_json(folder / "compile.json") for name, folder in builds.items()}
     rungs = read_kernels(KERNELS)
     floors = {name for name, rung in rungs.items() if rung.role == "floor"}
     expected = {name: WRONG.get(name, "pass") for name in states if name not in floors | {*FAILING} - {*WRONG}}
@@ -313,7 +315,7 @@ def test_products_for_each_kernel_of_mma_3xtf32_are_right(builds, gpu_alone, fam
 @pytest.mark.parametrize("panel_rows", [3, 1 << 20])
 def test_the_errors_are_those_that_numpy_finds(gpu_alone, monkeypatch, shape, alpha, beta, panel_rows):
     import cupy as cp
-    from ladder import check_worker
+    from ladder.measure.check import worker as check_worker
 
     shape = Shape.parse(shape)
     monkeypatch.setattr(check_worker, "PANEL_BYTES", 8 * shape.n * panel_rows)
@@ -391,7 +393,7 @@ def test_a_failed_run_leaves_earlier_measurements_in_place(sound, tmp_path):
 
 
 def test_a_profile_has_metrics_and_advice_or_one_line_that_says_why_not(sound):
-    record = records.read_json(results_of(sound) / "raw" / "profile" / "coalesced.json.gz")
+    record = store.read_json(results_of(sound) / "raw" / "profile" / "coalesced.json.gz")
     if record["failure"]:
         assert record["shapes"] == {}
         assert record["failure"]["message"].strip()
@@ -435,7 +437,7 @@ def test_a_run_that_is_killed_while_it_times_is_taken_up_by_the_same_command(sou
     run = snakemake(project, config, *arguments, gpu=True)
     assert run.status == 0, run.output
     assert finished.read_bytes() == content
-    assert len(records.read_runs(record)) == 1
+    assert len(store.read_runs(record)) == 1
     assert timed(project) == {(rung, size) for rung in ("coalesced", "naive") for size in (256, 512)}
     assert not [name for name in contents(project / "results") if Path(name).name.startswith(".")]
 
@@ -489,7 +491,7 @@ def test_a_full_gpu_is_one_line_that_says_so(builds, tmp_path, left_mib, gpu_alo
 
 
 def test_no_gpu_is_present_where_cuda_sees_none(compiled):
-    script = "from ladder import gpu; print(gpu.present())"
+    script = "from ladder.system import nvml; print(nvml.present())"
     for hidden in ("", "-1"):
         variables = environment(compiled, gpu=True, CUDA_VISIBLE_DEVICES=hidden, PYTHONPATH=str(compiled / "workflow"))
         answer = subprocess.run(

@@ -6,7 +6,7 @@ import re
 import subprocess
 
 import pytest
-from ladder.config import read_kernels
+from ladder.config.kernels import read_kernels
 from pipeline import ROOT, copy_project, environment, snakemake
 
 

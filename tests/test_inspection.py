@@ -8,18 +8,20 @@ from pathlib import Path
 
 import pytest
 from conftest import ROUND_GPU, a_rung, an_evidence, write
-from ladder import sass
-from ladder.build import Build, build
-from ladder.config import ROOT, Shape, read_kernels
-from ladder.errors import LadderError
-from ladder.gpu import names, read_gpu
-from ladder.inspection import inspect, main_kernel
-from ladder.occupancy import LIMITS, SmLimits, compile_calculator, limits_of, occupancy
-from ladder.paper import accesses, ceilings, floors, tile_of, waves
-from ladder.plan import KERNELS
-from ladder.sass import Instruction
-from ladder.tables import instruction_table, paper_table, resource_table
-from ladder.toolchain import find_nvcc
+from ladder.build import sass
+from ladder.build.compile import Build, build
+from ladder.build.inspection import inspect, main_kernel
+from ladder.build.occupancy import LIMITS, SmLimits, compile_calculator, limits_of, occupancy
+from ladder.build.sass import Instruction
+from ladder.build.toolchain import find_nvcc
+from ladder.config.gpus import names, read_gpu
+from ladder.config.kernels import read_kernels
+from ladder.config.plan import KERNELS
+from ladder.model.shape import Shape
+from ladder.system.errors import LadderError
+from ladder.system.paths import ROOT
+from ladder.tables.code import instruction_table, paper_table, resource_table
+from ladder.tables.paper import accesses, ceilings, floors, tile_of, waves
 
 LISTING = """
 .text.kernel_a:

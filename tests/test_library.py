@@ -8,16 +8,17 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from conftest import REPOSITORY, a_rung, write
-from ladder import gpu, toolchain
-from ladder.build import Build, build
-from ladder.config import Shape, read_kernels
-from ladder.errors import LadderError
-from ladder.inspection import inspect
-from ladder.library import Library, Operands, explain
-from ladder.toolchain import resource_report
+from conftest import REPOSITORY, a_rung, take_for_checkout, write
+from ladder.build.compile import Build, build
+from ladder.build.inspection import inspect
+from ladder.build.library import Library, Operands, explain
+from ladder.build.resources import resource_report
+from ladder.config import gpus
+from ladder.config.kernels import read_kernels
+from ladder.model.shape import Shape
+from ladder.system.errors import LadderError
 
-T4 = gpu.read_gpu("t4")
+T4 = gpus.read_gpu("t4")
 ADDRESS = 1 << 20  # of matrices that are never read
 INVALID = "cudaErrorInvalidValue: an argument outside the contract, or a launch larger than CUDA allows"
 
@@ -51,8 +52,7 @@ def made(tmp_path_factory, nvcc):
     write(folder / "kernels/sgemm/large.cu", SOURCE)
     (folder / "kernels/include").symlink_to(REPOSITORY / "kernels/include")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(toolchain, "ROOT", folder)
-        patch.setattr(toolchain, "INCLUDE", folder / "kernels/include")
+        take_for_checkout(folder, patch)
         record = build(a_rung("large"), T4, nvcc, ["-std=c++17"], folder / "build")
     assert record["status"] == "ok", record["log"]
     return Build(folder / "build")
@@ -121,7 +121,7 @@ LARGE = {(2048, 2048, 2048), (8192, 8192, 8192), (2045, 2044, 2052)}
 )
 def test_large_tiles_of_mma_3xtf32_are_for_long_products_of_vectors_that_fill_sms(tmp_path, nvcc, name, macros, large):
     rung = replace(read_kernels(REPOSITORY / "config/kernels.yaml")["mma_3xtf32"], macros=macros)
-    assert build(rung, gpu.read_gpu(name), nvcc, ["-std=c++17"], tmp_path / "build")["status"] == "ok"
+    assert build(rung, gpus.read_gpu(name), nvcc, ["-std=c++17"], tmp_path / "build")["status"] == "ok"
     library = Library(Build(tmp_path / "build").library)
     small = {(2048, 2048, 2044), (4095, 4095, 4095), (1792, 1792, 4096), (2560, 2560, 4096), (3072, 3072, 3072)}
     shapes = small | LARGE
@@ -133,7 +133,7 @@ def test_large_tiles_of_mma_3xtf32_are_for_long_products_of_vectors_that_fill_sm
 def test_split_numbers_leave_short_sums_and_few_tiles_to_multiply_adds(tmp_path, nvcc, name):
     """An H100 of 132 SMs has enough with 60 tiles of 128 x 128."""
     rung = read_kernels(REPOSITORY / "config/kernels.yaml")[name]
-    assert build(rung, gpu.read_gpu("h100-sxm"), nvcc, ["-std=c++17"], tmp_path / "build")["status"] == "ok"
+    assert build(rung, gpus.read_gpu("h100-sxm"), nvcc, ["-std=c++17"], tmp_path / "build")["status"] == "ok"
     library = Library(Build(tmp_path / "build").library)
     left = {(4096, 4096, 576), (1, 1, 612), (512, 512, 65536), (896, 1024, 4096), (64, 3776, 1000)}
     others = {(4096, 4096, 577), (1024, 1024, 1024), (1024, 1024, 1536), (640, 1536, 4096), (64, 7680, 8192)}
@@ -149,7 +149,7 @@ def test_split_numbers_leave_short_sums_and_few_tiles_to_multiply_adds(tmp_path,
 def test_the_pre_pass_of_tf32_needs_more_tiles_than_half_of_the_sms(tmp_path, nvcc, name, first):
     """64 of 132 SMs, and 72."""
     rung = read_kernels(REPOSITORY / "config/kernels.yaml")[name]
-    assert build(rung, gpu.read_gpu("h100-sxm"), nvcc, ["-std=c++17"], tmp_path / "build")["status"] == "ok"
+    assert build(rung, gpus.read_gpu("h100-sxm"), nvcc, ["-std=c++17"], tmp_path / "build")["status"] == "ok"
     library = Library(Build(tmp_path / "build").library)
     assert first in library.launches(Shape(1024, 1024, 4096), 132)[0].kernel
     assert "scan_lines" in library.launches(Shape(1024, 1152, 4096), 132)[0].kernel
@@ -158,7 +158,7 @@ def test_the_pre_pass_of_tf32_needs_more_tiles_than_half_of_the_sms(tmp_path, nv
 @pytest.mark.parametrize("name", ["wgmma_3xtf32", "wgmma_3xfp16", "tf32"])
 def test_the_compiler_has_wgmma_run_beside_each_other(tmp_path, nvcc, name):
     rung = read_kernels(REPOSITORY / "config/kernels.yaml")[name]
-    record = build(rung, gpu.read_gpu("h100-sxm"), nvcc, ["-std=c++17"], tmp_path / "build")
+    record = build(rung, gpus.read_gpu("h100-sxm"), nvcc, ["-std=c++17"], tmp_path / "build")
     assert "Used 168 registers" in record["log"]  # what ptxas says is there
     assert "serialized" not in record["log"]
 
@@ -166,7 +166,7 @@ def test_the_compiler_has_wgmma_run_beside_each_other(tmp_path, nvcc, name):
 @pytest.mark.parametrize("name", ["wgmma_3xtf32", "wgmma_3xfp16"])
 def test_lines_that_do_not_fit_are_left_to_multiply_adds_in_sections_for_each_tile(tmp_path, nvcc, name):
     rung = read_kernels(REPOSITORY / "config/kernels.yaml")[name]
-    assert build(rung, gpu.read_gpu("h100-sxm"), nvcc, ["-std=c++17"], tmp_path / "build")["status"] == "ok"
+    assert build(rung, gpus.read_gpu("h100-sxm"), nvcc, ["-std=c++17"], tmp_path / "build")["status"] == "ok"
     launches = Library(Build(tmp_path / "build").library).launches(Shape(2048, 1920, 4096), 132)
     names = "scan_lines.*split_lines.*sgemm_splitI.*sgemm_split_k.*Li128E5Unfit"
     assert re.search(names, " ".join(launch.kernel for launch in launches))

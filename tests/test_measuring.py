@@ -75,7 +75,7 @@ def test_the_record_has_every_effect_of_every_rung():
     assert record["where"]["measured_at"]
 
 
-@pytest.mark.skipif(record_measuring.gpus.present(0) is not None, reason="needs a machine without a GPU")
+@pytest.mark.skipif(record_measuring.nvml.present(0) is not None, reason="needs a machine without a GPU")
 def test_without_a_gpu_nothing_is_recorded(monkeypatch, capsys):
     monkeypatch.setattr("sys.argv", ["record_measuring.py", "gpu"])
     before = record_measuring.RECORD.exists()

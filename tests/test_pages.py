@@ -9,23 +9,18 @@ import numpy as np
 import pandas as pd
 import pytest
 from conftest import ROUND_GPU, a_rung, a_timing, a_where, an_evidence
-from ladder.analysis import (
-    FIGURES,
-    all_figures,
-    compute_ceilings,
-    issue_slots,
-    loop_shares,
-    rates,
-    warp_limits,
-)
-from ladder.config import ROOT, read_kernels
-from ladder.diagnosis import Profile
-from ladder.figures import save
-from ladder.gpu import read_gpu
-from ladder.occupancy import LIMITS
-from ladder.pages import by_work, index, number, own_words, page, scaled
-from ladder.paper import load_pipe_wavefronts
-from ladder.tables import all_tables, largest, read_table, write_table
+from ladder.build.occupancy import LIMITS
+from ladder.config.gpus import read_gpu
+from ladder.config.kernels import read_kernels
+from ladder.show.pages import by_work, index, number, own_words, page, scaled
+from ladder.show.style import save
+from ladder.show.why import FIGURES, all_figures, compute_ceilings, issue_slots, loop_shares, rates, warp_limits
+from ladder.system.paths import ROOT
+from ladder.tables.diagnosis import Profile
+from ladder.tables.every import all_tables
+from ladder.tables.files import read_table, write_table
+from ladder.tables.paper import load_pipe_wavefronts
+from ladder.tables.timings import largest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.text import Text
 from pipeline import RECORDED as RECORDED_GPU
@@ -37,7 +32,7 @@ from test_inspection import an_inspection
 def made(tmp_path_factory):
     """The tables, read back, of a rung with a profile and of one with nothing recorded; and an inspection."""
     monkeypatch = pytest.MonkeyPatch()
-    monkeypatch.setattr("ladder.evidence.source_digest", lambda rung: "source-1")
+    monkeypatch.setattr("ladder.tables.evidence.source_digest", lambda rung: "source-1")
     inspection = an_inspection()
     for kernel in inspection["kernels"]:
         if kernel["code"]:

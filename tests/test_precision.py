@@ -6,14 +6,17 @@ from contextlib import contextmanager
 import numpy as np
 import pandas as pd
 import pytest
-from ladder.accuracy_worker import inputs_of, measure
-from ladder.bounds import componentwise_bound
-from ladder.check_worker import judge
-from ladder.config import ROOT, Shape, read_kernels, schema
-from ladder.devices import EMULATED_SMS, Call, Emulator
-from ladder.inputs import draw
-from ladder.library import Library, Operands
-from ladder.precision import BOUNDS, TITLES, baseline_of, label, labelled, name_of, other_baselines
+from ladder.build.library import Library, Operands
+from ladder.config.documents import schema
+from ladder.config.kernels import read_kernels
+from ladder.measure.accuracy.worker import inputs_of, measure
+from ladder.measure.check.worker import judge
+from ladder.measure.devices import EMULATED_SMS, Call, Emulator
+from ladder.measure.inputs import draw
+from ladder.model.bounds import componentwise_bound
+from ladder.model.precision import BOUNDS, TITLES, baseline_of, label, labelled, name_of, other_baselines
+from ladder.model.shape import Shape
+from ladder.system.paths import ROOT
 
 
 def test_every_class_has_a_name_and_bounds():

@@ -12,23 +12,20 @@ from types import SimpleNamespace
 
 import pytest
 from conftest import a_where, write
-from ladder import records
-from ladder.build import Build
-from ladder.errors import LadderError
-from ladder.profiling import (
+from ladder.build.compile import Build
+from ladder.measure.profile.report import (
     HOTTEST,
     extract,
-    keep_profiles,
     kernel_of,
     loop_samples,
-    ncu_command,
     opcodes,
-    profile_shape,
-    read_profiles,
     sampled_instructions,
     sampled_lines,
-    why_not,
 )
+from ladder.measure.profile.stage import ncu_command, profile_shape, why_not
+from ladder.records import store
+from ladder.records.profiles import keep_profiles, read_profiles
+from ladder.system.errors import LadderError
 
 PERMISSION = (
     "==PROF== Connected to process 1\n"
@@ -70,7 +67,7 @@ def test_ncu_watches_the_second_product_at_the_clocks_as_they_are():
     options = dict(pairwise(command))
     assert (options["--set"], options["--clock-control"], options["--profile-from-start"]) == ("full", "none", "off")
     assert options["--export"] == "out.ncu-rep"
-    assert command[-6:] == [sys.executable, "-m", "ladder.profile_worker", "build/naive/library.so", "512", "1"]
+    assert command[-6:] == [sys.executable, "-m", "ladder.measure.profile.worker", "build/naive/library.so", "512", "1"]
 
 
 @pytest.fixture
@@ -290,18 +287,18 @@ def test_profiles_are_kept_beside_those_of_other_shapes(tmp_path):
     keep_profiles(path, "naive", {"512": profile("old"), "1024": profile("old")}, "", "build-1")
     keep_profiles(path, "naive", {"512": profile("new")}, "", "build-1")
     assert read_profiles(path, "build-1") == {"512": profile("new"), "1024": profile("old")}
-    assert records.read_json(path)["failure"] is None
+    assert store.read_json(path)["failure"] is None
 
 
 def test_why_profiles_are_missing_is_kept_until_there_are_some(tmp_path):
     path = tmp_path / "naive.json.gz"
     keep_profiles(path, "naive", {"512": profile("old")}, "", "build-1")
     keep_profiles(path, "naive", {}, "ncu: not found", "build-2")
-    record = records.read_json(path)
+    record = store.read_json(path)
     assert record["failure"] == {"message": "ncu: not found", "build_digest": "build-2"}
     assert record["shapes"] == {"512": profile("old")}
     keep_profiles(path, "naive", {}, "", "build-2")
-    assert records.read_json(path)["failure"] is None
+    assert store.read_json(path)["failure"] is None
 
 
 def test_equal_profiles_are_equal_bytes(tmp_path):

@@ -16,10 +16,10 @@ from collections import Counter
 from types import SimpleNamespace
 
 import pytest
-from ladder import script
-from ladder.errors import LadderError
-from ladder.progress import Above, Board, State, clock, is_chatter, remember, remembered, seconds_left
-from ladder.session import unlimited_rate
+from ladder.commands.progress import Above, Board, State, clock, is_chatter, remember, remembered, seconds_left
+from ladder.commands.session import unlimited_rate
+from ladder.system import terminal
+from ladder.system.errors import LadderError
 from pipeline import ROOT, command, copy_project, environment
 from snakemake.settings.types import MaxJobsPerTimespan
 
@@ -195,23 +195,23 @@ def test_a_status_has_a_colour_on_a_terminal_alone(monkeypatch):
     monkeypatch.delenv("NO_COLOR", raising=False)
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setattr("sys.stderr", Terminal())
-    assert script.colored("ok") == "\x1b[32mok\x1b[0m"
-    assert script.colored("failed") == "\x1b[31mfailed\x1b[0m"
-    assert script.colored("needs a GPU") == "needs a GPU"
+    assert terminal.colored("ok") == "\x1b[32mok\x1b[0m"
+    assert terminal.colored("failed") == "\x1b[31mfailed\x1b[0m"
+    assert terminal.colored("needs a GPU") == "needs a GPU"
     monkeypatch.setenv("NO_COLOR", "1")
-    assert script.colored("ok") == "ok"
+    assert terminal.colored("ok") == "ok"
     monkeypatch.delenv("NO_COLOR")
     monkeypatch.setattr("sys.stderr", io.StringIO())
-    assert script.colored("ok") == "ok"
+    assert terminal.colored("ok") == "ok"
 
 
 def test_an_error_is_one_line_and_an_interruption_none(tmp_path, capsys):
     log = tmp_path / "log"
-    with pytest.raises(SystemExit) as ended, script.one_line_errors(str(log)):
+    with pytest.raises(SystemExit) as ended, terminal.one_line_errors(str(log)):
         raise LadderError("gpu: 'x' is none; name another")
     assert ended.value.code == 1
     assert capsys.readouterr().err == log.read_text() == "gemm-ladder: gpu: 'x' is none; name another\n"
-    with pytest.raises(SystemExit) as ended, script.one_line_errors(str(log)):
+    with pytest.raises(SystemExit) as ended, terminal.one_line_errors(str(log)):
         raise KeyboardInterrupt
     assert ended.value.code == 130
     assert capsys.readouterr().err == ""

@@ -7,10 +7,10 @@ On a GPU, where every rung runs, tests/test_gpu.py asks the same. More than the 
 import pytest
 from corpus import ROOT, RUNGS
 from hypothesis import find, given, settings
-from ladder.check_worker import check_case
-from ladder.config import read_kernels
-from ladder.devices import Emulator
-from ladder.library import Library
+from ladder.build.library import Library
+from ladder.config.kernels import read_kernels
+from ladder.measure.check.worker import check_case
+from ladder.measure.devices import Emulator
 from products import products
 
 LADDER = read_kernels(ROOT / "config" / "kernels.yaml")

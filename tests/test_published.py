@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import pandas as pd
 import pytest
-from ladder.config import ROOT, read_kernels
-from ladder.figures import save
-from ladder.plan import KERNELS
-from ladder.published import DATA, compare_published, draw, findings, read_published
-from ladder.tables import read_table, write_table
+from ladder.config.kernels import read_kernels
+from ladder.config.plan import KERNELS
+from ladder.show.published import draw
+from ladder.show.style import save
+from ladder.system.paths import ROOT
+from ladder.tables.files import read_table, write_table
+from ladder.tables.published import DATA, compare_published, findings, read_published
 
 TABLES = ROOT / "results" / "h100-sxm" / "tables"
 

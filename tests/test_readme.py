@@ -3,8 +3,8 @@
 from pathlib import Path
 
 import pytest
-from ladder.summary import summary
-from ladder.tables import read_table
+from ladder.show.summary import summary
+from ladder.tables.files import read_table
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "results" / "h100-sxm"

@@ -3,9 +3,9 @@
 import pytest
 import record_errors
 import record_measuring
-from ladder.accuracy import FAMILIES
-from ladder.plan import plan
-from ladder.records import read_json
+from ladder.config.plan import plan
+from ladder.records.store import read_json
+from ladder.show.accuracy import FAMILIES
 from record_errors import KS, PAGE, RECORD, ROUNDING, SIZES, SPLIT, TITLES, above, shares, table, with_table
 
 

@@ -9,10 +9,10 @@ import zlib
 
 import pytest
 from conftest import a_device, a_where, time_run
-from ladder import records
-from ladder.build import environment
-from ladder.config import ROOT
-from ladder.errors import LadderError
+from ladder.records import provenance, store
+from ladder.records.provenance import environment
+from ladder.system.errors import LadderError
+from ladder.system.paths import ROOT
 
 RESTORE = "; restore it with git checkout, or delete it to measure again"
 
@@ -37,14 +37,14 @@ def names(folder) -> list[str]:
 @pytest.mark.parametrize("death", [OSError("disk full"), KeyboardInterrupt()], ids=["error", "interrupt"])
 def test_a_writer_that_dies_leaves_the_old_content_and_nothing_else(tmp_path, monkeypatch, step, death):
     path = tmp_path / "record.json"
-    records.write_bytes(path, b"old")
+    store.write_bytes(path, b"old")
 
     def die(*_):
         raise death
 
     monkeypatch.setattr(os, step, die)
     with pytest.raises(type(death)):
-        records.write_bytes(path, b"new")
+        store.write_bytes(path, b"new")
     assert path.read_bytes() == b"old"
     assert names(tmp_path) == ["record.json"]
 
@@ -54,15 +54,15 @@ def test_the_new_content_is_on_disk_before_it_takes_the_name(tmp_path, monkeypat
     replace, fsync = os.replace, os.fsync
     monkeypatch.setattr(os, "fsync", lambda handle: (seen.append("fsync"), fsync(handle)))
     monkeypatch.setattr(os, "replace", lambda *names: (seen.append("replace"), replace(*names)))
-    records.write_bytes(tmp_path / "record.json", b"new")
+    store.write_bytes(tmp_path / "record.json", b"new")
     assert seen == ["fsync", "replace"]
     assert (tmp_path / "record.json").read_bytes() == b"new"
 
 
 def test_a_completed_write_leaves_one_readable_file_in_a_folder_made_for_it(tmp_path):
     path = tmp_path / "deep/er/record.json"
-    records.write_text(path, "µ\n")
-    records.write_text(path, "µ2\n")
+    store.write_text(path, "µ\n")
+    store.write_text(path, "µ2\n")
     assert path.read_bytes() == "µ2\n".encode()
     assert names(path.parent) == ["record.json"]
     assert stat.S_IMODE(path.stat().st_mode) == 0o644
@@ -71,28 +71,28 @@ def test_a_completed_write_leaves_one_readable_file_in_a_folder_made_for_it(tmp_
 @pytest.mark.parametrize("name", ["record.json", "record.json.gz"])
 def test_a_json_record_reads_back_as_written_with_its_version(tmp_path, name):
     record = {"rung": "naive", "cases": [{"a": 1}, {"a": None}], "flags": ["x"], "empty": [], "text": 'µ"\n'}
-    records.write_json(tmp_path / name, record)
-    assert records.read_json(tmp_path / name) == {"schema_version": 1, **record}
+    store.write_json(tmp_path / name, record)
+    assert store.read_json(tmp_path / name) == {"schema_version": 1, **record}
 
 
 @pytest.mark.parametrize("name", ["record.json", "record.json.gz"])
 def test_equal_json_records_are_equal_bytes(tmp_path, monkeypatch, name):
-    records.write_json(tmp_path / "1" / name, {"rung": "naive", "cases": [{"a": 1}]})
+    store.write_json(tmp_path / "1" / name, {"rung": "naive", "cases": [{"a": 1}]})
     monkeypatch.setattr("time.time", lambda: 2e9)
-    records.write_json(tmp_path / "2" / name, {"rung": "naive", "cases": [{"a": 1}]})
+    store.write_json(tmp_path / "2" / name, {"rung": "naive", "cases": [{"a": 1}]})
     assert (tmp_path / "1" / name).read_bytes() == (tmp_path / "2" / name).read_bytes()
 
 
 def test_equal_archives_are_equal_bytes_whatever_the_order_of_their_members(tmp_path):
-    records.write_archive(tmp_path / "1.zip", {"a": b"1", "b/c": b"2" * 1000})
+    store.write_archive(tmp_path / "1.zip", {"a": b"1", "b/c": b"2" * 1000})
     os.utime(tmp_path / "1.zip", (0, 0))
-    records.write_archive(tmp_path / "2.zip", {"b/c": b"2" * 1000, "a": b"1"})
+    store.write_archive(tmp_path / "2.zip", {"b/c": b"2" * 1000, "a": b"1"})
     assert (tmp_path / "1.zip").read_bytes() == (tmp_path / "2.zip").read_bytes()
-    assert records.read_archive(tmp_path / "1.zip") == {"a": b"1", "b/c": b"2" * 1000}
+    assert store.read_archive(tmp_path / "1.zip") == {"a": b"1", "b/c": b"2" * 1000}
 
 
 def test_a_record_has_a_line_for_each_row_of_a_list():
-    text = records.to_json({"a": 1, "cases": [{"b": 1}, {"b": 2}]})
+    text = store.to_json({"a": 1, "cases": [{"b": 1}, {"b": 2}]})
     assert text == '{\n"a": 1,\n"cases": [\n {"b": 1},\n {"b": 2}\n]\n}\n'
 
 
@@ -100,7 +100,7 @@ def test_a_record_has_a_line_for_each_row_of_a_list():
 @pytest.mark.parametrize("wrap", [lambda v: {"a": v}, lambda v: {"a": [{"b": v}]}, lambda v: [v]])
 def test_what_json_cannot_hold_is_never_written(value, wrap):
     with pytest.raises(ValueError, match="not JSON compliant"):
-        records.to_json(wrap(value))
+        store.to_json(wrap(value))
 
 
 # Reading what is damaged
@@ -114,11 +114,11 @@ def truncations(content: bytes) -> list[bytes]:
 @pytest.mark.parametrize("part", range(4))
 def test_a_truncated_record_is_one_line_and_is_left_as_it_is(tmp_path, name, part):
     path = tmp_path / name
-    read = records.read_archive if path.suffix == ".zip" else records.read_json
+    read = store.read_archive if path.suffix == ".zip" else store.read_json
     if path.suffix == ".zip":
-        records.write_archive(path, {"a/record.json": b"{}" * 200})
+        store.write_archive(path, {"a/record.json": b"{}" * 200})
     else:
-        records.write_json(path, {"text": "x" * 200})
+        store.write_json(path, {"text": "x" * 200})
     # without its last byte, a line's end, JSON is still whole
     damaged = truncations(path.read_bytes().rstrip(b"\n"))[part]
     path.write_bytes(damaged)
@@ -133,13 +133,13 @@ def test_a_truncated_record_is_one_line_and_is_left_as_it_is(tmp_path, name, par
 def test_a_record_that_is_no_json_is_one_line(tmp_path, content):
     path = tmp_path / "record.json"
     path.write_bytes(content)
-    assert line_of(records.read_json, path).endswith(RESTORE)
+    assert line_of(store.read_json, path).endswith(RESTORE)
 
 
 def test_a_gzipped_record_that_is_not_gzipped_is_one_line(tmp_path):
     path = tmp_path / "record.json.gz"
     path.write_bytes(b'{"schema_version": 1}')
-    assert line_of(records.read_json, path).startswith(f"{path}: the record is damaged (Not a gzipped file")
+    assert line_of(store.read_json, path).startswith(f"{path}: the record is damaged (Not a gzipped file")
 
 
 @pytest.mark.parametrize(
@@ -158,7 +158,7 @@ def test_a_record_of_another_schema_version_is_one_line_and_is_left_as_it_is(tmp
     data = json.dumps(content).encode()
     path.write_bytes(gzip.compress(data) if path.suffix == ".gz" else data)
     before = path.read_bytes()
-    assert line_of(records.read_json, path) == (
+    assert line_of(store.read_json, path) == (
         f"{path}: schema_version: {version} is not 1; use the gemm-ladder that wrote the record, or delete it to "
         "measure again"
     )
@@ -167,13 +167,13 @@ def test_a_record_of_another_schema_version_is_one_line_and_is_left_as_it_is(tmp
 
 @pytest.mark.parametrize("files", [{}, {"record.json": b"{"}], ids=["missing", "truncated"])
 def test_a_run_without_a_whole_record_is_one_line(files):
-    message = line_of(records.run_record, files, "time/naive.zip: run")
+    message = line_of(store.run_record, files, "time/naive.zip: run")
     assert message.startswith("time/naive.zip: run: the record is damaged (")
     assert message.endswith(RESTORE)
 
 
 def test_a_run_of_another_schema_version_is_one_line():
-    message = line_of(records.run_record, {"record.json": b'{"schema_version": 7}'}, "time/naive.zip")
+    message = line_of(store.run_record, {"record.json": b'{"schema_version": 7}'}, "time/naive.zip")
     assert message.startswith("time/naive.zip: schema_version: 7 is not 1; ")
 
 
@@ -188,13 +188,13 @@ def run(shapes: list[str], hour: int, build: str = "build-1") -> dict[str, bytes
 
 def held(path) -> list[list[str]]:
     """The shapes of each run in a time record, oldest first."""
-    return [records.run_record(files, "")["shapes"] for files in records.read_runs(path).values()]
+    return [store.run_record(files, "")["shapes"] for files in store.read_runs(path).values()]
 
 
 def test_a_run_is_kept_file_by_file_under_the_time_it_ended(tmp_path):
     files = run(["128"], 1)
-    records.add_run(tmp_path / "naive.zip", files)
-    assert records.read_runs(tmp_path / "naive.zip") == {"2026-01-02T01-00-00+00-00": files}
+    store.add_run(tmp_path / "naive.zip", files)
+    assert store.read_runs(tmp_path / "naive.zip") == {"2026-01-02T01-00-00+00-00": files}
 
 
 @pytest.mark.parametrize(
@@ -210,54 +210,54 @@ def test_a_run_is_kept_file_by_file_under_the_time_it_ended(tmp_path):
 )
 def test_a_run_supersedes_only_those_of_which_it_measured_every_shape(tmp_path, runs, left):
     for hour, shapes in enumerate(runs):
-        records.add_run(tmp_path / "naive.zip", run(shapes, hour))
+        store.add_run(tmp_path / "naive.zip", run(shapes, hour))
     assert held(tmp_path / "naive.zip") == left
 
 
 def test_a_run_that_is_no_run_changes_nothing(tmp_path):
     path = tmp_path / "naive.zip"
-    records.add_run(path, run(["128"], 1))
+    store.add_run(path, run(["128"], 1))
     before = path.read_bytes()
-    line_of(records.add_run, path, {"nvbench.json": b"{}"})
+    line_of(store.add_run, path, {"nvbench.json": b"{}"})
     assert path.read_bytes() == before
 
 
 def test_why_an_attempt_failed_is_kept_beside_all_measurements_until_one_succeeds(tmp_path):
     path = tmp_path / "naive.zip"
-    records.add_run(path, run(["128"], 1))
-    measured = records.read_runs(path)
-    assert records.read_failure(path) is None
-    records.conclude_timing(path, "it hung", "build-2")
-    assert records.read_failure(path) == {"message": "it hung", "build_digest": "build-2"}
-    assert records.read_runs(path) == measured
-    records.conclude_timing(path, "it crashed", "build-3")
-    assert records.read_failure(path) == {"message": "it crashed", "build_digest": "build-3"}
-    records.conclude_timing(path, "", "build-4")
-    assert records.read_failure(path) is None
-    assert records.read_runs(path) == measured
+    store.add_run(path, run(["128"], 1))
+    measured = store.read_runs(path)
+    assert store.read_failure(path) is None
+    store.conclude_timing(path, "it hung", "build-2")
+    assert store.read_failure(path) == {"message": "it hung", "build_digest": "build-2"}
+    assert store.read_runs(path) == measured
+    store.conclude_timing(path, "it crashed", "build-3")
+    assert store.read_failure(path) == {"message": "it crashed", "build_digest": "build-3"}
+    store.conclude_timing(path, "", "build-4")
+    assert store.read_failure(path) is None
+    assert store.read_runs(path) == measured
 
 
 @pytest.mark.parametrize("message", ["", "it hung"])
 def test_an_attempt_without_any_measurement_leaves_a_record_all_the_same(tmp_path, message):
     path = tmp_path / "time/naive.zip"
-    records.conclude_timing(path, message, "build-1")
-    assert records.read_runs(path) == {}
-    assert (records.read_failure(path) or {}).get("message", "") == message
+    store.conclude_timing(path, message, "build-1")
+    assert store.read_runs(path) == {}
+    assert (store.read_failure(path) or {}).get("message", "") == message
 
 
 # Digests and the environment
 
 
 def test_a_digest_depends_on_where_its_parts_end():
-    assert records.digest("ab", "c") != records.digest("a", "bc")
-    assert records.digest("abc") != records.digest("a", "bc")
-    assert records.digest("a", "") != records.digest("a")
-    assert records.digest("a", b"b") == records.digest(b"a", "b")
+    assert store.digest("ab", "c") != store.digest("a", "bc")
+    assert store.digest("abc") != store.digest("a", "bc")
+    assert store.digest("a", "") != store.digest("a")
+    assert store.digest("a", b"b") == store.digest(b"a", "b")
 
 
 def test_a_digest_is_sixteen_digits_that_stay_the_same():
     # of the SHA-256 over a length of 1 in 8 bytes and `a`
-    assert records.digest("a") == "ae6121c88ba555f6"
+    assert store.digest("a") == "ae6121c88ba555f6"
 
 
 def test_a_digest_of_files_depends_on_names_contents_and_the_rest(tmp_path):
@@ -266,36 +266,36 @@ def test_a_digest_of_files_depends_on_names_contents_and_the_rest(tmp_path):
         (tmp_path / name).write_text(text)
     a, b, other = (tmp_path / name for name in ("a", "b", "sub/a"))
     found = [
-        records.digest_files([a]),
-        records.digest_files([b]),
-        records.digest_files([other]),
-        records.digest_files([a], "x"),
-        records.digest_files([a, b]),
-        records.digest_files([b, a]),
+        store.digest_files([a]),
+        store.digest_files([b]),
+        store.digest_files([other]),
+        store.digest_files([a], "x"),
+        store.digest_files([a, b]),
+        store.digest_files([b, a]),
     ]
     assert len(set(found)) == len(found)
-    assert records.digest_files([a]) == found[0]
+    assert store.digest_files([a]) == found[0]
 
 
 def test_times_are_utc_in_whole_seconds():
-    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00", records.now())
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00", provenance.now())
 
 
 def test_outside_git_the_commit_is_what_the_environment_says(tmp_path, monkeypatch):
     monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path))
     monkeypatch.delenv("GEMM_LADDER_COMMIT", raising=False)
-    assert records.git_commit(tmp_path) == "unknown"
+    assert provenance.git_commit(tmp_path) == "unknown"
     monkeypatch.setenv("GEMM_LADDER_COMMIT", "")
-    assert records.git_commit(tmp_path) == "unknown"
+    assert provenance.git_commit(tmp_path) == "unknown"
     monkeypatch.setenv("GEMM_LADDER_COMMIT", "abc")
-    assert records.git_commit(tmp_path) == "abc"
+    assert provenance.git_commit(tmp_path) == "abc"
 
 
 def test_the_software_of_a_record_names_the_packages_that_are_installed(tmp_path):
-    found = records.software(tmp_path)
+    found = provenance.software(tmp_path)
     assert set(found) == {"git_commit", "python", "system", "packages"}
     assert "numpy" in found["packages"]
-    assert set(found["packages"]) <= set(records.PACKAGES)
+    assert set(found["packages"]) <= set(provenance.PACKAGES)
 
 
 def test_an_environment_names_everything_that_could_explain_a_measurement(tmp_path):

@@ -8,12 +8,12 @@ import re
 import pandas as pd
 import pytest
 from browser import BROWSER, look
-from ladder import charts
-from ladder.config import ROOT
-from ladder.figures import all_figures
-from ladder.plan import plan
-from ladder.precision import labelled
-from ladder.report import WHY, Material, answer, gather, render
+from ladder.config.plan import plan
+from ladder.model.precision import labelled
+from ladder.show import charts
+from ladder.show.by_size import all_figures
+from ladder.show.report import WHY, Material, answer, gather, render
+from ladder.system.paths import ROOT
 from matplotlib.colors import to_rgb
 from pipeline import RECORDED
 

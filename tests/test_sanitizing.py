@@ -8,15 +8,9 @@ import time
 
 import pytest
 from conftest import a_build, a_where, write
-from ladder.errors import LadderError
-from ladder.sanitizing import (
-    read_findings,
-    require_sanitizer,
-    run_tool,
-    sanitize_rung,
-    sanitizer_cases,
-    summary,
-)
+from ladder.measure.sanitize.stage import read_findings, require_sanitizer, run_tool, sanitize_rung, summary
+from ladder.model.cases import sanitizer_cases
+from ladder.system.errors import LadderError
 from pipeline import FEW, copy_project, snakemake
 
 CLEAN = "========= COMPUTE-SANITIZER\n========= ERROR SUMMARY: 0 errors\n"
@@ -200,8 +194,8 @@ def test_a_rung_that_does_not_compile_is_not_watched(tmp_path):
 
 def test_a_missing_sanitizer_is_one_line_with_the_remedy(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr("ladder.sanitizing.TOOLKIT", str(tmp_path / "none"))
-    monkeypatch.setattr("ladder.toolchain.TOOLKITS", ())
+    monkeypatch.setattr("ladder.measure.sanitize.stage.TOOLKIT", str(tmp_path / "none"))
+    monkeypatch.setattr("ladder.build.toolchain.TOOLKITS", ())
     with pytest.raises(LadderError, match=r"^compute-sanitizer: not found; .*sanitize\.compute_sanitizer$"):
         require_sanitizer()
     with pytest.raises(LadderError, match=r"sanitize\.compute_sanitizer: '/none' is no program"):

@@ -4,8 +4,9 @@ from dataclasses import replace
 
 import pytest
 from conftest import ROUND_GPU, a_check, a_rung, a_timing, an_evidence
-from ladder.summary import FAILURES, summary
-from ladder.tables import all_tables, read_table, write_table
+from ladder.show.summary import FAILURES, summary
+from ladder.tables.every import all_tables
+from ladder.tables.files import read_table, write_table
 
 LAST = "Tables: results/round/tables   Figures: results/round/figures   Report: results/round/report.html\n"
 BROKEN = {"status": "failed", "message": 'kernels/sgemm/tiled.cu(3): error: expected a ";"'}
@@ -14,7 +15,7 @@ BROKEN = {"status": "failed", "message": 'kernels/sgemm/tiled.cu(3): error: expe
 @pytest.fixture
 def told(tmp_path, monkeypatch):
     """The summary of the evidence, by way of tables on disk."""
-    monkeypatch.setattr("ladder.evidence.source_digest", lambda rung: "source-1")
+    monkeypatch.setattr("ladder.tables.evidence.source_digest", lambda rung: "source-1")
 
     def tell(*items):
         made = all_tables(items, ROUND_GPU, "cublas", "naive")
@@ -136,7 +137,7 @@ def test_why_rungs_were_not_profiled_is_told_once(told):
 def test_records_of_other_sources_are_told(told, monkeypatch):
     items = [good("naive"), good("tiled")]
     assert "Recorded from other sources" not in told(*items)
-    monkeypatch.setattr("ladder.evidence.source_digest", lambda rung: {"naive": "source-1"}.get(rung.name, "x"))
+    monkeypatch.setattr("ladder.tables.evidence.source_digest", lambda rung: {"naive": "source-1"}.get(rung.name, "x"))
     assert "Recorded from other sources than the present ones: tiled\n" in told(*items)
 
 

@@ -7,25 +7,16 @@ import numpy as np
 import pandas as pd
 import pytest
 from conftest import ROUND_GPU, a_case, a_check, a_rung, a_timing, a_where, an_evidence
-from ladder import tables
-from ladder.config import Shape
-from ladder.tables import (
-    advice_table,
-    all_tables,
-    bootstrap_medians,
-    check_table,
-    environment_table,
-    geomean_table,
-    headline_shape,
-    interval,
-    profile_table,
-    read_table,
-    resource_table,
-    rung_table,
-    speedup,
-    timing_table,
-    write_table,
-)
+from ladder.model.shape import Shape
+from ladder.tables import code, files, statistics
+from ladder.tables.checks import check_table
+from ladder.tables.code import resource_table
+from ladder.tables.every import all_tables, environment_table
+from ladder.tables.files import read_table, write_table
+from ladder.tables.profiles import HEADLINES, RATIOS, advice_table, profile_table
+from ladder.tables.rungs import rung_table
+from ladder.tables.statistics import bootstrap_medians, interval
+from ladder.tables.timings import geomean_table, headline_shape, speedup, timing_table
 
 SAMPLES = {"tiled": [2.0, 4.0, 3.0, 9.0, 1.0], "cublas": [1.0, 1.5, 2.0], "naive": [30.0], "coalesced": [6.0, 6.0]}
 
@@ -164,7 +155,7 @@ def test_bootstrapped_medians_depend_on_the_samples_and_the_key_alone():
     first = bootstrap_medians(samples, "tiled 512")
     assert (first == bootstrap_medians(samples.copy(), "tiled 512")).all()
     assert not (first == bootstrap_medians(samples, "tiled 1024")).all()
-    assert len(first) == tables.RESAMPLES
+    assert len(first) == statistics.RESAMPLES
     assert set(first) <= set(samples)
 
 
@@ -221,7 +212,7 @@ def test_the_empty_kernel_has_no_geomean():
 def test_a_speedup_comes_with_a_thousand_bootstrapped_ones():
     item = tiled(a_timing("tiled", "512", SAMPLES))
     ratio, values = speedup(item, Shape(512, 512, 512), "cublas")
-    assert (ratio, len(values)) == (0.5, tables.RESAMPLES)
+    assert (ratio, len(values)) == (0.5, statistics.RESAMPLES)
     assert speedup(item, Shape(512, 512, 512), None) is None
 
 
@@ -229,7 +220,7 @@ def test_a_speedup_comes_with_a_thousand_bootstrapped_ones():
 
 
 def test_the_table_of_rungs_says_how_each_fared(monkeypatch):
-    monkeypatch.setattr("ladder.evidence.source_digest", lambda rung: "source-1")
+    monkeypatch.setattr("ladder.tables.evidence.source_digest", lambda rung: "source-1")
     items = [
         tiled(a_timing("tiled", "512", SAMPLES), check=a_check(cases=[a_case(), a_case("5")]), profiles={}),
         an_evidence("naive", check=a_check("failed", "4: NaN", cases=[a_case(verdict="NaN")])),
@@ -242,12 +233,12 @@ def test_the_table_of_rungs_says_how_each_fared(monkeypatch):
     assert table.loc["coalesced", columns].tolist() == ["not recorded", "", 0, 0, "", "ncu: not found"]
     assert table.loc["tiled", "measured_at"] == a_where()["measured_at"]
     assert table.loc["coalesced", "measured_at"] == ""
-    monkeypatch.setattr("ladder.evidence.source_digest", lambda rung: "source-2")
+    monkeypatch.setattr("ladder.tables.evidence.source_digest", lambda rung: "source-2")
     assert rung_table(items).set_index("rung").loc["tiled", "source"] == "changed since"
 
 
 def test_the_table_of_rungs_says_what_the_measurements_cost(monkeypatch):
-    monkeypatch.setattr("ladder.evidence.source_digest", lambda rung: "source-1")
+    monkeypatch.setattr("ladder.tables.evidence.source_digest", lambda rung: "source-1")
 
     def at(shape, **where):
         timing = a_timing("tiled", shape, {"tiled": [1000.0, 3000.0], "cublas": [500.0]})
@@ -293,7 +284,7 @@ def test_the_table_of_checks_has_what_the_sanitizer_found():
 
 
 def test_the_table_of_resources_joins_each_launch_with_its_kernel():
-    resources = {key: index for index, key in enumerate(tables.RESOURCES, start=1)}
+    resources = {key: index for index, key in enumerate(code.RESOURCES, start=1)}
     inspection = {
         "status": "ok",
         "message": "",
@@ -313,7 +304,7 @@ def test_the_table_of_resources_joins_each_launch_with_its_kernel():
     assert table["grid"].tolist() == ["3x2x1", "1x1x1"]
     assert table["block_threads"].tolist() == [256, 64]
     assert table["kernel"].tolist() == ["a", ""]
-    assert table.loc[0, list(tables.RESOURCES)].tolist() == [1, 2, 3, 4, 5]
+    assert table.loc[0, list(code.RESOURCES)].tolist() == [1, 2, 3, 4, 5]
     assert table["dynamic_shared_bytes"].tolist() == [100, 0]
     assert pd.isna(table.loc[1, "registers"])
 
@@ -341,7 +332,7 @@ def test_the_table_of_profiles_names_the_headline_metrics_and_every_stall():
     table = profile_table([an_evidence(profiles=profiles(**metrics))]).set_index("name")
     assert table.loc["duration", ["section", "value", "unit"]].tolist() == ["speed of light", 1500, "ns"]
     assert table.loc["stall_barrier", ["section", "value"]].tolist() == ["warp state", 2]
-    assert list(table.index) == [*tables.HEADLINES, "stall_barrier", "stall_wait", *tables.RATIOS]
+    assert list(table.index) == [*HEADLINES, "stall_barrier", "stall_wait", *RATIOS]
     assert table.loc["sectors_per_global_load_request", ["section", "value"]].tolist() == ["memory tables", 4.5]
     assert pd.isna(table.loc["wavefronts_per_shared_load", "value"])
     assert pd.isna(table.loc["ipc_active", "value"])
@@ -370,7 +361,7 @@ def test_the_environment_has_each_value_once_and_several_joined():
 
 
 def test_tables_read_back_as_they_were_written_to_six_digits(tmp_path, monkeypatch):
-    monkeypatch.setattr("ladder.evidence.source_digest", lambda rung: "source-1")
+    monkeypatch.setattr("ladder.tables.evidence.source_digest", lambda rung: "source-1")
     items = [
         tiled(a_timing("tiled", "512", SAMPLES), a_timing("tiled", "10x20x30", SAMPLES)),
         an_evidence("naive", (a_timing("naive", "512", {"naive": [1.0]}),)),
@@ -382,7 +373,7 @@ def test_tables_read_back_as_they_were_written_to_six_digits(tmp_path, monkeypat
         back = read_table(path)
         assert list(back.columns) == list(table.columns)
         assert len(back) == len(table)
-        for column in set(tables.TEXT) & set(table.columns):
+        for column in set(files.TEXT) & set(table.columns):
             assert back[column].tolist() == table[column].fillna("").tolist(), (name, column)
         if name == "timings":
             for column in ("gflops", "time_ms_median", "speedup_over_cublas", "share_of_peak"):
@@ -390,7 +381,7 @@ def test_tables_read_back_as_they_were_written_to_six_digits(tmp_path, monkeypat
 
 
 def test_equal_evidence_gives_equal_bytes(tmp_path, monkeypatch):
-    monkeypatch.setattr("ladder.evidence.source_digest", lambda rung: "source-1")
+    monkeypatch.setattr("ladder.tables.evidence.source_digest", lambda rung: "source-1")
 
     def written(folder):
         items = [tiled(a_timing("tiled", "512", SAMPLES), check=a_check(cases=[a_case()]), profiles=profiles())]

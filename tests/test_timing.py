@@ -6,12 +6,13 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from conftest import a_where, time_run
-from ladder import records, timing
-from ladder.build import Build
-from ladder.config import Shape
-from ladder.errors import LadderError
-from ladder.timing import read_time_record, time_rung, timed_shapes
-from ladder.worker import Outcome
+from ladder.build.compile import Build
+from ladder.measure.time.stage import time_rung
+from ladder.model.shape import Shape
+from ladder.records import store, timings
+from ladder.records.timings import read_time_record, timed_shapes
+from ladder.system.errors import LadderError
+from ladder.system.process import Outcome
 
 S128, S256 = Shape(128, 128, 128), Shape(256, 256, 256)
 MORNING, NOON = "2026-01-02T08:00:00+00:00", "2026-01-02T12:00:00+00:00"
@@ -29,7 +30,7 @@ def test_every_sample_is_read_back_beside_its_references(path):
         ("tiled", "31x33x32"): [4e-3],
         ("cublas", "31x33x32"): [5e-3],
     }
-    records.add_run(path, time_run("tiled", samples, clocks_hz=1.25e9))
+    store.add_run(path, time_run("tiled", samples, clocks_hz=1.25e9))
     found = read_time_record(path)
     assert list(found) == [S128, Shape(31, 33, 32)]
     of_128 = found[S128]
@@ -49,11 +50,11 @@ def test_the_latest_run_wins_shape_by_shape_whatever_was_added_first(path, order
         NOON: time_run("tiled", {("tiled", "256"): [9e-3], ("tiled", "512"): [3e-3]}, measured_at=NOON),
     }
     for when in order:
-        records.add_run(path, runs[when])
+        store.add_run(path, runs[when])
     found = read_time_record(path)
-    medians = {shape.n: float(np.median(timing.own.times_s)) for shape, timing in found.items()}
+    medians = {shape.n: float(np.median(timings.own.times_s)) for shape, timings in found.items()}
     assert medians == pytest.approx({128: 1e-3, 256: 9e-3, 512: 3e-3}, rel=1e-6)
-    assert {shape.n: timing.where["measured_at"] for shape, timing in found.items()} == {
+    assert {shape.n: timings.where["measured_at"] for shape, timings in found.items()} == {
         128: MORNING,
         256: NOON,
         512: NOON,
@@ -61,14 +62,14 @@ def test_the_latest_run_wins_shape_by_shape_whatever_was_added_first(path, order
 
 
 def test_references_are_of_the_same_process_as_the_rung(path):
-    records.add_run(path, time_run("tiled", {("tiled", "128"): [1e-3], ("cublas", "128"): [2e-3]}, measured_at=MORNING))
+    store.add_run(path, time_run("tiled", {("tiled", "128"): [1e-3], ("cublas", "128"): [2e-3]}, measured_at=MORNING))
     later = {("tiled", "128"): [3e-3], ("tiled", "256"): [3e-3]}
-    records.add_run(path, time_run("tiled", later, measured_at=NOON))
+    store.add_run(path, time_run("tiled", later, measured_at=NOON))
     assert list(read_time_record(path)[S128].measurements) == ["tiled"]
 
 
 def test_a_record_of_attempts_alone_holds_no_timings(path):
-    records.conclude_timing(path, "it hung", "build-1")
+    store.conclude_timing(path, "it hung", "build-1")
     assert read_time_record(path) == {}
     assert timed_shapes(path, "settings-1", "build-1") == set()
 
@@ -108,7 +109,7 @@ DAMAGES = {
 
 @pytest.mark.parametrize("changes", DAMAGES.values(), ids=DAMAGES)
 def test_a_damaged_time_record_is_one_line_and_is_left_as_it_is(path, changes):
-    records.add_run(path, damage(**changes))
+    store.add_run(path, damage(**changes))
     before = path.read_bytes()
     with pytest.raises(LadderError) as caught:
         read_time_record(path)
@@ -120,7 +121,7 @@ def test_a_damaged_time_record_is_one_line_and_is_left_as_it_is(path, changes):
 
 
 def test_samples_that_are_missing_are_counted(path):
-    records.add_run(path, damage(times=lambda content: content[:-4]))
+    store.add_run(path, damage(times=lambda content: content[:-4]))
     with pytest.raises(LadderError, match=r"nvbench\.json-bin/0\.bin holds 1 samples of which 2 were expected"):
         read_time_record(path)
 
@@ -129,15 +130,15 @@ def test_samples_that_are_missing_are_counted(path):
 
 
 def test_a_shape_is_held_only_for_the_same_build_and_settings(path):
-    records.add_run(path, time_run("tiled", {("tiled", "128"): [1e-3]}, measured_at=MORNING))
+    store.add_run(path, time_run("tiled", {("tiled", "128"): [1e-3]}, measured_at=MORNING))
     assert timed_shapes(path, "settings-1", "build-1") == {"128"}
     assert timed_shapes(path, "settings-2", "build-1") == set()
     assert timed_shapes(path, "settings-1", "build-2") == set()
 
 
 def test_shapes_are_held_over_several_runs(path):
-    records.add_run(path, time_run("tiled", {("tiled", "128"): [1e-3]}, measured_at=MORNING))
-    records.add_run(path, time_run("tiled", {("tiled", "256"): [1e-3]}, measured_at=NOON, build="build-2"))
+    store.add_run(path, time_run("tiled", {("tiled", "128"): [1e-3]}, measured_at=MORNING))
+    store.add_run(path, time_run("tiled", {("tiled", "256"): [1e-3]}, measured_at=NOON, build="build-2"))
     assert timed_shapes(path, "settings-1", "build-1") == {"128"}
     assert timed_shapes(path, "settings-1", "build-2") == {"256"}
 
@@ -164,12 +165,12 @@ def attempt(path, tmp_path, monkeypatch):
             for event in events:
                 on_event(event)
             for name, content in (files or {}).items():
-                file = timing.Path(request["folder"]) / name
+                file = timings.Path(request["folder"]) / name
                 file.parent.mkdir(parents=True, exist_ok=True)
                 file.write_bytes(content)
             return outcome
 
-        monkeypatch.setattr(timing, "run_worker", worker)
+        monkeypatch.setattr("ladder.measure.time.stage.run_worker", worker)
         seen.message = time_rung(
             "tiled",
             {"tiled": Build(tmp_path / "tiled"), "cublas": Build(tmp_path / "cublas")},
@@ -199,11 +200,11 @@ def test_a_completed_attempt_is_added_to_the_record(attempt, path):
     seen = attempt(files=files, events=[*starts, {"states": states}])
     assert seen.message == ""
     assert seen.progress == [("tiled", "128"), ("cublas", "128")]
-    assert (seen.module, seen.time_limit_s) == ("ladder.time_worker", 120)
+    assert (seen.module, seen.time_limit_s) == ("ladder.measure.time.worker", 120)
     assert {key: seen.request[key] for key in SETTINGS} == SETTINGS
     assert list(seen.request["libraries"]) == ["tiled", "cublas"]
     assert read_time_record(path)[S128].measurements["cublas"].times_s == pytest.approx([2e-3], rel=1e-6)
-    ((_, run),) = records.read_runs(path).items()
+    ((_, run),) = store.read_runs(path).items()
     assert {name: content for name, content in run.items() if name != "record.json"} == files
     assert 0 <= json.loads(run["record.json"])["where"]["wall_s"] < 60
 
@@ -216,7 +217,7 @@ def test_a_completed_attempt_is_added_to_the_record(attempt, path):
     ],
 )
 def test_a_failed_attempt_names_what_was_measured_and_adds_nothing(attempt, path, events, message):
-    records.add_run(path, time_run("tiled", {("tiled", "256"): [1e-3]}, measured_at=MORNING))
+    store.add_run(path, time_run("tiled", {("tiled", "256"): [1e-3]}, measured_at=MORNING))
     before = path.read_bytes()
     assert attempt(Outcome("failed", "crashed: killed by SIGSEGV"), measured()[0], events).message == message
     assert path.read_bytes() == before

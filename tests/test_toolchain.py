@@ -6,27 +6,25 @@ from pathlib import Path
 
 import pytest
 from conftest import REPOSITORY, ROUND_GPU, a_build, a_check, a_rung, write
-from ladder import gpu, toolchain
-from ladder.build import Build, build, settings_digest, why_not_measured
-from ladder.config import Shape
-from ladder.errors import LadderError
-from ladder.inspection import inspect
-from ladder.library import Library, Operands
-from ladder.toolchain import (
+from ladder.build import resources, toolchain
+from ladder.build.compile import Build, build, compile_command, compile_rung, first_error, why_not_measured
+from ladder.build.inspection import inspect
+from ladder.build.library import Library, Operands
+from ladder.build.resources import resource_report
+from ladder.build.toolchain import (
     Nvcc,
-    compile_command,
-    compile_rung,
     find_nvcc,
     find_tool,
-    first_error,
     require_architecture,
     require_tool,
-    resource_report,
-    source_digest,
-    sources,
     supported_architectures,
     tool_beside,
 )
+from ladder.config import gpus
+from ladder.config.sources import source_digest, sources
+from ladder.model.shape import Shape
+from ladder.records.provenance import settings_digest
+from ladder.system.errors import LadderError
 
 FLAGS = ["-O3", "-std=c++17", "-lineinfo"]
 NVCC = Nvcc(Path("/opt/nvcc"), "13.0.88", ("-L/opt/lib",))
@@ -156,14 +154,14 @@ def cuda13(monkeypatch):
 
 
 def test_a_gpu_that_nvcc_no_longer_knows_is_sent_to_the_other_environment(cuda13):
-    assert line_of(require_architecture, NVCC, gpu.read_gpu("v100")) == (
+    assert line_of(require_architecture, NVCC, gpus.read_gpu("v100")) == (
         "config/gpus/v100.yaml: architecture: nvcc 13.0.88 does not compile for sm_70; "
         "use CUDA 12: make env ENV=cuda12 (envs/cuda12.txt), with a toolkit's nvcc (docs/cuda12.md)"
     )
 
 
 def test_a_gpu_that_is_newer_than_nvcc_needs_a_newer_nvcc(cuda13):
-    assert line_of(require_architecture, NVCC, gpu.read_gpu("rtx-5090")) == (
+    assert line_of(require_architecture, NVCC, gpus.read_gpu("rtx-5090")) == (
         "config/gpus/rtx-5090.yaml: architecture: nvcc 13.0.88 does not compile for sm_120a; "
         "set compile.nvcc to a newer nvcc"
     )
@@ -171,7 +169,7 @@ def test_a_gpu_that_is_newer_than_nvcc_needs_a_newer_nvcc(cuda13):
 
 @pytest.mark.parametrize("name", ["t4", "h100-sxm", "b200"])
 def test_an_architecture_with_accelerated_features_is_known_by_its_number(cuda13, name):
-    require_architecture(NVCC, gpu.read_gpu(name))
+    require_architecture(NVCC, gpus.read_gpu(name))
 
 
 # Reading the compiler's words
@@ -236,11 +234,11 @@ def test_the_first_error_is_the_line_that_says_where(log, line):
 
 @pytest.mark.skipif(shutil.which("c++filt") is None, reason="binutils' c++filt is not installed")
 def test_symbols_are_demangled():
-    assert toolchain.demangled(["_Z11sgemm_naive4Gemm"]) == {"_Z11sgemm_naive4Gemm": "sgemm_naive(Gemm)"}
+    assert resources.demangled(["_Z11sgemm_naive4Gemm"]) == {"_Z11sgemm_naive4Gemm": "sgemm_naive(Gemm)"}
 
 
 def test_without_binutils_a_symbol_is_its_own_name(no_tools):
-    assert toolchain.demangled(["_Z1a"]) == {"_Z1a": "_Z1a"}
+    assert resources.demangled(["_Z1a"]) == {"_Z1a": "_Z1a"}
 
 
 # Compiling
@@ -262,7 +260,7 @@ def test_a_newer_glibc_that_declares_rsqrt_compiles(tmp_path, nvcc, monkeypatch)
     for name, more in {"libc-header-start": f"#undef {chosen}\n#define {chosen} 1\n", "mathcalls": rsqrt}.items():
         write(tmp_path / f"bits/{name}.h", f"#include_next <bits/{name}.h>\n{more}")
     monkeypatch.setenv("CPATH", str(tmp_path))
-    record = build(a_rung("naive"), gpu.read_gpu("t4"), nvcc, FLAGS, tmp_path / "naive")
+    record = build(a_rung("naive"), gpus.read_gpu("t4"), nvcc, FLAGS, tmp_path / "naive")
     assert record["status"] == "ok", record["log"]
 
 
@@ -275,7 +273,7 @@ __global__ void sgemm_broken(Gemm g) { g.C[0] = undeclared; }
 
 def test_where_nvcc_compiles_nothing_no_rung_is_said_not_to_compile(tmp_path, nvcc):
     with pytest.raises(LadderError, match=r"^\S+nvcc: Unknown option '-nonsense'; install g\+\+, or"):
-        build(a_rung("naive"), gpu.read_gpu("t4"), nvcc, ["-nonsense"], tmp_path / "naive")
+        build(a_rung("naive"), gpus.read_gpu("t4"), nvcc, ["-nonsense"], tmp_path / "naive")
     assert not (tmp_path / "naive/compile.json").exists()
 
 
@@ -284,7 +282,7 @@ def test_a_source_that_does_not_compile_fails_with_its_file_and_line(project, nv
     (project / "kernels/include").symlink_to(REPOSITORY / "kernels/include")
     write(project / "kernels/sgemm/broken.cu", BROKEN)
     made = project / "build/broken"
-    record = build(a_rung("broken"), gpu.read_gpu("t4"), nvcc, FLAGS, made)
+    record = build(a_rung("broken"), gpus.read_gpu("t4"), nvcc, FLAGS, made)
     assert record["status"] == "failed"
     assert record["message"] == 'kernels/sgemm/broken.cu(3): error: identifier "undeclared" is undefined'
     assert str(project) not in record["log"]
@@ -295,12 +293,12 @@ def test_a_source_that_does_not_compile_fails_with_its_file_and_line(project, nv
     assert (inspected["status"], inspected["kernels"], inspected["launches"]) == ("failed", [], {})
 
 
-ARCHITECTURES = sorted({gpu.read_gpu(name).architecture for name in gpu.names()})
+ARCHITECTURES = sorted({gpus.read_gpu(name).architecture for name in gpus.names()})
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_the_first_rung_compiles_for_every_gpu_that_this_nvcc_knows(tmp_path, nvcc, architecture):
-    one = next(found for name in gpu.names() if (found := gpu.read_gpu(name)).architecture == architecture)
+    one = next(found for name in gpus.names() if (found := gpus.read_gpu(name)).architecture == architecture)
     if architecture.rstrip("a") not in supported_architectures(nvcc):
         assert f"does not compile for {architecture}" in line_of(require_architecture, nvcc, one)
         return
@@ -341,7 +339,7 @@ def no_compiler(monkeypatch):
         {"nvcc": Nvcc(Path("/opt/nvcc"), "13.0.89", ())},
         {"flags": ["-O2"]},
         {"flags": ["-O3", "-lineinfo", "-std=c++17"]},
-        {"gpu": gpu.read_gpu("t4")},
+        {"gpu": gpus.read_gpu("t4")},
         {"rung": a_rung("tiled@TILE=8")},
     ],
     ids=["nvcc", "flag", "order of flags", "architecture", "macros"],

@@ -10,19 +10,26 @@ import pandas as pd
 import pytest
 import yaml
 from conftest import KERNELS, REPOSITORY, ROUND_GPU, a_build, a_rung, a_where, time_run, write
-from ladder import gpu as gpus
-from ladder import plan as plans
-from ladder import records, toolchain, tuning
-from ladder.build import Build, build
-from ladder.config import Shape, TunedClass, parse_variant, read_kernels
-from ladder.errors import LadderError
-from ladder.library import Library
-from ladder.space import Space, constants, defaults, evaluate
-from ladder.toolchain import resource_report, source_digest
-from ladder.trials import choose, recorded_on, trial_figure, trial_table
-from ladder.tuned import Tuned, odd_shapes, read_tuned, size_classes, tuned_text, with_tuned
-from ladder.tuning import FINAL, SCREEN, Record, Search, round_settings
-from ladder.worker import Outcome
+from ladder.build import compile
+from ladder.build.compile import Build, build
+from ladder.build.library import Library
+from ladder.build.resources import resource_report
+from ladder.config import gpus, plan, sources
+from ladder.config.kernels import read_kernels
+from ladder.config.sources import source_digest
+from ladder.config.space import Space, constants, defaults, evaluate
+from ladder.config.tuned import Tuned, odd_shapes, read_tuned, size_classes, tuned_text, with_tuned
+from ladder.measure.tune import stage as tune_stage
+from ladder.measure.tune.stage import Search, round_settings
+from ladder.model.rung import TunedClass, parse_variant
+from ladder.model.shape import Shape
+from ladder.records import store
+from ladder.records.trials import FINAL, SCREEN, Record
+from ladder.show.trials import trial_figure
+from ladder.system import nvml
+from ladder.system.errors import LadderError
+from ladder.system.process import Outcome
+from ladder.tables.trials import choose, recorded_on, trial_table
 from pipeline import RECORDED, contents, copy_project, snakemake, started, wait_for
 
 S1, S4 = Shape.parse("1024"), Shape.parse("4096")
@@ -149,10 +156,10 @@ def test_every_declared_space_has_legal_combinations_on_every_kind_of_gpu(name):
     entries = dict.fromkeys(rung.entry for rung in applying if rung.tune)
     assert entries
     for entry in entries:
-        trials = tuning.trial_rungs(entry, ladder, gpu)
+        trials = tune_stage.trial_rungs(entry, ladder, gpu)
         assert len({trial.name for trial in trials}) == len(trials) >= 2, entry
         if name == "h100-sxm":
-            assert trials[0].name == tuning.default_trial(entry, ladder)
+            assert trials[0].name == tune_stage.default_trial(entry, ladder)
 
 
 def test_what_the_asserts_refuse_the_compiler_refuses(nvcc, tmp_path):
@@ -185,7 +192,7 @@ def test_a_declaration_that_cannot_be_is_one_line(project, tune, problem):
     kernels = {**KERNELS, "tiled": {**KERNELS["tiled"], "tune": tune}}
     path = write(project / "config/kernels.yaml", json.dumps(kernels))
     with pytest.raises(LadderError) as caught:
-        tuning.trial_rungs("tiled", read_kernels(path), ROUND_GPU)
+        tune_stage.trial_rungs("tiled", read_kernels(path), ROUND_GPU)
     assert problem in str(caught.value)
     assert len(str(caught.value).splitlines()) == 1
 
@@ -197,11 +204,11 @@ SETTINGS = round_settings({"iterations": 3, "budget_s": 0.1, "final_budget_s": 0
 
 
 class Machine:
-    """A worker that answers as `ladder.tune_worker` does, with these times and these faults."""
+    """A worker that answers as `ladder.measure.tune.worker` does, with these times and these faults."""
 
     def __init__(self, monkeypatch, times, wrong=(), crashing=()):
         self.times, self.wrong, self.crashing, self.requests = times, wrong, crashing, []
-        monkeypatch.setattr(tuning, "run_worker", self.work)
+        monkeypatch.setattr(tune_stage, "run_worker", self.work)
 
     def work(self, module, request, on_event, time_limit_s, log):
         self.requests.append(request)
@@ -221,7 +228,7 @@ class Machine:
         states = json.loads(files.pop("record.json"))["states"]
         on_event({"states": states})
         for name, content in files.items():
-            write(tuning.Path(request["folder"]) / name, "").write_bytes(content)
+            write(tune_stage.Path(request["folder"]) / name, "").write_bytes(content)
         return Outcome("ok", "")
 
     @property
@@ -303,7 +310,7 @@ def test_a_killed_search_keeps_its_batches_and_goes_on_after_them(monkeypatch, s
             raise KeyboardInterrupt
         return work(*arguments)
 
-    monkeypatch.setattr(tuning, "run_worker", killed)
+    monkeypatch.setattr(tune_stage, "run_worker", killed)
     with pytest.raises(KeyboardInterrupt):
         search().run(Record.read(path, "t"))
     kept = Record.read(path, "t").trials
@@ -382,7 +389,7 @@ def test_trials_that_left_the_space_leave_the_record(monkeypatch, search, path):
 
 
 def test_a_damaged_record_is_one_line_and_stays(path):
-    records.write_json(path, {"entry": "t", "batches": [{}], "trials": []})
+    store.write_json(path, {"entry": "t", "batches": [{}], "trials": []})
     before = path.read_bytes()
     with pytest.raises(LadderError, match="the record is damaged"):
         Record.read(path, "t")
@@ -397,17 +404,17 @@ def test_what_is_compiled_already_is_not_compiled_again(project, tmp_path, monke
 
     def fake(rung, gpu, nvcc, flags, folder):
         made.append(rung.name)
-        digest = toolchain.build_digest(rung, gpu, nvcc, flags)
+        digest = compile.build_digest(rung, gpu, nvcc, flags)
         return a_build(folder, build_digest=digest).record
 
-    monkeypatch.setattr(tuning, "build", fake)
+    monkeypatch.setattr(tune_stage, "build", fake)
     rungs = [a_rung(f"tiled@TILE={value}", source="tiled.cu") for value in (8, 16)]
     nvcc = SimpleNamespace(version="13.0")
     for _ in range(2):
-        tuning.build_trials(rungs, ROUND_GPU, nvcc, [], tmp_path / "trials", 2)
+        tune_stage.build_trials(rungs, ROUND_GPU, nvcc, [], tmp_path / "trials", 2)
     assert sorted(made) == ["tiled@TILE=16", "tiled@TILE=8"]
     write(project / "kernels/tiled.cu", "changed")
-    tuning.build_trials(rungs, ROUND_GPU, nvcc, [], tmp_path / "trials", 2)
+    tune_stage.build_trials(rungs, ROUND_GPU, nvcc, [], tmp_path / "trials", 2)
     assert len(made) == 4
 
 
@@ -515,16 +522,16 @@ def test_a_tuned_file_that_cannot_be_is_one_line(tmp_path, document, problem):
 
 
 def test_a_run_uses_the_tuned_file_of_its_gpu_unless_told_not_to(project, monkeypatch):
-    monkeypatch.setattr(gpus, "present", lambda index=0: None)
+    monkeypatch.setattr(nvml, "present", lambda index=0: None)
     text = tuned_text("h100-sxm", Tuned((S1,), {"coalesced": {S1: {"BM": 64}}}))
     write(project / "config/tuned/h100-sxm.yaml", text)
     write(project / "kernels/coalesced.cu", "#define BM 4\n")
-    assert plans.plan({}).ladder["coalesced"].tuned == (TunedClass(math.inf, {"BM": "64"}),)
-    assert plans.plan({}).ladder["coalesced"].parameters == "BM=64"
-    assert plans.plan({"kernels": ["coalesced"]}).by_name("coalesced").tuned
-    assert plans.plan({"kernels": ["coalesced@BM=8"]}).by_name("coalesced@BM=8").tuned == ()
-    assert plans.plan({"tune": {"use": False}}).ladder["coalesced"].tuned == ()
-    assert plans.plan({"gpu": "t4"}).ladder["coalesced"].tuned == ()
+    assert plan.plan({}).ladder["coalesced"].tuned == (TunedClass(math.inf, {"BM": "64"}),)
+    assert plan.plan({}).ladder["coalesced"].parameters == "BM=64"
+    assert plan.plan({"kernels": ["coalesced"]}).by_name("coalesced").tuned
+    assert plan.plan({"kernels": ["coalesced@BM=8"]}).by_name("coalesced@BM=8").tuned == ()
+    assert plan.plan({"tune": {"use": False}}).ladder["coalesced"].tuned == ()
+    assert plan.plan({"gpu": "t4"}).ladder["coalesced"].tuned == ()
 
 
 def test_classes_meet_at_the_geometric_mean_and_equal_neighbours_are_one():
@@ -541,15 +548,15 @@ def test_classes_meet_at_the_geometric_mean_and_equal_neighbours_are_one():
 
 
 def test_every_class_is_checked_with_every_case_at_an_odd_shape(project, monkeypatch):
-    monkeypatch.setattr(gpus, "present", lambda index=0: None)
+    monkeypatch.setattr(nvml, "present", lambda index=0: None)
     text = tuned_text("h100-sxm", Tuned((S1, S4), {"naive": {S1: {"BM": 64}, S4: {"BM": 8}}}))
     write(project / "config/tuned/h100-sxm.yaml", text)
     cases = [{"alpha": 1, "beta": 0}, {"alpha": 2, "beta": 1, "padding": 3}]
-    plan = plans.plan({"kernels": ["naive"], "sizes": [8], "check": {"shapes": [1], "cases": cases}})
-    (shape,) = odd_shapes(plan.by_name("naive").tuned)
+    run = plan.plan({"kernels": ["naive"], "sizes": [8], "check": {"shapes": [1], "cases": cases}})
+    (shape,) = odd_shapes(run.by_name("naive").tuned)
     assert shape.m % 2 == shape.n % 2 == shape.k % 2 == 1
-    assert shape.flop > plan.by_name("naive").tuned[0].below_flop
-    assert [case["padding"] for case in plan.cases() if case["shape"] == str(shape)] == [0, 3]
+    assert shape.flop > run.by_name("naive").tuned[0].below_flop
+    assert [case["padding"] for case in run.cases() if case["shape"] == str(shape)] == [0, 3]
 
 
 def test_one_class_is_the_same_code_as_the_variant_with_its_macros():
@@ -571,14 +578,14 @@ def test_a_rung_tuned_for_two_classes_starts_the_kernel_of_each(nvcc, tmp_path):
 
 
 def test_a_variants_own_macros_hold_in_every_class():
-    text = toolchain.by_size(
+    text = sources.by_size(
         a_rung("conflict_free@LAYOUT=1", tuned=(TunedClass(5, {"BM": "64"}), TunedClass(math.inf, {"BM": "128"})))
     )
     assert text.count("#define LAYOUT 1") == text.count("#undef LAYOUT") == 2
 
 
 def test_names_of_trials_are_names_of_variants():
-    for name in tuning.trial_rungs("tiled", read_kernels(REPOSITORY / "config/kernels.yaml"), a_gpu()):
+    for name in tune_stage.trial_rungs("tiled", read_kernels(REPOSITORY / "config/kernels.yaml"), a_gpu()):
         assert parse_variant(name.name)[0] == "tiled"
 
 
@@ -637,7 +644,7 @@ def test_without_a_gpu_recorded_trials_become_a_table_and_a_figure(copy, monkeyp
 HALT = """
 import pathlib, signal, sys
 
-if "ladder.tune_worker" in sys.orig_argv:
+if "ladder.measure.tune.worker" in sys.orig_argv:
     with pathlib.Path({path!r}).open("a") as file:
         file.write("started\\n")
     if pathlib.Path({path!r}).read_text().count("started") == 2:
@@ -646,7 +653,7 @@ if "ladder.tune_worker" in sys.orig_argv:
 
 
 @pytest.mark.gpu
-@pytest.mark.skipif(gpus.present() is None, reason="there is no GPU here")
+@pytest.mark.skipif(nvml.present() is None, reason="there is no GPU here")
 def test_a_killed_search_on_a_gpu_goes_on_and_later_runs_build_what_it_chose(copy, tmp_path):
     config = [
         "kernels=[coalesced]",
@@ -676,4 +683,4 @@ def test_a_killed_search_on_a_gpu_goes_on_and_later_runs_build_what_it_chose(cop
     run = snakemake(copy, config, "--until", "check", gpu=True)
     assert run.status == 0, run.output
     (check,) = copy.glob("results/*/raw/check/coalesced.json")
-    assert records.read_json(check)["status"] == "pass"
+    assert store.read_json(check)["status"] == "pass"

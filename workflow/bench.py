@@ -3,7 +3,7 @@
 import sys
 
 try:
-    from ladder.bench import main
+    from ladder.commands.bench import main
 except ModuleNotFoundError as error:
     sys.exit(f"bench: {sys.executable} has no {error.name}; run `make env`, then .venv/bin/python workflow/bench.py")
 

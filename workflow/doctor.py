@@ -3,9 +3,10 @@
 import argparse
 import sys
 
-from ladder.config import ROOT, read_yaml, validated
-from ladder.doctor import examine, report
-from ladder.errors import LadderError
+from ladder.commands.doctor import examine, report
+from ladder.config.documents import read_yaml, validated
+from ladder.system.errors import LadderError
+from ladder.system.paths import ROOT
 
 argparse.ArgumentParser(description="What this machine lacks for the stages, and what to do about it.").parse_args()
 try:

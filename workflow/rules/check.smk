@@ -52,7 +52,13 @@ rule emulate:
         emulator=EMULATOR,
         checker=[
             f"workflow/ladder/{module}.py"
-            for module in ["check_worker", "devices", "inputs", "bounds", "emulation"]
+            for module in [
+                "measure/check/worker",
+                "measure/devices",
+                "measure/inputs",
+                "model/bounds",
+                "build/emulator",
+            ]
         ],
     output:
         "build/{gpu}/emulated/{kernel}.json",

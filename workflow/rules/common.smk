@@ -6,11 +6,8 @@ from pathlib import Path
 WORKFLOW = Path(workflow.current_basedir).parent
 sys.path.insert(0, str(WORKFLOW))
 
-from ladder.baseline import identity
-from ladder.errors import LadderError
-from ladder.plan import hand_down, plan, recorded_on
-from ladder.records import digest_files
-from ladder.session import (
+from ladder.build.toolchain import find_nvcc, require_architecture
+from ladder.commands.session import (
     config_sources,
     hold_directory,
     listing,
@@ -22,7 +19,11 @@ from ladder.session import (
     unlimited_rate,
     uses_conda,
 )
-from ladder.toolchain import find_nvcc, require_architecture, sources
+from ladder.config.plan import hand_down, plan, recorded_on
+from ladder.config.sources import sources
+from ladder.records.baseline import identity
+from ladder.records.store import digest_files
+from ladder.system.errors import LadderError
 
 offer_package()
 one_core_a_job()
@@ -47,7 +48,7 @@ onstart:
 
 
 # What is derived is derived anew where this changes: Snakemake itself follows a rule's script, not what that imports.
-PACKAGE = digest_files(sorted(WORKFLOW.glob("ladder/*.py")))
+PACKAGE = digest_files(sorted(WORKFLOW.glob("ladder/**/*.py")))
 CONDA = f"../../envs/{'cuda12' if PLAN.gpu.cuda == '12' else 'gemm-ladder'}.yaml"
 GPU = PLAN.gpu.name
 RAW = f"results/{GPU}/raw"

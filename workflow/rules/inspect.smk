@@ -2,7 +2,7 @@
 rule calculator:
     """NVIDIA's occupancy calculator, compiled once for all rungs."""
     input:
-        "workflow/ladder/occupancy.cpp",
+        "workflow/ladder/build/occupancy.cpp",
     output:
         "build/{gpu}/occupancy.so",
     log:

@@ -2,17 +2,18 @@
 
 from pathlib import Path
 
-from ladder import records
-from ladder.accuracy import accuracy_figure, accuracy_table, changed_since
-from ladder.figures import save
-from ladder.plan import plan_of_run, recorded_on
-from ladder.script import one_line_errors
-from ladder.tables import read_table, write_table
-from ladder.toolchain import source_digest
+from ladder.config.plan import plan_of_run, recorded_on
+from ladder.config.sources import source_digest
+from ladder.records import store
+from ladder.show.accuracy import accuracy_figure
+from ladder.show.style import save
+from ladder.system.terminal import one_line_errors
+from ladder.tables.accuracy import accuracy_table, changed_since
+from ladder.tables.files import read_table, write_table
 
 with one_line_errors(snakemake.log[0]):
     run = plan_of_run(snakemake.config)
-    recorded = {path.stem: records.read_json(path) for path in map(Path, snakemake.input.records)}
+    recorded = {path.stem: store.read_json(path) for path in map(Path, snakemake.input.records)}
     changed = changed_since(recorded, {rung.name: source_digest(rung) for rung in run.accurate})
     for name in changed:
         del recorded[name]

@@ -2,12 +2,13 @@
 
 from pathlib import Path
 
-from ladder.across import across_table, at_one_size, by_size
-from ladder.config import ROOT
-from ladder.figures import save
-from ladder.plan import plan_of_run
-from ladder.script import one_line_errors
-from ladder.tables import write_table
+from ladder.config.plan import plan_of_run
+from ladder.show.across import at_one_size, by_size
+from ladder.show.style import save
+from ladder.system.paths import ROOT
+from ladder.system.terminal import one_line_errors
+from ladder.tables.across import across_table
+from ladder.tables.files import write_table
 
 with one_line_errors(snakemake.log[0]):
     run = plan_of_run(snakemake.config)

@@ -3,14 +3,17 @@
 import os
 from pathlib import Path
 
-from ladder import records
-from ladder.build import Build, environment, settings_digest
-from ladder.checking import check_rung, describe, merge_check, still_to_check
-from ladder.config import ROOT
-from ladder.plan import plan_of_run
-from ladder.script import Progress, one_line_errors
-from ladder.session import REMEASURE
-from ladder.worker import gpu_lock
+from ladder.build.compile import Build
+from ladder.commands.session import REMEASURE
+from ladder.config.plan import plan_of_run
+from ladder.measure.check.stage import check_rung
+from ladder.model.cases import describe
+from ladder.records import store
+from ladder.records.checks import merge_check, still_to_check
+from ladder.records.provenance import environment, settings_digest
+from ladder.system.paths import ROOT
+from ladder.system.process import gpu_lock
+from ladder.system.terminal import Progress, one_line_errors
 
 with one_line_errors(snakemake.log[0]):
     run = plan_of_run(snakemake.config)
@@ -44,6 +47,6 @@ with one_line_errors(snakemake.log[0]):
             )
         record = {"rung": name, **merge_check(output, record)}
     else:
-        record = records.read_json(output)
-    records.write_json(output, record)
+        record = store.read_json(output)
+    store.write_json(output, record)
     progress.ended(record["status"], record["message"])

@@ -2,11 +2,11 @@
 
 from pathlib import Path
 
-from ladder.comparison import report
-from ladder.errors import LadderError
-from ladder.plan import plan_of_run
-from ladder.script import one_line_errors, say
-from ladder.tables import read_table
+from ladder.config.plan import plan_of_run
+from ladder.show.comparison import report
+from ladder.system.errors import LadderError
+from ladder.system.terminal import one_line_errors, say
+from ladder.tables.files import read_table
 
 with one_line_errors(snakemake.log[0]):
     run = plan_of_run(snakemake.config)

@@ -2,12 +2,12 @@
 
 from pathlib import Path
 
-from ladder.comparison import compare_with, days, draw
-from ladder.config import Shape
-from ladder.figures import save
-from ladder.plan import plan_of_run
-from ladder.script import one_line_errors
-from ladder.tables import write_table
+from ladder.config.plan import plan_of_run
+from ladder.model.shape import Shape
+from ladder.show.comparison import compare_with, days, draw
+from ladder.show.style import save
+from ladder.system.terminal import one_line_errors
+from ladder.tables.files import write_table
 
 with one_line_errors(snakemake.log[0]):
     run = plan_of_run(snakemake.config)

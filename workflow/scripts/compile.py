@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
-from ladder.build import build
-from ladder.plan import plan_of_run
-from ladder.script import Progress, one_line_errors
-from ladder.toolchain import find_nvcc
+from ladder.build.compile import build
+from ladder.build.toolchain import find_nvcc
+from ladder.config.plan import plan_of_run
+from ladder.system.terminal import Progress, one_line_errors
 
 with one_line_errors(snakemake.log[0]):
     run = plan_of_run(snakemake.config)

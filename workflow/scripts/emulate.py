@@ -2,11 +2,12 @@
 
 from pathlib import Path
 
-from ladder import records
-from ladder.build import Build
-from ladder.emulation import EMULATED, emulate_rung
-from ladder.plan import plan_of_run
-from ladder.script import Progress, one_line_errors
+from ladder.build.compile import Build
+from ladder.build.emulator import EMULATED
+from ladder.config.plan import plan_of_run
+from ladder.measure.check.emulate import emulate_rung
+from ladder.records import store
+from ladder.system.terminal import Progress, one_line_errors
 
 with one_line_errors(snakemake.log[0]):
     run = plan_of_run(snakemake.config)
@@ -22,6 +23,6 @@ with one_line_errors(snakemake.log[0]):
         log,
         Path(snakemake.input.engine),
     )
-    records.write_json(Path(snakemake.output[0]), {"rung": name, **record})
+    store.write_json(Path(snakemake.output[0]), {"rung": name, **record})
     told = f"{len(record['cases'])} cases" if record["status"] == EMULATED else record["message"]
     progress.ended(record["status"], told)

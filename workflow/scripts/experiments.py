@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from ladder.experiments import experiment_table
-from ladder.script import one_line_errors
-from ladder.tables import write_table
+from ladder.system.terminal import one_line_errors
+from ladder.tables.experiments import experiment_table
+from ladder.tables.files import write_table
 
 with one_line_errors(snakemake.log[0]):
     table = experiment_table([Path(path) for path in snakemake.input], snakemake.params.baseline)

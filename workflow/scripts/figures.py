@@ -2,10 +2,11 @@
 
 from pathlib import Path
 
-from ladder.figures import all_figures, save
-from ladder.plan import plan_of_run, recorded_on
-from ladder.script import one_line_errors
-from ladder.tables import read_table
+from ladder.config.plan import plan_of_run, recorded_on
+from ladder.show.by_size import all_figures
+from ladder.show.style import save
+from ladder.system.terminal import one_line_errors
+from ladder.tables.files import read_table
 
 with one_line_errors(snakemake.log[0]):
     run = plan_of_run(snakemake.config)

@@ -2,11 +2,11 @@
 
 from pathlib import Path
 
-from ladder import records
-from ladder.pages import index, page
-from ladder.plan import plan_of_run
-from ladder.script import one_line_errors
-from ladder.tables import read_table
+from ladder.config.plan import plan_of_run
+from ladder.records import store
+from ladder.show.pages import index, page
+from ladder.system.terminal import one_line_errors
+from ladder.tables.files import read_table
 
 with one_line_errors(snakemake.log[0]):
     run = plan_of_run(snakemake.config)
@@ -14,5 +14,5 @@ with one_line_errors(snakemake.log[0]):
     rungs = [rung for rung in run.rungs if rung.role != "floor"]
     folder = Path(snakemake.output.index).parent
     for rung, path in zip(rungs, snakemake.input.inspections, strict=True):
-        records.write_text(folder / f"{rung.name}.md", page(rung, records.read_json(Path(path)), tables))
-    records.write_text(Path(snakemake.output.index), index(rungs, tables))
+        store.write_text(folder / f"{rung.name}.md", page(rung, store.read_json(Path(path)), tables))
+    store.write_text(Path(snakemake.output.index), index(rungs, tables))

@@ -2,15 +2,18 @@
 
 from pathlib import Path
 
-from ladder import records
-from ladder.build import Build, environment, settings_digest, why_not_measured
-from ladder.config import ROOT
-from ladder.errors import LadderError
-from ladder.plan import plan_of_run
-from ladder.profiling import extract, keep_profiles, profile_shape
-from ladder.script import Progress, one_line_errors
-from ladder.toolchain import find_tool
-from ladder.worker import gpu_lock
+from ladder.build.compile import Build, why_not_measured
+from ladder.build.toolchain import find_tool
+from ladder.config.plan import plan_of_run
+from ladder.measure.profile.report import extract
+from ladder.measure.profile.stage import profile_shape
+from ladder.records import store
+from ladder.records.profiles import keep_profiles
+from ladder.records.provenance import environment, settings_digest
+from ladder.system.errors import LadderError
+from ladder.system.paths import ROOT
+from ladder.system.process import gpu_lock
+from ladder.system.terminal import Progress, one_line_errors
 
 with one_line_errors(snakemake.log[0]):
     run = plan_of_run(snakemake.config)
@@ -18,7 +21,7 @@ with one_line_errors(snakemake.log[0]):
     progress = Progress("profile", name, run.profiled)
     made = Build(Path(snakemake.input.build))
     compiled = made.record
-    message = why_not_measured(made, records.read_json(Path(snakemake.input.check)))
+    message = why_not_measured(made, store.read_json(Path(snakemake.input.check)))
     ncu = find_tool("ncu", snakemake.params.ncu)
     if not message and ncu is None:
         message = "ncu: not found; install Nsight Compute, or set its path in config/config.yaml: profile.ncu"

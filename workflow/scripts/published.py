@@ -2,11 +2,12 @@
 
 from pathlib import Path
 
-from ladder.figures import save
-from ladder.plan import plan_of_run, recorded_on
-from ladder.published import compare_published, draw
-from ladder.script import one_line_errors
-from ladder.tables import read_table, write_table
+from ladder.config.plan import plan_of_run, recorded_on
+from ladder.show.published import draw
+from ladder.show.style import save
+from ladder.system.terminal import one_line_errors
+from ladder.tables.files import read_table, write_table
+from ladder.tables.published import compare_published
 
 with one_line_errors(snakemake.log[0]):
     run = plan_of_run(snakemake.config)

@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
-from ladder.plan import plan_of_run
-from ladder.records import write_text
-from ladder.report import gather, render
-from ladder.script import one_line_errors
+from ladder.config.plan import plan_of_run
+from ladder.records.store import write_text
+from ladder.show.report import gather, render
+from ladder.system.terminal import one_line_errors
 
 with one_line_errors(snakemake.log[0]):
     target = Path(snakemake.output[0])

@@ -3,12 +3,12 @@
 import sys
 from pathlib import Path
 
-from ladder import records
-from ladder.sanitizing import summary
-from ladder.script import one_line_errors
+from ladder.measure.sanitize.stage import summary
+from ladder.records import store
+from ladder.system.terminal import one_line_errors
 
 with one_line_errors(snakemake.log[0]):
-    found = [records.read_json(Path(path)) for path in snakemake.input]
+    found = [store.read_json(Path(path)) for path in snakemake.input]
     text, failed = summary(found, snakemake.params.measuring, snakemake.params.gpu)
     Path(snakemake.log[0]).write_text(text)
     print(text, end="", file=sys.stderr, flush=True)

@@ -3,9 +3,9 @@
 import sys
 from pathlib import Path
 
-from ladder.script import one_line_errors, say
-from ladder.summary import FAILURES, summary
-from ladder.tables import read_table
+from ladder.show.summary import FAILURES, summary
+from ladder.system.terminal import one_line_errors, say
+from ladder.tables.files import read_table
 
 with one_line_errors(snakemake.log[0]):
     rungs, timings = read_table(snakemake.input.rungs), read_table(snakemake.input.timings)

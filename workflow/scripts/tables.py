@@ -2,10 +2,11 @@
 
 from pathlib import Path
 
-from ladder.evidence import read_evidence
-from ladder.plan import plan_of_run
-from ladder.script import one_line_errors
-from ladder.tables import all_tables, write_table
+from ladder.config.plan import plan_of_run
+from ladder.system.terminal import one_line_errors
+from ladder.tables.every import all_tables
+from ladder.tables.evidence import read_evidence
+from ladder.tables.files import write_table
 
 with one_line_errors(snakemake.log[0]):
     run = plan_of_run(snakemake.config)

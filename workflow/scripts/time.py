@@ -3,21 +3,24 @@
 import os
 from pathlib import Path
 
-from ladder import records
-from ladder.build import Build, environment, in_order, why_not_measured
-from ladder.config import ROOT, Shape
-from ladder.plan import plan_of_run
-from ladder.script import Progress, one_line_errors
-from ladder.session import REMEASURE
-from ladder.timing import time_rung, timed_shapes
-from ladder.worker import gpu_lock
+from ladder.build.compile import Build, why_not_measured
+from ladder.commands.session import REMEASURE
+from ladder.config.plan import plan_of_run
+from ladder.measure.time.stage import time_rung
+from ladder.model.shape import Shape, in_order
+from ladder.records import store
+from ladder.records.provenance import environment
+from ladder.records.timings import timed_shapes
+from ladder.system.paths import ROOT
+from ladder.system.process import gpu_lock
+from ladder.system.terminal import Progress, one_line_errors
 
 with one_line_errors(snakemake.log[0]):
     run = plan_of_run(snakemake.config)
     name, output, log = snakemake.wildcards.kernel, Path(snakemake.output[0]), Path(snakemake.log[0])
     progress = Progress("time", name, [rung.name for rung in run.rungs])
     builds = {folder.name: Build(folder) for folder in map(Path, snakemake.input.builds)}
-    checks = {path.stem: records.read_json(path) for path in map(Path, snakemake.input.checks)}
+    checks = {path.stem: store.read_json(path) for path in map(Path, snakemake.input.checks)}
     reasons = {kernel: why_not_measured(made, checks.get(kernel)) for kernel, made in builds.items()}
     sound = {kernel: made for kernel, made in builds.items() if not reasons[kernel]}
     compiled, message = builds[name].record, reasons[name]
@@ -36,7 +39,7 @@ with one_line_errors(snakemake.log[0]):
         settings, device = snakemake.params.settings, run.settings["device"]
         with gpu_lock(run.device.uuid):
             message = time_rung(name, sound, shapes, settings, device, where, output, log, started)
-    records.conclude_timing(output, message, compiled["build_digest"])
+    store.conclude_timing(output, message, compiled["build_digest"])
     if message:
         progress.ended("not timed", message)
     elif shapes:

@@ -2,20 +2,23 @@
 
 from pathlib import Path
 
-from ladder import records
-from ladder.build import Build, environment
-from ladder.checking import all_cases
-from ladder.config import ROOT, Shape
-from ladder.plan import plan_of_run
-from ladder.script import Progress, one_line_errors
-from ladder.tuning import Record, Search, default_trial, round_settings, shape_cases
-from ladder.worker import gpu_lock
+from ladder.build.compile import Build
+from ladder.config.plan import plan_of_run
+from ladder.measure.tune.stage import Search, default_trial, round_settings, shape_cases
+from ladder.model.cases import all_cases
+from ladder.model.shape import Shape
+from ladder.records import store
+from ladder.records.provenance import environment
+from ladder.records.trials import Record
+from ladder.system.paths import ROOT
+from ladder.system.process import gpu_lock
+from ladder.system.terminal import Progress, one_line_errors
 
 with one_line_errors(snakemake.log[0]):
     run = plan_of_run(snakemake.config)
     entry, log = snakemake.wildcards.entry, Path(snakemake.log[0])
     tune, shapes = snakemake.params.tune, [Shape.parse(shape) for shape in snakemake.params.shapes]
-    names = records.read_json(Path(snakemake.input.builds))["trials"]
+    names = store.read_json(Path(snakemake.input.builds))["trials"]
     builds = {name: Build(Path(snakemake.input.builds).with_suffix("") / name) for name in names}
     progress = Progress("tune", entry, run.tuned_entries)
 

@@ -2,17 +2,19 @@
 
 from pathlib import Path
 
-from ladder import records
-from ladder.config import Shape
-from ladder.errors import LadderError
-from ladder.figures import save
-from ladder.plan import plan_of_run
-from ladder.script import one_line_errors, say
-from ladder.tables import write_table
-from ladder.toolchain import source_digest
-from ladder.trials import choose, recorded_on, trial_figure, trial_table
-from ladder.tuned import read_tuned, tuned_text
-from ladder.tuning import Record, trial_rungs
+from ladder.config.plan import plan_of_run
+from ladder.config.sources import source_digest
+from ladder.config.tuned import read_tuned, tuned_text
+from ladder.measure.tune.stage import trial_rungs
+from ladder.model.shape import Shape
+from ladder.records import store
+from ladder.records.trials import Record
+from ladder.show.style import save
+from ladder.show.trials import trial_figure
+from ladder.system.errors import LadderError
+from ladder.system.terminal import one_line_errors, say
+from ladder.tables.files import write_table
+from ladder.tables.trials import choose, recorded_on, trial_table
 
 with one_line_errors(snakemake.log[0]):
     run = plan_of_run(snakemake.config)
@@ -30,7 +32,7 @@ with one_line_errors(snakemake.log[0]):
         rest = {n: classes for n, classes in kept.items() if n in run.ladder and run.ladder[n].entry not in tried}
         named = {**rest, **best.rungs}
         best = type(best)(best.sizes, {name: named[name] for name in run.ladder if name in named})
-        records.write_text(path, tuned_text(run.gpu.name, best))
+        store.write_text(path, tuned_text(run.gpu.name, best))
     table = trial_table(found, best, digests)
     write_table(table, Path(snakemake.output.table))
     save(trial_figure(table, recorded_on(found)), [Path(snakemake.output.svg), Path(snakemake.output.png)])

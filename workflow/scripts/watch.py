@@ -2,13 +2,14 @@
 
 from pathlib import Path
 
-from ladder import records
-from ladder.build import Build, environment, settings_digest
-from ladder.config import ROOT
-from ladder.plan import plan_of_run
-from ladder.sanitizing import require_sanitizer, sanitize_rung
-from ladder.script import Progress, one_line_errors
-from ladder.worker import gpu_lock
+from ladder.build.compile import Build
+from ladder.config.plan import plan_of_run
+from ladder.measure.sanitize.stage import require_sanitizer, sanitize_rung
+from ladder.records import store
+from ladder.records.provenance import environment, settings_digest
+from ladder.system.paths import ROOT
+from ladder.system.process import gpu_lock
+from ladder.system.terminal import Progress, one_line_errors
 
 with one_line_errors(snakemake.log[0]):
     run = plan_of_run(snakemake.config)
@@ -31,5 +32,5 @@ with one_line_errors(snakemake.log[0]):
             log,
             progress,
         )
-    records.write_json(output, {"rung": name, **record})
+    store.write_json(output, {"rung": name, **record})
     progress.ended(record["status"], record["message"])

@@ -1,0 +1,42 @@
+"""The package's folders import each other in one direction only, as workflow/ladder/README.md says."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).resolve().parents[1] / "workflow/ladder"
+BELOW = {"system": set(), "model": set()}
+BELOW["records"] = {"system", "model"}
+BELOW["config"] = {*BELOW["records"], "records"}
+BELOW["build"] = {*BELOW["config"], "config"}
+BELOW["measure"] = {*BELOW["build"], "build"}
+BELOW["tables"] = {*BELOW["build"], "build"}
+BELOW["show"] = {*BELOW["tables"], "tables"}
+BELOW["commands"] = {*BELOW["show"], "show", "measure"}
+
+
+def imported(path: Path) -> set[str]:
+    """The folders of the package that a module imports from, inside functions too."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("ladder."):
+            found.add(node.module.split(".")[1])
+        elif isinstance(node, ast.Import):
+            found |= {name.name.split(".")[1] for name in node.names if name.name.startswith("ladder.")}
+    return found
+
+
+def test_the_folders_are_those_of_the_readme():
+    rows = [
+        line.split("`")[1].strip("/") for line in (PACKAGE / "README.md").read_text().splitlines() if "/` |" in line
+    ]
+    assert rows == list(BELOW)
+    assert {path.name for path in PACKAGE.iterdir() if path.is_dir()} - {"__pycache__"} == set(BELOW)
+    assert [path.name for path in PACKAGE.glob("*.py")] == ["__init__.py"]
+
+
+@pytest.mark.parametrize("folder", BELOW)
+def test_a_folder_imports_only_from_those_below_it(folder):
+    for path in (PACKAGE / folder).rglob("*.py"):
+        assert imported(path) <= BELOW[folder] | {folder}, path.relative_to(PACKAGE)

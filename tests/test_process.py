@@ -1,0 +1,249 @@
+"""Worker processes: whatever one does, the pipeline gets one outcome in time; and the lock that keeps a GPU to one."""
+
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from ladder.system.process import LOCKS, Outcome, _die_with, gpu_lock, run_worker
+
+WORKFLOW = Path(__file__).resolve().parents[1] / "workflow"
+PROMPTLY = 10.0  # seconds that are more than enough for any of these workers
+
+
+@pytest.fixture
+def work(tmp_path, monkeypatch):
+    """Runs a worker with this source on a request; gives its outcome, its events and its log."""
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+
+    def run(source: str, request=None, time_limit_s: float = PROMPTLY, on_event=None):
+        (tmp_path / "a_worker.py").write_text(
+            "import os, sys, time\nfrom ladder.system import process as worker\n" + source
+        )
+        events, log = [], tmp_path / "logs/worker.log"
+        outcome = run_worker("a_worker", request or {}, on_event or events.append, time_limit_s, log)
+        return outcome, events, log.read_text()
+
+    return run
+
+
+def ended(pid: int) -> bool:
+    """Whether a process is gone, or dead and only waits to be collected."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return True
+
+
+def soon(condition) -> bool:
+    """Whether the condition comes true within seconds."""
+    deadline = time.monotonic() + PROMPTLY
+    while not condition() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    return condition()
+
+
+def test_events_pass_in_their_order_and_the_request_arrives(work):
+    source = "asked = worker.request()\nfor n in range(asked['n']):\n    worker.emit(n=n, text='µ\\n')\n"
+    outcome, events, _ = work(source, {"n": 3})
+    assert outcome == Outcome("ok", "")
+    assert events == [{"n": n, "text": "µ\n"} for n in range(3)]
+
+
+def test_an_event_larger_than_a_pipe_arrives_whole(work):
+    outcome, events, _ = work("worker.emit(text='x' * 300000)\nworker.emit(done=True)\n")
+    assert outcome.status == "ok"
+    assert [len(events[0]["text"]), events[1]] == [300000, {"done": True}]
+
+
+def test_what_a_worker_prints_goes_to_the_log_behind_what_stood_there(work, tmp_path):
+    (tmp_path / "logs").mkdir()
+    (tmp_path / "logs/worker.log").write_text("earlier\n")
+    _, events, log = work("print('to stdout')\nprint('to stderr', file=sys.stderr)\nos.system('echo from a child')\n")
+    assert log == "earlier\nto stdout\nto stderr\nfrom a child\n"
+    assert events == []
+
+
+@pytest.mark.parametrize("name", ["SIGSEGV", "SIGABRT", "SIGKILL"])
+def test_a_crash_is_named_by_its_signal_and_keeps_the_events_before_it(work, name):
+    outcome, events, _ = work(f"import signal\nworker.emit(n=1)\nos.kill(os.getpid(), signal.{name})\n")
+    assert outcome == Outcome("failed", f"crashed: killed by {name}")
+    assert events == [{"n": 1}]
+
+
+def test_an_exit_status_is_told_with_the_last_line_printed(work):
+    outcome, _, _ = work("print('first')\nprint('the reason ')\nprint()\nsys.exit(3)\n")
+    assert outcome == Outcome("failed", "ended with exit status 3: the reason")
+
+
+def test_an_exit_status_without_a_word_is_told(work):
+    assert work("sys.exit(3)\n")[0] == Outcome("failed", "ended with exit status 3: nothing was printed")
+
+
+def test_an_exception_is_told_in_its_last_line_and_traced_in_the_log(work):
+    outcome, _, log = work("raise ValueError('a bad value')\n")
+    assert outcome == Outcome("failed", "ended with exit status 1: ValueError: a bad value")
+    assert "Traceback" in log
+
+
+def test_a_module_that_does_not_exist_is_told(tmp_path):
+    outcome = run_worker("ladder.no_such_worker", {}, print, PROMPTLY, tmp_path / "log")
+    assert outcome.status == "failed"
+    assert outcome.message.endswith("No module named ladder.no_such_worker")
+
+
+@pytest.mark.parametrize("code", [0, 1])
+def test_a_workers_own_word_is_the_outcome_on_one_line(work, code):
+    outcome, events, _ = work(f"worker.emit(n=1)\nworker.fail('out of\\n  memory')\nsys.exit({code})\n")
+    assert outcome == Outcome("failed", "out of memory")
+    assert events == [{"n": 1}]
+
+
+def test_a_worker_that_reads_no_request_is_not_waited_for(work):
+    assert work("os.close(0)\n", {"text": "x" * 300000})[0] == Outcome("ok", "")
+
+
+HANGS = {
+    "silent": "time.sleep(60)\n",
+    "after an event": "worker.emit(n=1)\ntime.sleep(60)\n",
+    "with the pipe closed": "os.close(int(os.environ['GEMM_LADDER_EVENTS_FD']))\ntime.sleep(60)\n",
+    "deaf to signals": "import signal\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\ntime.sleep(60)\n",
+}
+
+
+@pytest.mark.parametrize("source", HANGS.values(), ids=HANGS)
+def test_a_worker_without_progress_is_stopped_at_the_limit(work, source):
+    started = time.monotonic()
+    outcome, _, _ = work(source, time_limit_s=0.6)
+    assert outcome == Outcome("failed", "no progress for 0.6 s; stopped")
+    assert 0.6 <= time.monotonic() - started < 5
+
+
+def test_the_limit_is_between_events_and_not_over_all_of_them(work):
+    outcome, events, _ = work("for n in range(6):\n    worker.emit(n=n)\n    time.sleep(0.3)\n", time_limit_s=1.2)
+    assert outcome == Outcome("ok", "")
+    assert len(events) == 6
+
+
+CHILD = "import subprocess\nchild = subprocess.Popen(['sleep', '60'])\nworker.emit(pids=[os.getpid(), child.pid])\n"
+
+
+@pytest.mark.parametrize("end", ["time.sleep(60)", "sys.exit(0)", "os.abort()"], ids=["hang", "exit", "crash"])
+def test_nothing_of_a_worker_outlives_it(work, end):
+    _, events, _ = work(CHILD + end + "\n", time_limit_s=1)
+    assert all(soon(lambda pid=pid: ended(pid)) for pid in events[0]["pids"])
+
+
+def test_an_error_in_the_parent_stops_the_worker(work):
+    pids = []
+
+    def refuse(event):
+        pids.extend(event["pids"])
+        raise KeyError("unexpected")
+
+    with pytest.raises(KeyError):
+        work(CHILD + "time.sleep(60)\n", on_event=refuse)
+    assert all(soon(lambda pid=pid: ended(pid)) for pid in pids)
+    assert len(pids) == 2
+
+
+def test_a_worker_sees_the_package_and_the_callers_own_path(work):
+    source = "import ladder, a_helper\nworker.emit(file=ladder.__file__, helper=a_helper.__name__)\n"
+    (Path(os.environ["PYTHONPATH"]) / "a_helper.py").write_text("")
+    _, events, _ = work(source)
+    assert events == [{"file": str(WORKFLOW / "ladder/__init__.py"), "helper": "a_helper"}]
+
+
+def test_a_process_whose_parent_died_before_it_began_does_not_begin():
+    command = [sys.executable, "-c", "print('began')"]
+    child = subprocess.run(command, preexec_fn=lambda: _die_with(os.getpid()), capture_output=True, check=False)
+    assert (child.returncode, child.stdout) == (-signal.SIGKILL, b"")
+    parent = os.getpid()
+    child = subprocess.run(command, preexec_fn=lambda: _die_with(parent), capture_output=True, check=False)
+    assert (child.returncode, child.stdout) == (0, b"began\n")
+
+
+# The lock
+
+
+HOLDER = """
+import sys, time
+from ladder.system.process import LOCKS, gpu_lock
+print("waits", flush=True)
+with gpu_lock(sys.argv[1]):
+    print("holds", flush=True)
+    time.sleep(float(sys.argv[2]))
+"""
+
+
+@pytest.fixture
+def holder(tmp_path, monkeypatch):
+    """Starts processes that want a GPU's lock; all of them see the same, empty folder of temporary files."""
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setenv("PYTHONPATH", str(WORKFLOW))
+    started = []
+
+    def start(uuid: str, seconds: float) -> subprocess.Popen:
+        process = subprocess.Popen(
+            [sys.executable, "-c", HOLDER, uuid, str(seconds)], stdout=subprocess.PIPE, bufsize=0
+        )
+        started.append(process)
+        assert line_of(process, PROMPTLY) == "waits"
+        return process
+
+    yield start
+    for process in started:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+
+
+def line_of(process: subprocess.Popen, seconds: float) -> str | None:
+    """The next line that the process prints, or None if it prints none in time."""
+    ready, _, _ = select.select([process.stdout], [], [], seconds)
+    return process.stdout.readline().decode().strip() if ready else None
+
+
+def test_a_gpus_lock_excludes_another_process_until_it_is_given_back(holder):
+    first = holder("GPU-1", 1.0)
+    assert line_of(first, PROMPTLY) == "holds"
+    second = holder("GPU-1", 0)
+    assert line_of(second, 0.3) is None
+    assert line_of(second, PROMPTLY) == "holds"
+    assert first.wait(PROMPTLY) == 0
+
+
+def test_a_holder_that_is_killed_holds_no_lock(holder):
+    first = holder("GPU-1", 60)
+    assert line_of(first, PROMPTLY) == "holds"
+    second = holder("GPU-1", 0)
+    assert line_of(second, 0.3) is None
+    first.send_signal(signal.SIGKILL)
+    assert line_of(second, PROMPTLY) == "holds"
+
+
+def test_another_gpu_is_free(holder):
+    assert line_of(holder("GPU-1", 60), PROMPTLY) == "holds"
+    assert line_of(holder("GPU-2", 0), PROMPTLY) == "holds"
+
+
+def test_the_lock_is_given_back_when_its_holder_fails(holder):
+    with pytest.raises(KeyError), gpu_lock("GPU-1"):
+        raise KeyError("unexpected")
+    assert line_of(holder("GPU-1", 0), PROMPTLY) == "holds"
+
+
+def test_the_lock_is_open_to_other_users(holder, tmp_path):
+    with gpu_lock("GPU-1"):
+        assert (LOCKS / "gemm-ladder-GPU-1.lock").stat().st_mode & 0o666 == 0o666
+
+
+def test_events_are_json_lines(work):
+    _, events, _ = work("worker.emit(values=[1, None, 'x'], nested={'a': 1.5})\n")
+    assert json.loads(json.dumps(events)) == [{"values": [1, None, "x"], "nested": {"a": 1.5}}]

@@ -1,0 +1,45 @@
+"""What ptxas says of each kernel: registers, shared memory, stack, spills."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from collections.abc import Mapping
+
+_FUNCTION = re.compile(r"Compiling entry function '([^']+)' for '([^']+)'")
+_USED = re.compile(r"Used (\d+) registers")
+_STATIC = re.compile(r"(\d+) bytes smem")
+_STACK = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
+
+
+def resource_report(log: str) -> dict[str, dict[str, int]]:
+    """What `ptxas -v` says of each kernel, by its mangled name.
+
+    Keys: registers (a thread), static_shared_bytes (a block), stack_bytes, spill_store_bytes and spill_load_bytes
+    (a thread).
+    """
+    report: dict[str, dict[str, int]] = {}
+    current: dict[str, int] = {}
+    for line in log.splitlines():
+        if match := _FUNCTION.search(line):
+            current = report.setdefault(match[1], {})
+        elif match := _STACK.search(line):
+            current |= {
+                "stack_bytes": int(match[1]),
+                "spill_store_bytes": int(match[2]),
+                "spill_load_bytes": int(match[3]),
+            }
+        elif match := _USED.search(line):
+            shared = _STATIC.search(line)
+            current |= {"registers": int(match[1]), "static_shared_bytes": int(shared[1]) if shared else 0}
+    return report
+
+
+def demangled(symbols: list[str]) -> Mapping[str, str]:
+    """The C++ names of mangled symbols, through binutils' c++filt; a symbol is its own name where there is none."""
+    filter_program = shutil.which("c++filt")
+    if filter_program is None or not symbols:
+        return {symbol: symbol for symbol in symbols}
+    result = subprocess.run([filter_program], input="\n".join(symbols), capture_output=True, text=True, check=False)
+    return dict(zip(symbols, result.stdout.splitlines(), strict=False))

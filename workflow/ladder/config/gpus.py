@@ -1,0 +1,139 @@
+"""The GPU files in config/gpus: reading them, and which one the GPU of this machine belongs to."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+from ladder.config.documents import read_yaml, validated
+from ladder.model.gpu import Gpu
+from ladder.system.errors import LadderError
+from ladder.system.nvml import Present
+from ladder.system.paths import ROOT, shown
+
+GPU_FILES = ROOT / "config" / "gpus"
+
+
+def names() -> list[str]:
+    """The GPUs that have a file in config/gpus."""
+    return sorted(path.stem for path in GPU_FILES.glob("*.yaml"))
+
+
+def read_gpu(name: str, where: str = "gpu") -> Gpu:
+    """One GPU file; raises LadderError where there is none of that name or it breaks its schema.
+
+    `where` is the key, and its place, that gave the name.
+    """
+    path = GPU_FILES / f"{name}.yaml"
+    if not path.is_file():
+        raise LadderError(f"{where}: {name!r} has no file in config/gpus; known: {', '.join(names())}, or auto")
+    values = _values(path)
+    return Gpu(
+        name=name,
+        title=values["title"],
+        compute_capability=values["compute_capability"],
+        architecture=values["architecture"],
+        sms=values["sms"],
+        fp32_lanes_per_sm=values["fp32_lanes_per_sm"],
+        sm_clock_mhz=values["sm_clock_mhz"],
+        memory_bandwidth_gb_s=values["memory_bandwidth_gb_s"],
+        sizes=tuple(values.get("sizes", ())),
+        cuda=values["cuda"],
+        file=shown(path),
+        limits={key: values[key] for key in SM_LIMITS} if all(key in values for key in SM_LIMITS) else {},
+    )
+
+
+# What an SM of a GPU has, by the keys in GPU files; of one compute capability all GPUs have the same.
+SM_LIMITS = (
+    "shared_memory_per_sm_kib",
+    "shared_memory_per_block_kib",
+    "registers_per_sm",
+    "max_threads_per_sm",
+    "max_blocks_per_sm",
+)
+
+
+def _values(path: Path) -> dict[str, Any]:
+    values = validated(read_yaml(path), "gpu", shown(path))
+    try:
+        re.compile(values["match"]["name"])
+    except re.error as error:
+        raise LadderError(f"{shown(path)}: match.name: is no regular expression ({error}); mend it") from None
+    return values
+
+
+def recognise(device: Present) -> str | None:
+    """The name of the GPU file whose `match.name` fits the device, or None."""
+    for name in names():
+        if re.search(_values(GPU_FILES / f"{name}.yaml")["match"]["name"], device.name):
+            return name
+    return None
+
+
+def from_device(device: Present) -> Gpu:
+    """A GPU without a file, from its own properties; the memory bandwidth counts two transfers a clock (DDR)."""
+    lanes = _LANES.get(device.compute_capability, 128)
+    return Gpu(
+        name=slug(device.name),
+        title=device.name,
+        compute_capability=device.compute_capability,
+        architecture=architecture_of(device.compute_capability),
+        sms=device.cores // lanes,
+        fp32_lanes_per_sm=lanes,
+        sm_clock_mhz=device.sm_clock_mhz,
+        memory_bandwidth_gb_s=2 * device.memory_clock_mhz * device.memory_bus_bits / 8 / 1000,
+        sizes=(),
+        cuda="13" if float(device.compute_capability) >= 7.5 else "12",
+        file="the device itself",
+        limits=next((gpu.limits for gpu in map(read_gpu, names()) if _alike(gpu, device)), {}),
+    )
+
+
+def _alike(gpu: Gpu, device: Present) -> bool:
+    return bool(gpu.limits) and gpu.compute_capability == device.compute_capability
+
+
+# FP32 lanes an SM where they are not 128: CUDA C++ Programming Guide, arithmetic instructions' throughput.
+_LANES = {"6.0": 64, "7.0": 64, "7.2": 64, "7.5": 64, "8.0": 64}
+
+
+def architecture_of(compute_capability: str) -> str:
+    """nvcc's name of the architecture, with its accelerated features (`a`) where it has them, from 9.0 on."""
+    digits = compute_capability.replace(".", "")
+    return f"sm_{digits}a" if int(digits) >= 90 else f"sm_{digits}"
+
+
+def slug(name: str) -> str:
+    """`NVIDIA RTX 4000 SFF` as a file's name: `rtx-4000-sff`."""
+    words = re.split(r"[^a-z0-9]+", name.lower())
+    return "-".join(word for word in words if word and word not in ("nvidia", "tesla", "geforce", "quadro")) or "gpu"
+
+
+def gpu_file(device: Present) -> str:
+    """The text of a GPU file for a device that has none."""
+    gpu = from_device(device)
+    values = {
+        "title": gpu.title,
+        "match": {"name": f"^{re.escape(device.name)}$".replace(r"\ ", " ")},
+        "compute_capability": gpu.compute_capability,
+        "architecture": gpu.architecture,
+        "sms": gpu.sms,
+        "fp32_lanes_per_sm": gpu.fp32_lanes_per_sm,
+        "sm_clock_mhz": gpu.sm_clock_mhz,
+        "memory_bandwidth_gb_s": gpu.memory_bandwidth_gb_s,
+        "memory_gib": round(device.memory_bytes / 2**30),
+        "cuda": gpu.cuda,
+        "source": "NVML on the device itself",
+    }
+    import yaml
+
+    return yaml.safe_dump(values, sort_keys=False, allow_unicode=True)
+
+
+def keep(path: Path, device: Present) -> None:
+    """Write the GPU file of a device; raises LadderError where the file exists."""
+    if path.exists():
+        raise LadderError(f"{shown(path)}: exists already; delete it to write it anew")
+    path.write_text(gpu_file(device))

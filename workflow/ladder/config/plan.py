@@ -1,0 +1,302 @@
+"""What one run of the pipeline does: on which GPU, whether it measures, which rungs at which shapes, how."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import difflib
+import os
+import pickle
+import re
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from ladder.config import gpus
+from ladder.config.documents import read_shapes, validated
+from ladder.config.kernels import read_kernels, select_rungs
+from ladder.config.sources import sources as sources_of
+from ladder.config.tuned import odd_shapes, tuned_file, with_tuned
+from ladder.model.cases import all_cases, emulated_cases, sanitizer_cases
+from ladder.model.gpu import Gpu
+from ladder.model.rung import Rung
+from ladder.model.shape import Shape
+from ladder.records import store
+from ladder.records.provenance import settings_digest
+from ladder.system import nvml
+from ladder.system.errors import LadderError
+from ladder.system.nvml import Present
+from ladder.system.paths import ROOT, shown
+
+KERNELS = ROOT / "config" / "kernels.yaml"
+_HANDED_DOWN = "GEMM_LADDER_PLAN"
+_MOST_HANDED_DOWN = 100_000  # bytes; Linux takes 128 KiB in one variable of an environment (execve(2))
+
+
+@dataclass(frozen=True)
+class Plan:
+    """One run, decided when the Snakefile is read."""
+
+    gpu: Gpu
+    device: Present | None
+    measuring: bool
+    rungs: tuple[Rung, ...]
+    ladder: Mapping[str, Rung]
+    listed_shapes: tuple[Shape, ...]
+    profile_shapes: tuple[Shape, ...]
+    tune_shapes: tuple[Shape, ...]
+    settings: Mapping[str, Any]
+
+    @cached_property
+    def shapes(self) -> tuple[Shape, ...]:
+        """The shapes of this run: those listed and, where nothing is measured and none are chosen, all recorded."""
+        if self.measuring or self.settings["sizes"] != "gpu":
+            return self.listed_shapes
+        return self.listed_shapes + tuple(sorted(recorded_shapes(self.raw()) - set(self.listed_shapes)))
+
+    @cached_property
+    def headline(self) -> str:
+        """The first line of the run."""
+        return _headline(self.gpu, self.device, self.measuring)
+
+    @property
+    def baseline(self) -> Rung:
+        """The library that rungs are compared with."""
+        return next(rung for rung in self.ladder.values() if rung.role == "baseline")
+
+    @property
+    def first(self) -> Rung:
+        """The first rung of the ladder, the one that speedups over naive are over."""
+        return next(rung for rung in self.ladder.values() if rung.role == "rung")
+
+    def by_name(self, name: str) -> Rung:
+        """The rung of this run, or of the ladder, with this name."""
+        return next((rung for rung in self.rungs if rung.name == name), None) or self.ladder[name]
+
+    def side_by_side(self, name: str) -> list[str]:
+        """A rung and what is timed beside it: of cuBLAS, the first rung and the rung before those configured."""
+        rung = self.by_name(name)
+        if rung.role == "floor":
+            return [name]
+        others = {"cublas": rung.baseline or self.baseline.name, "naive": self.first.name, "before": rung.before}
+        beside = [others[reference] for reference in self.settings["timing"]["references"]]
+        return list(dict.fromkeys([name, *(other for other in beside if other is not None)]))
+
+    @property
+    def needed(self) -> list[Rung]:
+        """The rungs of this run and those that they are compared with: all that is compiled and checked."""
+        names = dict.fromkeys(name for rung in self.rungs for name in self.side_by_side(rung.name))
+        return [self.by_name(name) for name in names]
+
+    def timed(self, name: str) -> list[Shape]:
+        """The shapes at which a rung is timed: all, but only the smallest and the one of most work for a floor."""
+        if self.by_name(name).role != "floor":
+            return list(self.shapes)
+        return sorted({min(self.shapes), max(self.shapes, key=lambda shape: shape.flop)})
+
+    @property
+    def checked(self) -> list[str]:
+        """The rungs that are checked: all but the floors."""
+        return [rung.name for rung in self.needed if rung.role != "floor"]
+
+    @property
+    def profiled(self) -> list[str]:
+        """The rungs that are profiled: those of this run but the floors; none where profiling is off."""
+        return [rung.name for rung in self.rungs if rung.role != "floor"] if self.settings["profile"]["enabled"] else []
+
+    @property
+    def accurate(self) -> list[Rung]:
+        """The rungs whose errors are measured against k: the libraries, and those of other classes than fp32."""
+        return [rung for rung in self.rungs if rung.role == "baseline" or rung.precision != "fp32"]
+
+    def cases(self) -> list[dict[str, Any]]:
+        """The cases that a rung is checked with on a GPU."""
+        return self._cases(sorted({*self.shapes, *self.profile_shapes}))
+
+    def emulated_cases(self) -> list[dict[str, Any]]:
+        """The cases that a rung is checked with on a CPU, whatever is timed."""
+        return emulated_cases(self._cases([]))
+
+    def _cases(self, timed: list[Shape]) -> list[dict[str, Any]]:
+        """All of the configuration; where rungs are tuned, every class of size has a shape among them."""
+        check = self.settings["check"]
+        listed, of_families = ([Shape.parse(shape) for shape in check[key]] for key in ("shapes", "family_shapes"))
+        listed += sorted({shape for rung in self.needed for shape in odd_shapes(rung.tuned)})
+        return all_cases(listed, check["cases"], timed, check["families"], of_families)
+
+    @property
+    def tuned_entries(self) -> list[str]:
+        """The entries among the rungs of this run that `snakemake tune` searches."""
+        applies = (rung for rung in self.rungs if rung.runs_on(self.gpu.compute_capability))
+        return list(dict.fromkeys(rung.entry for rung in applies if rung.tune is not None))
+
+    @property
+    def tuned_path(self) -> str:
+        """Where the tuned file of this GPU stands, relative to the project."""
+        return shown(tuned_file(self.gpu.name))
+
+    def of_entry(self, entry: str) -> Rung:
+        """The first rung of an entry."""
+        return next(rung for rung in self.ladder.values() if rung.entry == entry)
+
+    def sanitizer_cases(self) -> list[dict[str, Any]]:
+        """The cases that a rung is watched with by compute-sanitizer."""
+        return sanitizer_cases(self.settings["sanitize"]["shapes"], self.settings["check"]["cases"])
+
+    @property
+    def timing_digest(self) -> str:
+        """What identifies the timing settings in a record."""
+        return settings_digest(self.settings["timing"])
+
+    def raw(self) -> Path:
+        """The folder of this GPU's raw records."""
+        return ROOT / "results" / self.gpu.name / "raw"
+
+
+def plan(config: Mapping[str, Any], sources: Mapping[str, str] | None = None) -> Plan:
+    """Decide what to do from the configuration; `sources` says for messages where keys came from.
+
+    Raises LadderError with one line for anything in it that cannot be.
+    """
+    file = "config/config.yaml"
+    places = sources or {}
+    settings = validated(dict(config), "config", file, places)
+    ladder = read_kernels(KERNELS)
+    device = nvml.present(settings["device"])
+    gpu, measuring = _choose(settings, device, places, file)
+    if settings["tune"]["use"]:
+        ladder = with_tuned(ladder, tuned_file(gpu.name))
+    wanted = gpu.sizes or settings["default_sizes"] if settings["sizes"] == "gpu" else settings["sizes"]
+    if isinstance(wanted, (str, int)):
+        wanted = [wanted]
+    for case in settings["check"]["cases"]:
+        for key, value in {"alpha": 1, "beta": 0, "padding": 0, "offset": 0}.items():
+            case.setdefault(key, value)
+    _check_shapes(settings, places, file)
+    shapes = read_shapes(list(wanted), places.get("sizes", file), "sizes")
+    read_shapes(settings["check"]["family_shapes"], places.get("check", file), "check.family_shapes")
+    rungs = select_rungs(settings["kernels"], ladder, places.get("kernels", file))
+    for rung in rungs:
+        at_kernels = f"{places.get('kernels', file)}: kernels"
+        check_macros(rung, f"{shown(KERNELS)}: {rung.entry}.variants" if rung.name in ladder else at_kernels)
+    return Plan(
+        gpu=gpu,
+        device=device if measuring else None,
+        measuring=measuring,
+        rungs=tuple(rungs),
+        ladder=ladder,
+        listed_shapes=tuple(shapes),
+        tune_shapes=tuple(
+            sorted(
+                read_shapes(settings["tune_sizes"], places.get("tune_sizes", file), "tune_sizes"),
+                key=lambda shape: shape.flop,
+            )
+        ),
+        profile_shapes=tuple(read_shapes(settings["profile"]["sizes"], places.get("profile", file), "profile.sizes")),
+        settings=settings,
+    )
+
+
+def hand_down(run: Plan) -> None:
+    """Leave a run's plan to its jobs, in their environment: none of them reads and validates the configuration anew."""
+    text = base64.b64encode(zlib.compress(pickle.dumps(run))).decode()
+    os.environ.pop(_HANDED_DOWN, None)
+    if len(text) <= _MOST_HANDED_DOWN:
+        os.environ[_HANDED_DOWN] = text
+
+
+def plan_of_run(config: Mapping[str, Any]) -> Plan:
+    """In a job: the plan of its run, decided anew where the job's environment does not have it, as on another machine.
+
+    Raises LadderError as `plan` does.
+    """
+    text = os.environ.get(_HANDED_DOWN)
+    return pickle.loads(zlib.decompress(base64.b64decode(text))) if text else plan(config)
+
+
+def check_macros(rung: Rung, place: str) -> None:
+    """Raise LadderError for a macro that no source of a variant names: it would change nothing but the rung's name."""
+    if not rung.macros:
+        return
+    files = sources_of(rung)
+    named = {word for path in files for word in re.findall(r"\b[A-Z][A-Z0-9_]*\b", path.read_text())}
+    for macro in rung.macros:
+        if macro not in named:
+            near = difflib.get_close_matches(macro, sorted(named), n=1)
+            hint = f"did you mean {near[0]}?" if near else "mend the name, or leave it out"
+            raise LadderError(f"{place}: {rung.name}: {shown(files[0])} has no macro {macro}; {hint}")
+
+
+def _check_shapes(settings: Mapping[str, Any], places: Mapping[str, str], file: str) -> None:
+    for section in ("check", "sanitize"):
+        for index, shape in enumerate(settings[section]["shapes"]):
+            try:
+                Shape.parse(shape)
+            except ValueError as error:
+                problem = str(error).replace("a positive integer", "a whole number")
+                place = f"{places.get(section, file)}: {section}.shapes[{index}]"
+                raise LadderError(f"{place}: {problem}; write 127 or 31x33x0") from None
+
+
+def _choose(
+    settings: Mapping[str, Any], device: Present | None, places: Mapping[str, str], file: str
+) -> tuple[Gpu, bool]:
+    """The GPU of this run and whether it is measured."""
+    name, measure = settings["gpu"], settings["measure"]
+    at = {key: f"{places.get(key, file)}: {key}" for key in ("gpu", "fallback_gpu", "measure")}
+    if name == "auto":
+        if device is None:
+            if measure is True:
+                raise LadderError(f"{at['measure']}: true, but there is no GPU here; run where `nvidia-smi` lists one")
+            return gpus.read_gpu(settings["fallback_gpu"], at["fallback_gpu"]), False
+        known = gpus.recognise(device)
+        return (gpus.read_gpu(known) if known else gpus.from_device(device)), measure is not False
+    gpu = gpus.read_gpu(name, at["gpu"])
+    here = device is not None and gpus.recognise(device) == name
+    if measure is False or (device is None and measure == "auto"):
+        return gpu, False
+    if not here:
+        found = f"the GPU here is {device.name}" if device else "there is no GPU here"
+        raise LadderError(
+            f"{at['gpu']}: {name!r} is to be measured, but {found}; set gpu=auto, or measure=false for its records"
+        )
+    return gpu, True
+
+
+def _headline(gpu: Gpu, device: Present | None, measuring: bool) -> str:
+    """The first line of a run."""
+    if measuring and device is not None:
+        line = f"measuring on {device.name} (config/gpus/{gpu.name}.yaml), driver {device.driver}"
+        if gpus.recognise(device) is None:
+            line = (
+                f"measuring on {device.name}, which has no file in config/gpus and runs from its own properties; "
+                f"keep them in config/gpus/{gpu.name}.yaml with: snakemake gpu_file"
+            )
+        return line
+    recorded = recorded_on(ROOT / "results" / gpu.name / "raw")
+    if recorded is None:
+        return f"no GPU is measured, and nothing is recorded for {gpu.title}: rungs are compiled and inspected only"
+    return f"no GPU is measured: results are the recorded measurements of {recorded}"
+
+
+def recorded_shapes(raw: Path) -> set[Shape]:
+    """The shapes at which a folder's time records hold anything; a damaged record counts for nothing here."""
+    found: set[Shape] = set()
+    for path in raw.glob("time/*.zip"):
+        with contextlib.suppress(LadderError):
+            for files in store.read_runs(path, "record.json").values():
+                found |= {Shape.parse(shape) for shape in store.run_record(files, str(path))["shapes"]}
+    return found
+
+
+def recorded_on(raw: Path) -> str | None:
+    """`NVIDIA H100 80GB HBM3, 2026-11-20 to 2026-11-21`: on what and when the records of a folder were measured."""
+    places = [where for path in sorted(raw.glob("check/*.json")) if (where := store.read_json(path).get("where"))]
+    if not places:
+        return None
+    days = sorted({where["measured_at"][:10] for where in places})
+    span = days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}"
+    return f"{places[0]['gpu']['name']}, {span}"

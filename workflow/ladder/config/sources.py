@@ -1,0 +1,67 @@
+"""The files that a rung is made of, and what identifies their code."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from ladder.model.rung import Rung
+from ladder.records.store import digest_files
+from ladder.system.paths import ROOT
+
+INCLUDE = ROOT / "kernels" / "include"
+BY_SIZE = "by_size.cu"  # the generated source of a rung that is tuned for several classes of size
+
+
+def sources(rung: Rung) -> list[Path]:
+    """The files that a rung is made of: its source, and the shared headers that it includes, directly or not."""
+    found = [ROOT / "kernels" / rung.source]
+    for file in found:
+        for name in _INCLUDED.findall(file.read_text()):
+            header = next((path for path in (file.parent / name, INCLUDE / name) if path.is_file()), None)
+            if header is not None and header not in found:
+                found.append(header)
+    return found[:1] + sorted(found[1:], key=lambda header: header.name)
+
+
+_INCLUDED = re.compile(r'^\s*#\s*include\s*["<]([^">]+)[">]', re.MULTILINE)
+
+
+def source_digest(rung: Rung) -> str:
+    """What identifies a rung's code: its source, its headers, its macros and the choices of its tuning."""
+    macros = [f"{key}={value}" for key, value in rung.macros.items()]
+    if len(rung.tuned) == 1:  # the same code as the variant with these macros
+        macros += [f"{key}={value}" for key, value in rung.tuned[0].macros.items()]
+    elif rung.tuned:
+        macros.append(by_size(rung))
+    return digest_files(sources(rung), *macros)
+
+
+def by_size(rung: Rung) -> str:
+    """The source of a rung that is tuned for several classes of size: the rung once for each, and the choice.
+
+    Each copy stands in a namespace of its own, behind the headers, which all of them share, and exports its function
+    under a name of its own.
+    """
+    source = ROOT / "kernels" / rung.source
+    text = source.read_text()
+    lines = ["// Made by the pipeline: the rung as it was tuned for each class of size.", *_INCLUDES.findall(text)]
+    for index, each in enumerate(rung.tuned):
+        lines += ["", f"namespace class_{index} {{", f"#define sgemm sgemm_{index}"]
+        lines += [f"#define {key} {value}" for key, value in (dict(rung.macros) | dict(each.macros)).items()]
+        lines += [f'#include "{source.name}"', "#undef sgemm"]
+        lines += [f"#undef {name}" for name in dict.fromkeys([*_DEFINED.findall(text), *rung.macros, *each.macros])]
+        lines += [f"}}  // namespace class_{index}"]
+    lines += ["", 'extern "C" int sgemm(int m, int n, int k, float alpha, const float* A, int64_t lda, const float* B,']
+    lines += ["                     int64_t ldb, float beta, float* C, int64_t ldc, void* workspace,"]
+    lines += ["                     size_t* workspace_bytes, cudaStream_t stream) {"]
+    lines += ["  double flop = 2.0 * m * n * k;"]
+    call = "(m, n, k, alpha, A, lda, B, ldb, beta, C, ldc, workspace, workspace_bytes, stream)"
+    for index, each in enumerate(rung.tuned[:-1]):
+        lines += [f"  if (flop < {each.below_flop:.17g}) {{", f"    return class_{index}::sgemm_{index}{call};", "  }"]
+    last = len(rung.tuned) - 1
+    return "\n".join([*lines, f"  return class_{last}::sgemm_{last}{call};", "}", ""])
+
+
+_INCLUDES = re.compile(r"^\s*#\s*include.*$", re.MULTILINE)
+_DEFINED = re.compile(r"^\s*#\s*define\s+(\w+)", re.MULTILINE)

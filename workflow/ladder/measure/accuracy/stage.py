@@ -1,0 +1,37 @@
+"""The accuracy stage: a rung's errors against k."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from ladder.build.compile import Build, why_not_measured
+from ladder.system.process import Event, run_worker
+
+
+def measure_accuracy(
+    made: Build,
+    check: Mapping[str, Any] | None,
+    settings: Mapping[str, Any],
+    device: int,
+    environment: Callable[[dict[str, Any]], dict[str, Any]],
+    log: Path,
+) -> dict[str, Any]:
+    """Measure a rung's errors and return its record.
+
+    `settings` are those of the section `accuracy`: products (size, which is m = n, and k) and families. Keys: status
+    (`ok`, or `failed` with its message), where, points (one a size, family and k: the worker's `measure`).
+    """
+    if message := why_not_measured(made, dict(check) if check else None):
+        return {"status": "failed", "message": message, "points": []}
+    points: list[dict[str, Any]] = []
+
+    def on_event(event: Event) -> None:
+        points.append(event["point"])
+
+    where = environment(made.record)
+    request = {"library": str(made.library), "device": device}
+    request |= {key: settings[key] for key in ("products", "families")}
+    outcome = run_worker("ladder.measure.accuracy.worker", request, on_event, settings["time_limit_s"], log)
+    return {"status": outcome.status, "message": outcome.message, "where": where, "points": points}

@@ -1,0 +1,88 @@
+"""The emulate stage: the same check of the same source on a CPU."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ladder.build.compile import Build
+from ladder.build.emulator import (
+    COMPILER,
+    EMULATED,
+    EMULATOR,
+    ENGINE,
+    NEEDS_GPU,
+    NOT_EMULATED,
+    compile_for_emulator,
+    why_no_emulator,
+)
+from ladder.config.sources import BY_SIZE, by_size, sources
+from ladder.measure.check.stage import verdict
+from ladder.model.cases import emulated_runs
+from ladder.model.rung import Rung
+from ladder.model.shape import Shape
+from ladder.system.paths import ROOT, shown
+from ladder.system.process import Event, run_worker
+
+
+def _of_first_class(rung: Rung, cases: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether none of the cases reaches what is built for larger products, which then need not be compiled."""
+    return all(Shape.parse(case["shape"]).flop < rung.tuned[0].below_flop for case in cases)
+
+
+def emulate_rung(
+    rung: Rung,
+    made: Build,
+    cases: list[dict[str, Any]],
+    threads: int,
+    time_limit_s: float,
+    log: Path,
+    engine: Path = ENGINE,
+) -> dict[str, Any]:
+    """Check a rung in the emulator, whose engine is as in `compile_for_emulator`, and return its record.
+
+    Keys: status, message, cases (those that ran, as in the record of a check). The status is `emulated` where all
+    passed; `failed`; `needs a GPU` where the source does not compile for the emulator, or would compile to other code
+    than for a GPU; `not emulated` where this machine has no compiler for it; or the compile record's, where it is not
+    `ok`.
+    """
+    compiled = made.record
+    if compiled["status"] != "ok":
+        return {"status": compiled["status"], "message": compiled["message"], "cases": []}
+    if why := why_no_emulator():
+        return {"status": NOT_EMULATED, "message": why, "cases": []}
+    compiled_here = (path for path in sources(rung) if not (EMULATOR / path.name).exists())  # the others are its own
+    if apart := next((path for path in compiled_here if COMPILER.search(path.read_text())), None):
+        message = f"{shown(apart)} has other code for a GPU than for a CPU"
+        return {"status": NEEDS_GPU, "message": message, "cases": []}
+    done: list[dict[str, Any]] = []
+    current: dict[str, Any] = {}
+
+    def on_event(event: Event) -> None:
+        if "starts" in event:
+            current.update(event["starts"])
+        else:
+            done.append(event["case"])
+
+    with tempfile.TemporaryDirectory() as folder:
+        library = Path(folder) / "library.so"
+        source, macros = ROOT / "kernels" / rung.source, dict(rung.macros)
+        if rung.tuned and _of_first_class(rung, cases):
+            macros |= rung.tuned[0].macros
+        elif rung.tuned:
+            source, macros = Path(folder) / BY_SIZE, {}
+            source.write_text(by_size(rung))
+        if error := compile_for_emulator(source, macros, library, ROOT / "kernels" / Path(rung.source).parent, engine):
+            return {"status": NEEDS_GPU, "message": error, "cases": []}
+        request = {
+            "library": str(library),
+            "emulate": {"threads": threads, "time_limit_s": time_limit_s / 2},
+            "cases": cases,
+            "runs": [emulated_runs(case) for case in cases],
+            "declared": rung.declared,
+        }
+        outcome = run_worker("ladder.measure.check.worker", request, on_event, time_limit_s, log)
+    status, message = verdict(done, current, outcome)
+    return {"status": EMULATED if status == "pass" else status, "message": message, "cases": done}

@@ -1,0 +1,75 @@
+"""The check stage: a verdict for a rung, with the errors of every case."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from ladder.build.compile import Build
+from ladder.model.cases import describe
+from ladder.system.errors import LadderError
+from ladder.system.process import OUT_OF_MEMORY, Event, Outcome, run_worker
+
+
+def check_rung(
+    made: Build,
+    cases: list[dict[str, Any]],
+    device: int,
+    time_limit_s: float,
+    environment: Callable[[dict[str, Any]], dict[str, Any]],
+    log: Path,
+    progress: Callable[[int, dict[str, Any]], None],
+    runs: int = 1,
+    declared: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """Check a rung and return its record.
+
+    Keys: status (`pass`, `failed`, or why it could not be checked: the compile record's status), message, where (with
+    wall_s, the seconds that it took), runs (how often each case was computed) and whether all gave the same bits
+    (identical), cases (those that ran, with errors and verdict), and `declared`: what the rung says of itself,
+    `deterministic`, `subnormals` and `precision` of kernels.yaml. Raises LadderError where the GPU has too little free
+    memory, which says nothing about the rung.
+    """
+    compiled = made.record
+    if compiled["status"] != "ok":
+        return {"status": compiled["status"], "message": compiled["message"], "cases": []}
+    done: list[dict[str, Any]] = []
+    current: dict[str, Any] = {}
+
+    def on_event(event: Event) -> None:
+        if "starts" in event:
+            current.update(event["starts"])
+            progress(len(done), event["starts"])
+        else:
+            done.append(event["case"])
+
+    where = environment(compiled)
+    begun = time.monotonic()
+    request = {
+        **{"library": str(made.library), "device": device, "cases": cases},
+        **{"runs": [runs] * len(cases), "declared": dict(declared or {})},
+    }
+    outcome = run_worker("ladder.measure.check.worker", request, on_event, time_limit_s, log)
+    where["wall_s"] = round(time.monotonic() - begun, 3)
+    if OUT_OF_MEMORY in outcome.message and all(case["verdict"] == "pass" for case in done):
+        raise LadderError(f"check: {made.folder.name}: {verdict([], current, outcome)[1]}")
+    status, message = verdict(done, current, outcome)
+    identical = all(case.pop("identical", True) for case in done)
+    return {
+        **{"status": status, "message": message, "where": where},
+        **{"declared": dict(declared or {}), "runs": runs},
+        **{"identical": identical and status == "pass", "cases": done},
+    }
+
+
+def verdict(done: list[dict[str, Any]], current: Mapping[str, Any], outcome: Outcome) -> tuple[str, str]:
+    """`pass` or `failed`, and what failed in one line, of the cases that ran, the one begun last and how it ended."""
+    wrong = [case for case in done if case["verdict"] != "pass"]
+    if wrong:
+        more = f" (and {len(wrong) - 1} more of {len(done)} cases)" if len(wrong) > 1 else ""
+        return "failed", f"{describe(wrong[0])}: {wrong[0]['verdict']}{more}"
+    if outcome.status != "ok":
+        return "failed", f"{describe(current)}: {outcome.message}" if current else outcome.message
+    return "pass", ""

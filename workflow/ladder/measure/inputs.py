@@ -1,0 +1,118 @@
+"""The matrices that rungs are checked with: families of random inputs, each hard on something else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from ladder.model.shape import Shape
+
+Matrix = np.ndarray
+
+# Of these the signs are independent of all else, which the statistical test of ladder.bounds stands on.
+RANDOM_SIGNS = ("uniform", "normal", "wide_range")
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """A (m x k), B (k x n) and C (m x n) in float32; None for what must not be read."""
+
+    A: Matrix | None
+    B: Matrix | None
+    C: Matrix | None
+
+
+def draw(family: str, shape: Shape, product: bool, addend: bool, seed: int) -> Inputs:
+    """Inputs of a family; A and B only where there is a product to compute, C only where beta is not zero."""
+    random = np.random.default_rng(seed)
+    A, B = _PAIRS[family](random, shape) if product else (None, None)
+    C = _ADDENDS.get(family, _uniform)(random, shape.m, shape.n) if addend else None
+    return Inputs(A, B, C)
+
+
+def _uniform(random: np.random.Generator, rows: int, columns: int) -> Matrix:
+    """Odd multiples of 2**-24 between -1 and 1: as many below zero as above, and never zero."""
+    values = random.random((rows, columns), dtype=np.float32)
+    values *= 2  # in place: matrices may be large, and touching fresh memory is what drawing them costs most
+    values -= np.float32(1 - 2.0**-24)
+    return values
+
+
+def _normal(random: np.random.Generator, rows: int, columns: int) -> Matrix:
+    return random.standard_normal((rows, columns), dtype=np.float32)
+
+
+def _wide(random: np.random.Generator, rows: int, columns: int) -> Matrix:
+    """Magnitudes from 2**-30 to 2**30: the products of two neither overflow nor underflow."""
+    return np.ldexp(_uniform(random, rows, columns), random.integers(-30, 31, (rows, columns))).astype(np.float32)
+
+
+def _subnormal(random: np.random.Generator, rows: int, columns: int) -> Matrix:
+    """Multiples of 2**-149, all below the smallest normal number, 2**-126."""
+    return (random.integers(-(2**23) + 1, 2**23, (rows, columns)) * 2.0**-149).astype(np.float32)
+
+
+def _zeros(random: np.random.Generator, rows: int, columns: int) -> Matrix:
+    """Zeros of either sign, and a number in one of eight places."""
+    zeros = np.copysign(np.float32(0), _uniform(random, rows, columns))
+    return np.where(random.random((rows, columns)) < 1 / 8, _uniform(random, rows, columns), zeros)
+
+
+def _alike(kind: Callable[..., Matrix]) -> Callable[..., tuple[Matrix, Matrix]]:
+    return lambda random, shape: (kind(random, shape.m, shape.k), kind(random, shape.k, shape.n))
+
+
+def _cancelling(random: np.random.Generator, shape: Shape) -> tuple[Matrix, Matrix]:
+    """The second half of the terms takes the first half away again, but for some 2**-10 of it."""
+    A, B = _uniform(random, shape.m, shape.k), _uniform(random, shape.k, shape.n)
+    half = shape.k // 2
+    A[:, half : 2 * half] = A[:, :half]
+    B[half : 2 * half] = -B[:half] * (1 + np.float32(2.0**-10) * _uniform(random, half, shape.n))
+    return A, B
+
+
+def _subnormal_pair(random: np.random.Generator, shape: Shape) -> tuple[Matrix, Matrix]:
+    return _subnormal(random, shape.m, shape.k), _uniform(random, shape.k, shape.n)
+
+
+def _nonfinite_pair(random: np.random.Generator, shape: Shape) -> tuple[Matrix, Matrix]:
+    """NaN and infinities in the corners, where a tile's guard is easily forgotten, and one in the middle of A.
+
+    A zero meets an infinity in the first row and in the middle row: who skips zeros misses a NaN.
+    """
+    A, B = _uniform(random, shape.m, shape.k), _uniform(random, shape.k, shape.n)
+    A[0, -1] = 0
+    B[shape.k // 2, shape.n // 2] = 0
+    A[shape.m // 2, shape.k // 2] = np.inf
+    A[-1, -1] = np.nan
+    B[-1, 0] = -np.inf
+    B[0, -1] = np.nan
+    return A, B
+
+
+def _nonfinite_addend(random: np.random.Generator, rows: int, columns: int) -> Matrix:
+    C = _uniform(random, rows, columns)
+    C[0, columns // 2] = np.nan
+    C[rows // 3, columns // 3] = -np.inf
+    return C
+
+
+_PAIRS: dict[str, Callable[[np.random.Generator, Shape], tuple[Matrix, Matrix]]] = {
+    "uniform": _alike(_uniform),
+    "normal": _alike(_normal),
+    "wide_range": _alike(_wide),
+    "cancellation": _cancelling,
+    "subnormal": _subnormal_pair,
+    "signed_zeros": _alike(_zeros),
+    "nonfinite": _nonfinite_pair,
+}
+_ADDENDS = {
+    "normal": _normal,
+    "wide_range": _wide,
+    "subnormal": _subnormal,
+    "signed_zeros": _zeros,
+    "nonfinite": _nonfinite_addend,
+}
+FAMILIES = tuple(_PAIRS)

@@ -1,0 +1,76 @@
+"""The process that compute-sanitizer watches: a rung's products, on memory of exactly the size that each matrix has.
+
+Every matrix is an allocation of its own, so that memcheck knows its ends, and a C that must not be read is left
+uninitialised, so that initcheck knows when it is. C is copied back at the end, which initcheck watches as well: an
+element that was never written is found there. Nothing here launches a kernel but the rung.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import cupy as cp
+import numpy as np
+
+from ladder.build.library import Library, Operands, explain, provide_cublas
+from ladder.model.shape import Shape
+
+runtime = cp.cuda.runtime
+
+
+def upload(matrix: np.ndarray | None, rows: int, columns: int, padding: int, offset: int) -> tuple[int, int, int]:
+    """A matrix in memory of its own, uninitialised for None: the allocation, the first element and ld."""
+    ld = max(1, columns + padding)
+    elements = offset + (max(rows, 1) - 1) * ld + max(columns, 1)
+    memory = runtime.malloc(4 * elements)
+    if matrix is not None:
+        host = np.full(offset + max(rows, 1) * ld, np.nan, np.float32)
+        host[offset : offset + rows * ld].reshape(rows, ld)[:, :columns] = matrix
+        runtime.memcpy(memory, host.ctypes.data, 4 * elements, runtime.memcpyHostToDevice)
+    return memory, memory + 4 * offset, ld
+
+
+def run_case(library: Library, case: dict[str, Any]) -> None:
+    """Queue one product, wait for it and read C; raises RuntimeError where `sgemm` returns an error."""
+    shape, alpha, beta = Shape.parse(case["shape"]), case["alpha"], case["beta"]
+    random = np.random.default_rng(1)
+
+    def uniform(rows: int, columns: int) -> np.ndarray:
+        return random.random((rows, columns), dtype=np.float32) * 2 - 1
+
+    layout = (case["padding"], case["offset"])
+    product = alpha != 0 and shape.k > 0
+    A, a, lda = upload(uniform(shape.m, shape.k) if product else None, shape.m, shape.k, *layout)
+    B, b, ldb = upload(uniform(shape.k, shape.n) if product else None, shape.k, shape.n, *layout)
+    C, c, ldc = upload(uniform(shape.m, shape.n) if beta != 0 else None, shape.m, shape.n, *layout)
+    operands = Operands(a, lda, b, ldb, c, ldc)
+    workspace = runtime.malloc(max(1, library.workspace_bytes(shape, alpha, beta, operands)))
+    error = library.queue(shape, alpha, beta, operands, workspace)
+    if error:
+        raise RuntimeError(f"sgemm returned {explain(error)}")
+    runtime.deviceSynchronize()
+    if shape.m and shape.n:
+        back = np.empty((shape.m, shape.n), np.float32)
+        runtime.memcpy2D(back.ctypes.data, 4 * shape.n, c, 4 * ldc, 4 * shape.n, shape.m, runtime.memcpyDeviceToHost)
+    for memory in (A, B, C, workspace):
+        runtime.free(memory)
+
+
+def main() -> None:
+    """Run with LIBRARY DEVICE CASES, the cases as JSON; ends with a line on what failed."""
+    path, device, cases = sys.argv[1:]
+    try:
+        cp.cuda.Device(int(device)).use()
+        provide_cublas()
+        library = Library(Path(path))
+        for case in json.loads(cases):
+            run_case(library, case)
+    except Exception as error:  # whatever it is, the parent needs the line
+        sys.exit(f"{type(error).__name__}: {' '.join(str(error).split())}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,53 @@
+"""The process that checks a batch of trials and times those that pass beside cuBLAS.
+
+One process for many trials, because starting one takes longer than a trial. What the check is and how NVBench measures
+are the check stage's and the time stage's own. A trial that crashes takes the process along; the parent goes on with
+the others in a new one.
+"""
+
+from __future__ import annotations
+
+import secrets
+from pathlib import Path
+from typing import Any
+
+import cupy as cp
+
+from ladder.build.library import Library, provide_cublas
+from ladder.measure.check.worker import check_case
+from ladder.measure.devices import Gpu
+from ladder.measure.time.worker import Timing
+from ladder.model.cases import describe
+from ladder.system import process
+
+
+def verdict(device: Gpu, library: Library, cases: list[dict[str, Any]]) -> str:
+    """`pass`, or the first case that fails and how."""
+    for case in cases:
+        found = check_case(device, library, case, secrets.randbits(48))["verdict"]
+        if found != "pass":
+            return f"{describe(case)}: {found}"
+    return "pass"
+
+
+def main() -> None:
+    """Check every library of the request, then time those that passed."""
+    asked = process.request()
+    try:
+        device = Gpu(asked["device"])
+        provide_cublas()
+        sound = {}
+        for name, path in asked["libraries"].items():
+            process.emit(starts={"kernel": name})
+            found = verdict(device, Library(Path(path)), asked["cases"])
+            process.emit(checked={"kernel": name, "verdict": found})
+            if found == "pass":
+                sound[name] = path
+        cp.get_default_memory_pool().free_all_blocks()
+        Timing({**asked, "libraries": sound, "rung": asked["baseline"]}).run()
+    except Exception as error:  # whatever it is, the parent needs the line and the run goes on
+        process.fail_with(error)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,29 @@
+"""A GPU as its file in config/gpus describes it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """What a GPU file says, or what the device itself says where there is no file."""
+
+    name: str
+    title: str
+    compute_capability: str
+    architecture: str
+    sms: int
+    fp32_lanes_per_sm: int
+    sm_clock_mhz: float
+    memory_bandwidth_gb_s: float
+    sizes: tuple[str | int, ...]
+    cuda: str
+    file: str
+    limits: Mapping[str, int]  # of an SM, by their keys in GPU files; empty where they are not known
+
+    @property
+    def peak_gflops(self) -> float:
+        """FP32 peak in GFLOP/s: each lane of each SM does a multiplication and an addition in every cycle."""
+        return self.sms * self.fp32_lanes_per_sm * 2 * self.sm_clock_mhz / 1000

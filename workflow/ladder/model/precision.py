@@ -1,0 +1,49 @@
+"""The classes of arithmetic that rungs claim: their names, their bounds, and what they are compared with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:  # every process of a run imports this module, and few need pandas
+    import pandas as pd
+
+
+# As kernels.yaml declares them -> as figures and tables name them.
+TITLES = {"fp32": "FP32", "3xtf32": "3xTF32", "3xfp16": "3xFP16", "tf32": "TF32"}
+# The bounds (`ladder.model.bounds`) that each is held to: numbers split in two, for three products, keep those of FP32.
+BOUNDS = {"fp32": "fp32", "3xtf32": "fp32", "3xfp16": "fp32", "tf32": "tf32"}
+
+
+def label(rung: str, precision: str) -> str:
+    """A rung's name beside others': `tma`, or with its class, if that is not FP32, `tf32 (TF32)`."""
+    return rung if precision == "fp32" else f"{rung} ({TITLES[precision]})"
+
+
+def labelled(table: pd.DataFrame, rungs: pd.DataFrame) -> pd.DataFrame:
+    """A copy of a table with labels in place of the names in its column `rung`; `rungs` is the table of rungs."""
+    known = {name: label(name, precision) for name, precision in zip(rungs["rung"], rungs["precision"], strict=True)}
+    return table.assign(rung=[known.get(name, name) for name in table["rung"]])
+
+
+def name_of(label: str) -> str:
+    """The rung that a label is of."""
+    return label.split(" (")[0]
+
+
+def baseline_of(precision: str, baselines: Iterable[Mapping[str, Any]]) -> str:
+    """The name of the baseline, of those with `name` and `precision`, that a class is compared with.
+
+    That of the class whose bounds it holds; the first of all where there is none.
+    """
+    named: dict[str, str] = {}
+    for each in baselines:
+        named.setdefault(each["precision"], each["name"])
+    return named.get(BOUNDS[precision], next(iter(named.values())))
+
+
+def other_baselines(rungs: pd.DataFrame) -> dict[str, str]:
+    """The classes of a table of rungs that are compared with another baseline than its first: title -> its name."""
+    baselines = [{"name": row.rung, "precision": row.precision} for row in rungs.itertuples() if row.role == "baseline"]
+    found = {TITLES[each]: baseline_of(each, baselines) for each in rungs["precision"].unique() if baselines}
+    return {title: name for title, name in found.items() if name != baselines[0]["name"]}

@@ -1,0 +1,57 @@
+"""Check records: which cases a record holds as passed, and how two of one build are merged."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ladder.model.cases import PLAIN
+from ladder.records import store
+
+
+def still_to_check(
+    path: Path, cases: list[dict[str, Any]], where: Mapping[str, Any], runs: int, declared: Mapping[str, Any]
+) -> list[dict[str, Any]]:
+    """The cases that the record at a path does not hold as passed.
+
+    What it holds counts where the rung passed as this very build, computed as often, held to the same declaration, on
+    the same GPU and with the same driver, packages and commit; otherwise all cases are to be checked.
+    """
+    if not path.exists():
+        return cases
+    earlier = store.read_json(path)
+    if (earlier["status"], earlier.get("runs"), earlier.get("declared")) != ("pass", runs, dict(declared)):
+        return cases
+    if any(earlier["where"][key] != where[key] for key in ("compile", "gpu", "software")):
+        return cases
+    held = {_identity(case) for case in earlier["cases"]}
+    return [case for case in cases if _identity(case) not in held]
+
+
+def merge_check(path: Path, record: dict[str, Any]) -> dict[str, Any]:
+    """Add to a passed record the cases that an earlier one of the same build holds and this run did not ask for.
+
+    Where none was computed twice, wall_s is that of both runs. `identical` is true where it is in both.
+    """
+    if record["status"] != "pass" or not path.exists():
+        return record
+    earlier = store.read_json(path)
+    if earlier["status"] != "pass" or earlier["where"]["compile"] != record["where"]["compile"]:
+        return record
+    if earlier.get("declared", record.get("declared")) != record.get("declared"):
+        return record  # what is held was judged as something else
+    now = {_identity(case) for case in record["cases"]}
+    kept = [case for case in earlier["cases"] if _identity(case) not in now]
+    merged = record | {"cases": record["cases"] + kept}
+    if kept and len(kept) == len(earlier["cases"]) and "wall_s" in record["where"]:
+        wall_s = round(record["where"]["wall_s"] + earlier["where"].get("wall_s", 0), 3)
+        merged |= {"where": record["where"] | {"wall_s": wall_s}}
+    if kept and "identical" in record:
+        merged |= {"identical": record["identical"] and earlier.get("identical", True)}
+    return merged
+
+
+def _identity(case: Mapping[str, Any]) -> tuple[Any, ...]:
+    """What a case is told from others by; a record from before there were families has none."""
+    return (case["shape"], *(case.get(key, value) for key, value in PLAIN.items()))

@@ -1,0 +1,70 @@
+"""Where and when a record was made, by which software and of what."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import subprocess
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from ladder.records import store
+from ladder.system.nvml import Present
+
+
+def environment(root: Path, device: Present, compiled: dict[str, Any], config_digest: str) -> dict[str, Any]:
+    """Where and when, and of what, a measurement is made: what every raw record carries.
+
+    Keys: measured_at (UTC), gpu (NVML's description), software, compile (nvcc, flags, architecture, digests),
+    config_digest. Checks and timings add wall_s, the seconds that the measuring process took.
+    """
+    keys = ("nvcc", "flags", "architecture", "source_digest", "build_digest")
+    return {
+        "measured_at": now(),
+        "gpu": vars(device),
+        "software": software(root),
+        "compile": {key: compiled[key] for key in keys},
+        "config_digest": config_digest,
+    }
+
+
+def settings_digest(settings: dict[str, Any]) -> str:
+    """The digest of a stage's settings, as records carry it."""
+    return store.digest(json.dumps(settings, sort_keys=True))
+
+
+PACKAGES = ("cuda-bench", "cupy-cuda13x", "cupy-cuda12x", "numpy", "nvidia-ml-py", "ncu-report", "snakemake")
+
+
+def now() -> str:
+    """The time as records carry it: UTC, ISO 8601, whole seconds."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def git_commit(root: Path) -> str:
+    """The commit of the checkout with `-dirty` where tracked files differ from it; `unknown` outside git."""
+    command = ["git", "-C", str(root), "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return os.environ.get("GEMM_LADDER_COMMIT") or "unknown"
+
+
+def software(root: Path) -> dict[str, Any]:
+    """The software half of an environment: commit, Python, operating system and package versions."""
+    import importlib.metadata  # here, for most jobs read records and write none of a measurement
+
+    versions = {}
+    for package in PACKAGES:
+        try:
+            versions[package] = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return {
+        "git_commit": git_commit(root),
+        "python": platform.python_version(),
+        "system": f"{platform.system()} {platform.release()} {platform.machine()}",
+        "packages": versions,
+    }

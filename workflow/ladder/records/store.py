@@ -1,0 +1,189 @@
+"""Recorded evidence on disk: atomic writes, versioned records, digests, and the description of where and when.
+
+Four kinds of record stand in results/GPU/raw:
+
+- check/KERNEL.json: a verdict with the errors of every case;
+- time/KERNEL.zip: for each process that timed the rung a folder, named after when it ended, with NVBench's own JSON
+  and sample files as NVBench wrote them, and record.json, which says where, when and of what;
+- sanitize/KERNEL.json: what compute-sanitizer's tools found;
+- profile/KERNEL.json.gz: for each shape the metrics and the advice of one Nsight Compute report.
+
+A record is replaced as a whole and only by a completed one: a reader sees the old or the new file, never a part.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+import os
+import tempfile
+import zipfile
+import zlib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from ladder.system.errors import LadderError
+
+SCHEMA_VERSION = 1
+_EPOCH = (1980, 1, 1, 0, 0, 0)  # the first time that a zip entry can carry: archives of equal content are equal bytes
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    """Write a file so that a reader, or a kill at any moment, finds the old content or the new and nothing between."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f".{path.name}.part")  # one name, so that a killed writer's is used up by the next
+    try:
+        with part.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(part, path)
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise
+
+
+def write_text(path: Path, text: str) -> None:
+    """`write_bytes` for text in UTF-8."""
+    write_bytes(path, text.encode())
+
+
+def to_json(value: Any) -> str:
+    """JSON as records are written: a line for each key and each row of a list; ValueError for NaN and infinities."""
+    if not isinstance(value, Mapping):
+        return json.dumps(value, allow_nan=False) + "\n"
+    lines = [f"{json.dumps(key)}: {_lines(content)}" for key, content in value.items()]
+    return "{\n" + ",\n".join(lines) + "\n}\n"
+
+
+def _lines(value: Any) -> str:
+    if isinstance(value, list) and value and isinstance(value[0], Mapping):
+        return "[\n" + ",\n".join(" " + json.dumps(item, allow_nan=False) for item in value) + "\n]"
+    return json.dumps(value, allow_nan=False)
+
+
+def write_json(path: Path, record: Mapping[str, Any]) -> None:
+    """Write one JSON record, gzipped where the name ends in .gz; equal records give equal bytes."""
+    content = to_json({"schema_version": SCHEMA_VERSION, **record}).encode()
+    write_bytes(path, gzip.compress(content, mtime=0) if path.suffix == ".gz" else content)
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """Read one JSON record; raises LadderError where it is truncated, no JSON or of another schema version."""
+    try:
+        content = path.read_bytes()
+        record = json.loads(gzip.decompress(content) if path.suffix == ".gz" else content)
+    except (ValueError, EOFError, OSError, zlib.error) as error:
+        raise damaged(path, error) from None
+    return _of_this_version(record, path)
+
+
+def damaged(path: Path, error: Exception) -> LadderError:
+    """The line for a record that cannot be read."""
+    problem = str(error).splitlines()[0] if str(error) else type(error).__name__
+    return LadderError(
+        f"{path}: the record is damaged ({problem}); restore it with git checkout, or delete it to measure again"
+    )
+
+
+def _of_this_version(record: Any, path: Path) -> dict[str, Any]:
+    version = record.get("schema_version") if isinstance(record, dict) else None
+    if version != SCHEMA_VERSION:
+        raise LadderError(
+            f"{path}: schema_version: {version!r} is not {SCHEMA_VERSION}; use the gemm-ladder that wrote the record, "
+            "or delete it to measure again"
+        )
+    return record
+
+
+def read_archive(path: Path, ending: str = "") -> dict[str, bytes]:
+    """The members of a zip by name, those whose names end so.
+
+    Raises LadderError where the archive is truncated or the checksum of one that is read is wrong.
+    """
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return {name: archive.read(name) for name in archive.namelist() if name.endswith(ending)}
+    except (zipfile.BadZipFile, EOFError, OSError, ValueError, NotImplementedError, zlib.error) as error:
+        raise damaged(path, error) from None
+
+
+def write_archive(path: Path, members: Mapping[str, bytes]) -> None:
+    """Write a zip whose bytes depend on the members alone."""
+    with tempfile.TemporaryFile() as file:
+        with zipfile.ZipFile(file, "w") as archive:
+            for name in sorted(members):
+                archive.writestr(zipfile.ZipInfo(name, _EPOCH), members[name], zipfile.ZIP_DEFLATED, 9)
+        file.seek(0)
+        write_bytes(path, file.read())
+
+
+FAILURE = "failure.json"  # in a time record: why the last attempt did not complete
+
+
+def read_runs(path: Path, ending: str = "") -> dict[str, dict[str, bytes]]:
+    """The runs in a time record, oldest first: for each its files by their name inside the run's folder.
+
+    `ending` chooses files by how their names end. Raises LadderError where the archive is damaged.
+    """
+    runs: dict[str, dict[str, bytes]] = {}
+    for name, content in sorted(read_archive(path, ending).items()):
+        run, inside, file = name.partition("/")
+        if inside:
+            runs.setdefault(run, {})[file] = content
+    return runs
+
+
+def run_record(files: Mapping[str, bytes], where: str) -> dict[str, Any]:
+    """The record.json of one run; raises LadderError where it is missing, no JSON or of another schema version."""
+    try:
+        record = json.loads(files["record.json"])
+    except (KeyError, ValueError) as error:
+        raise damaged(Path(where), error) from None
+    return _of_this_version(record, Path(where))
+
+
+def read_failure(path: Path) -> dict[str, Any] | None:
+    """Why the last attempt at a time record did not complete (message, build_digest), or None where it did."""
+    members = read_archive(path)
+    try:
+        return json.loads(members[FAILURE]) if FAILURE in members else None
+    except ValueError as error:
+        raise damaged(path, error) from None
+
+
+def add_run(path: Path, files: Mapping[str, bytes]) -> None:
+    """Add a run to a time record, and drop runs of which it measured every shape again."""
+    new = run_record(files, str(path))
+    runs = read_runs(path) if path.exists() else {}
+    kept = {n: old for n, old in runs.items() if set(run_record(old, str(path))["shapes"]) - set(new["shapes"])}
+    name = new["where"]["measured_at"].replace(":", "-")
+    while name in kept:  # two runs that ended in one second
+        name += "+"
+    kept[name] = dict(files)
+    write_archive(path, {f"{name}/{file}": content for name, of in kept.items() for file, content in of.items()})
+
+
+def conclude_timing(path: Path, message: str, build_digest: str) -> None:
+    """End an attempt at a time record: note why it did not complete, or drop such a note; keep all measurements."""
+    members = read_archive(path) if path.exists() else {}
+    members.pop(FAILURE, None)
+    if message:
+        members[FAILURE] = to_json({"message": message, "build_digest": build_digest}).encode()
+    write_archive(path, members)
+
+
+def digest(*parts: bytes | str) -> str:
+    """The first 16 hexadecimal digits of the SHA-256 over the parts, each preceded by its length."""
+    sha = hashlib.sha256()
+    for part in parts:
+        data = part.encode() if isinstance(part, str) else part
+        sha.update(len(data).to_bytes(8, "little") + data)
+    return sha.hexdigest()[:16]
+
+
+def digest_files(files: Iterable[Path], *more: str) -> str:
+    """`digest` over the names and contents of files, and over more text."""
+    return digest(*(part for file in files for part in (file.name, file.read_bytes())), *more)

@@ -1,0 +1,110 @@
+"""Time records: NVBench's samples of a rung and its references, by shape."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ladder.model.shape import Shape
+from ladder.records import store
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """One kernel at one shape in one process: NVBench's samples and the device's state around them."""
+
+    kernel: str
+    shape: Shape
+    times_s: np.ndarray
+    clocks_hz: np.ndarray
+    target_samples: int
+    state: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class ShapeTiming:
+    """All that was measured side by side for one rung at one shape: the rung itself, then its references."""
+
+    rung: str
+    shape: Shape
+    where: Mapping[str, Any]
+    measurements: Mapping[str, Measurement]
+
+    @property
+    def own(self) -> Measurement:
+        """The rung's own measurement."""
+        return self.measurements[self.rung]
+
+
+def timed_shapes(path: Path, settings_digest: str, build_digest: str) -> set[str]:
+    """The shapes whose latest measurement of this build in a time record was made with these settings."""
+    if not path.exists():
+        return set()
+    held: set[str] = set()
+    for files in store.read_runs(path).values():
+        run = store.run_record(files, str(path))
+        where = run["where"]
+        if where["compile"]["build_digest"] == build_digest:
+            wanted = where["config_digest"] == settings_digest
+            held = held | set(run["shapes"]) if wanted else held - set(run["shapes"])
+    return held
+
+
+def _states(files: Mapping[str, bytes]) -> Iterator[dict[str, Any]]:
+    for benchmark in json.loads(files["nvbench.json"])["benchmarks"]:
+        yield from benchmark["states"]
+
+
+def read_time_record(path: Path, build_digest: str | None = None) -> dict[Shape, ShapeTiming]:
+    """The latest measurement of each shape in a time record, of one build or of any.
+
+    Raises LadderError where the record is damaged or of another version.
+    """
+    timings: dict[Shape, ShapeTiming] = {}
+    for name, files in store.read_runs(path).items():
+        record = store.run_record(files, f"{path}: {name}")
+        if build_digest not in (None, record["where"]["compile"]["build_digest"]):
+            continue
+        try:
+            measured = list(measurements(files, record))
+        except (KeyError, ValueError, StopIteration) as error:
+            raise store.damaged(path, error) from None
+        for text in record["shapes"]:
+            shape = Shape.parse(text)
+            beside = {each.kernel: each for each in measured if each.shape == shape}
+            timings[shape] = ShapeTiming(record["rung"], shape, record["where"], beside)
+    return timings
+
+
+def measurements(files: Mapping[str, bytes], record: Mapping[str, Any]) -> Iterator[Measurement]:
+    """What NVBench's files hold, with the device's `states` and the `settings` of the record beside them.
+
+    Raises KeyError, ValueError or StopIteration where they are not whole. States that NVBench skipped have no times.
+    """
+    device = {(state["kernel"], state["shape"]): state for state in record["states"]}
+    for state in _states(files):
+        axes = {axis["name"]: axis["value"] for axis in state["axis_values"]}
+        summaries = {summary["tag"]: summary for summary in state["summaries"]}
+        yield Measurement(
+            kernel=axes["kernel"],
+            shape=Shape.parse(axes["shape"]),
+            times_s=_samples(files, summaries["nv/json/bin:nv/cold/sample_times"]),
+            clocks_hz=_samples(files, summaries["nv/json/freqs-bin:nv/cold/sample_freqs"]),
+            target_samples=record["settings"]["iterations"],
+            state=device[axes["kernel"], axes["shape"]],
+        )
+
+
+def _samples(files: Mapping[str, bytes], summary: Mapping[str, Any]) -> np.ndarray:
+    """Samples from a file of NVBench's: 32-bit floats, in seconds or hertz."""
+    filename = next(item["value"] for item in summary["data"] if item["name"] == "filename")
+    size = int(next(item["value"] for item in summary["data"] if item["name"] == "size"))
+    samples = np.frombuffer(files[filename], "<f4").astype(np.float64)
+    if len(samples) != size or not np.isfinite(samples).all() or not (samples > 0).all():
+        raise ValueError(f"{filename} holds {len(samples)} samples of which {size} were expected, or some are no times")
+    return samples

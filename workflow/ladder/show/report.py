@@ -1,0 +1,346 @@
+"""One HTML report a GPU: self-contained, offline, from the tables, figures and sources alone."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import altair
+import itables
+import jinja2
+import pandas as pd
+import vl_convert
+from itables.javascript import generate_init_offline_itables_html
+from markdown_it import MarkdownIt
+from markupsafe import Markup
+from pygments import highlight
+from pygments.formatters import HtmlFormatter
+from pygments.lexers import CppLexer
+
+from ladder.config.plan import Plan, recorded_on
+from ladder.model.gpu import Gpu
+from ladder.model.precision import BOUNDS, label, labelled, name_of, other_baselines
+from ladder.model.rung import Rung
+from ladder.show import charts
+from ladder.show.by_size import best_rung, square_rows
+from ladder.show.pages import by_work, number
+from ladder.show.style import styles
+from ladder.system.paths import ROOT
+from ladder.tables.files import read_table
+from ladder.tables.published import findings
+from ladder.tables.timings import headline_shape
+
+TEMPLATES = ROOT / "workflow" / "report"
+WHY = ("roofline", "slots", "mix", "occupancy", "prediction")  # the charts that say why, by their id in the page
+
+
+@dataclass(frozen=True)
+class Material:
+    """What the report is made of: the GPU, the rungs, the tables by name, the folder of results."""
+
+    gpu: Gpu
+    recorded: str | None
+    baseline: str
+    rungs: Sequence[Rung]
+    ladder: Sequence[str]
+    tables: Mapping[str, pd.DataFrame]
+    results: Path
+
+
+def gather(run: Plan, results: Path) -> Material:
+    """The material of a run's report, from the folder of its GPU's results."""
+    return Material(
+        gpu=run.gpu,
+        recorded=recorded_on(results / "raw"),
+        baseline=run.baseline.name,
+        rungs=run.rungs,
+        ladder=[rung.entry for rung in run.ladder.values() if rung.role == "rung"],
+        tables={path.stem: read_table(path) for path in sorted((results / "tables").glob("*.csv"))},
+        results=results,
+    )
+
+
+def render(material: Material) -> str:
+    """The report as one HTML document; equal material gives equal bytes."""
+    others = other_baselines(material.tables["rungs"])
+    material = replace(material, tables=_labelled(material.tables))
+    rungs, timings = material.tables["rungs"], material.tables["timings"]
+    timed = [name for name in rungs.loc[rungs["role"] != "floor", "rung"] if name in set(timings["rung"])]
+    specs = _charts(material, timed)
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(TEMPLATES), autoescape=True, trim_blocks=True, lstrip_blocks=True,
+        undefined=jinja2.StrictUndefined,
+    )  # fmt: skip
+    return environment.get_template("report.html.j2").render(
+        gpu=material.gpu.title,
+        recorded=material.recorded,
+        answer=answer(material),
+        charts=specs,
+        why=[name for name in WHY if name in specs],
+        compared=_comparison(material.tables["metrics_by_rung"], rungs),
+        specs=_script(specs),
+        vega=Markup(_vega()),
+        tables_script=Markup(generate_init_offline_itables_html(itables.options.dt_bundle)),
+        ladder=_ladder_table(rungs, timings) if timed else "",
+        cublas="; ".join(f"of {name} for {title}" for title, name in others.items()),
+        baseline=material.baseline,
+        shape=headline_shape(timings[timings["rung"].isin(timed)]) if timed else "",
+        timings=_timing_table(timings) if timed else "",
+        published=_published(material),
+        figure=_figure(material.results / "figures" / "published.svg"),
+        accuracy=_accuracy(material),
+        rungs=[_section(rung, material) for rung in material.rungs],
+        failed=[row for row in rungs.to_dict("records") if row["message"]],
+        environment=material.tables["environment"].fillna("").to_dict("records"),
+        code_light=Markup(HtmlFormatter(style="default").get_style_defs(".code")),
+        code_dark=Markup(HtmlFormatter(style="github-dark").get_style_defs(".code")),
+    )
+
+
+def _labelled(tables: Mapping[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
+    """The tables with each rung named by its label, so that none stands beside one of another class without it."""
+    rungs = tables["rungs"]
+    return {name: labelled(table, rungs) if "rung" in table else table for name, table in tables.items()}
+
+
+def answer(material: Material) -> list[str]:
+    """The sentences that the report begins with: which rung is best, how far from cuBLAS and from the ceiling."""
+    timings, baseline = material.tables["timings"], material.baseline
+    rungs = material.tables["rungs"]
+    alike = rungs.loc[(rungs["precision"] == "fp32") & (rungs["role"] != "floor"), "rung"]
+    fp32 = timings[timings["rung"].isin(alike)]
+    best = best_rung(fp32, baseline) if len(fp32) else None
+    if not best:
+        return ["Nothing is timed on this GPU yet: rungs are compiled and inspected only."]
+    naive = f"{best['speedup_over_naive']:.0f} times naive, " if best["speedup_over_naive"] > 0 else ""
+    lines = [
+        f"{best['rung']} is the fastest rung at {best['n']}: {best['gflops'] / 1e3:.1f} TFLOP/s, "
+        f"{best['speedup_over_cublas']:.1%} of cuBLAS, {naive}and "
+        f"{best['share_of_peak']:.0%} of the {material.gpu.peak_gflops / 1e3:.1f} TFLOP/s that the FP32 units could do."
+    ]
+    square = square_rows(fp32[fp32["rung"] != baseline]).dropna(subset=["speedup_over_cublas"])
+    winners = square.loc[square.groupby("n")["gflops"].idxmax()]
+    ahead = winners[winners["speedup_over_cublas_ci_low"] > 1]
+    if len(ahead):
+        where = ", ".join(f"{row.n} ({row.rung}, {row.speedup_over_cublas:.2f} x)" for row in ahead.itertuples())
+        lines.append(f"Faster than cuBLAS, by the whole of the 95 % interval: {where}.")
+    else:
+        lines.append("No rung is faster than cuBLAS at any square size.")
+    means = material.tables["geomeans"]
+    means = means[(means["over"] == baseline) & (means["rung"] != baseline) & means["rung"].isin(alike)]
+    if len(means):
+        top = means.loc[means["speedup"].idxmax()]
+        lines.append(
+            f"Over the square sizes from 512 up, {top['rung']} is best: {top['speedup']:.1%} of cuBLAS"
+            " in the geometric mean."
+        )
+    if split := _best_split(material):
+        lines.append(split)
+    return lines
+
+
+def _best_split(material: Material) -> str:
+    """The sentence on the fastest rung that keeps the bounds of FP32 with tensor cores; empty where none is timed."""
+    timings, rungs = material.tables["timings"], material.tables["rungs"]
+    kept = [each for each, bound in BOUNDS.items() if bound == BOUNDS["fp32"] and each != "fp32"]
+    names = rungs.loc[rungs["precision"].isin(kept) & (rungs["role"] == "rung"), "rung"]
+    best = best_rung(timings[timings["rung"].isin(names)], material.baseline) if len(names) else None
+    if not best:
+        return ""
+    return (
+        f"With FP32's bounds on errors kept by tensor cores, {best['rung']} is the fastest at {best['n']}: "
+        f"{best['gflops'] / 1e3:.1f} TFLOP/s, {best['speedup_over_cublas']:.2f} times cuBLAS in FP32."
+    )
+
+
+@cache
+def _vega() -> str:
+    """The libraries that draw the charts, as one script, bundled once a process."""
+    return vl_convert.javascript_bundle(vl_version=".".join(altair.SCHEMA_VERSION.lstrip("v").split(".")[:2]))
+
+
+def _charts(material: Material, timed: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """The charts' specifications by their id in the page; those that nothing is recorded for are left out."""
+    tables = material.tables
+    rungs = tables["rungs"][tables["rungs"]["role"] != "floor"]
+    names = list(rungs["rung"])
+    fp32 = list(rungs.loc[rungs["precision"] == "fp32", "rung"])  # the roofline's ceilings are of FP32's pipe
+    look = styles(rungs, material.baseline, material.ladder)
+    data = charts.measurements(tables["timings"], tables["rungs"])
+    found = {
+        "by-size": charts.by_size(data, look, timed) if timed else None,
+        "at-one-size": charts.at_one_size(data, look, timed) if timed else None,
+        "errors": charts.check_errors(tables["checks"], names),
+        "roofline": charts.roofline(tables["profiles"], tables["timings"], material.gpu, look, fp32),
+        "slots": charts.issue_slots(tables["slots"], names),
+        "mix": charts.instruction_mix(tables["instructions"], names),
+        "occupancy": charts.occupancy(tables["resources"], names),
+        "prediction": charts.prediction(tables["paper"], names),
+    }
+    return {name: spec for name, spec in found.items() if spec}
+
+
+def _script(value: Any) -> Markup:
+    """A value as JSON that may stand inside a script element."""
+    return Markup(json.dumps(value, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c"))
+
+
+def _table(frame: pd.DataFrame, name: str, pages: bool = False, **options: Any) -> Markup:
+    """A table that sorts and searches, with an id of its own so that equal data give equal bytes.
+
+    Its first column stays in sight where it is wider than the page. With `pages` it shows 15 rows at a time.
+    """
+    fixed = {"showIndex": False, "connected": False, "order": [], "text_in_header_can_be_selected": False}
+    options = {"classes": "display compact nowrap"} | fixed | options
+    options |= {"lengthMenu": [[15, 50, -1], [15, 50, "all"]]} if pages else {"paging": False}
+    shown = frame.astype(object).where(frame.notna(), "")
+    return Markup(itables.to_html_datatable(shown, table_id=name, **options))
+
+
+def _fixed(values: pd.Series, decimals: int) -> pd.Series:
+    """Numbers as text with so many decimals, so that they stand one below the other; tables sort them as numbers."""
+    return values.map(lambda value: "" if pd.isna(value) else f"{value:.{decimals}f}")
+
+
+def _ladder_table(rungs: pd.DataFrame, timings: pd.DataFrame) -> Markup:
+    """One row a rung, at the square size that stands for the run."""
+    square = square_rows(timings[timings["rung"].isin(rungs.loc[rungs["role"] != "floor", "rung"])])
+    top = square[square["shape"] == headline_shape(square)].set_index("rung")
+    kept = rungs[rungs["role"] != "floor"].set_index("rung")
+    frame = pd.DataFrame(
+        {
+            "rung": kept.index,
+            "status": kept["status"].to_numpy(),
+            "cases": kept["checked_cases"].to_numpy(),
+            "determinism": kept["determinism"].to_numpy(),
+            "on a CPU": kept["emulation"].to_numpy(),
+        },
+        index=kept.index,
+    )
+    numbers = {
+        "ms": _fixed(top["time_ms_median"], 4),
+        "± %": _fixed(50 * (top["time_ms_ci_high"] - top["time_ms_ci_low"]) / top["time_ms_median"], 2),
+        "TFLOP/s": _fixed(top["gflops"] / 1e3, 2),
+        "% of peak": _fixed(100 * top["share_of_peak"], 1),
+        "% of cuBLAS": _fixed(100 * top["speedup_over_cublas"], 1),
+        "times naive": _fixed(top["speedup_over_naive"], 1),
+        "times before": _fixed(top["speedup_over_before"], 2),
+    }
+    return _table(frame.join(pd.DataFrame(numbers)), "ladder-table", layout={"topStart": None})
+
+
+def _comparison(compared: pd.DataFrame, rungs: pd.DataFrame) -> Markup | str:
+    """Nsight Compute's metrics with the rungs as columns; empty where nothing is profiled."""
+    if compared.empty:
+        return ""
+    frame = compared[["metric", "unit", "shape"]]
+    for title in rungs["rung"]:
+        if (name := name_of(title)) in compared:
+            frame = frame.assign(**{title: compared[name].map(number)})
+    return _table(frame, "comparison-table", maxBytes=0)
+
+
+def _timing_table(timings: pd.DataFrame) -> Markup:
+    """Every measurement, one row a rung and shape, by rung and then by size."""
+    timings = pd.concat([by_work(rows) for _, rows in timings.groupby("rung", sort=False)])
+    frame = pd.DataFrame(
+        {
+            "rung": timings["rung"],
+            "shape": timings["shape"],
+            "samples": timings["samples"],
+            "median, ms": _fixed(timings["time_ms_median"], 5),
+            "95 % from": _fixed(timings["time_ms_ci_low"], 5),
+            "95 % to": _fixed(timings["time_ms_ci_high"], 5),
+            "noise, %": _fixed(timings["noise_percent"], 2),
+            "TFLOP/s": _fixed(timings["gflops"] / 1e3, 3),
+            "% of cuBLAS": _fixed(100 * timings["speedup_over_cublas"], 1),
+            "times naive": _fixed(timings["speedup_over_naive"], 2),
+            "SM MHz": _fixed(timings["sm_clock_mhz"], 0),
+            "°C": timings["temperature_c"],
+            "W": _fixed(timings["power_w"], 0),
+        }
+    )
+    return _table(frame, "timing-table", pages=True, maxBytes=0)
+
+
+def _published(material: Material) -> dict[str, Any] | None:
+    table = material.tables.get("published")
+    if table is None or table.empty:
+        return None
+    frame = pd.DataFrame(
+        {
+            "publication": table["publication"],
+            "GPU": table["gpu"],
+            "n": table["sizes"],
+            "kind": table["kind"],
+            "rung": table["rung"],
+            "% of cuBLAS there": _fixed(100 * table["published_share_of_cublas"], 1),
+            "here": _fixed(100 * table["share_of_cublas"], 1),
+            "times naive there": _fixed(table["published_speedup_over_naive"], 2),
+            "here ": _fixed(table["speedup_over_naive"], 2),
+            "step from": table["compared_with"].fillna(""),
+            "there": _fixed(table["published_step"], 2),
+            "here  ": _fixed(table["step"], 2),
+            "verdict": table["verdict"].fillna(""),
+        }
+    )
+    sources = list(dict.fromkeys(zip(table["publication"], table["source"], strict=True)))
+    return {"findings": findings(table), "table": _table(frame, "published-table"), "sources": sources}
+
+
+def _accuracy(material: Material) -> dict[str, Any] | None:
+    """The table and the figure of errors against k; None where none are recorded."""
+    table = material.tables.get("accuracy")
+    if table is None or table.empty:
+        return None
+    frame = pd.DataFrame(
+        {
+            "rung": table["rung"],
+            "inputs": table["family"].str.replace("_", " "),
+            "k": table["k"],
+            "norm of the error": table["error_normwise"].map("{:.2e}".format, na_action="ignore"),
+            "largest error, u |A| |B|": _fixed(table["error_componentwise"], 2),
+            "ms": _fixed(table["time_ms"], 4),
+        }
+    )
+    figure = _figure(material.results / "figures" / "accuracy.svg")
+    return {"table": _table(frame, "accuracy-table", pages=True), "figure": figure}
+
+
+def _figure(path: Path) -> str:
+    """A figure as a data address, empty where it is not drawn."""
+    if not path.exists():
+        return ""
+    return f"data:image/svg+xml;base64,{base64.b64encode(path.read_bytes()).decode()}"
+
+
+def _section(rung: Rung, material: Material) -> dict[str, Any]:
+    """What the report says of one rung: its page, and its source with colours."""
+    row = material.tables["rungs"].set_index("rung").loc[label(rung.name, rung.precision)]
+    page = material.results / "pages" / f"{rung.name}.md"
+    source = ROOT / "kernels" / rung.source
+    return {
+        "name": rung.name,
+        "label": label(rung.name, rung.precision),
+        "title": rung.title,
+        "status": row["status"],
+        "message": row["message"] if isinstance(row["message"], str) else "",
+        "page": Markup(_page(page.read_text())) if page.exists() else "",
+        "file": f"kernels/{rung.source}",
+        "code": Markup(highlight(source.read_text(), CppLexer(), HtmlFormatter(cssclass="code")))
+        if source.exists()
+        else "",
+    }
+
+
+def _page(text: str) -> str:
+    """A rung's page without its first heading, and without its figures, which are files beside it."""
+    first, _, rest = text.partition("\n")
+    body = rest if first.startswith("# ") else text
+    body = "\n".join(line for line in body.splitlines() if not line.startswith("!["))
+    return MarkdownIt("commonmark", {"html": False}).enable("table").render(body)

@@ -1,0 +1,90 @@
+"""What a run says at its end: a line for each rung, what failed, and where to look next."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pandas as pd
+
+from ladder.model.precision import label, other_baselines
+from ladder.tables.timings import headline_shape
+
+FAILURES = ("does not compile", "unusable", "wrong", "timing failed")  # of ladder.evidence.Evidence.status
+
+
+def summary(rungs: pd.DataFrame, timings: pd.DataFrame, headline: str, results: str) -> str:
+    """The summary as text: each rung at the shape that stands for the run, then what failed.
+
+    `rungs` and `timings` are the tables of those names, `results` is the folder of this GPU's results.
+    """
+    lines = [headline, ""]
+    shape = headline_shape(timings[~timings["rung"].isin(rungs.loc[rungs["role"] == "floor", "rung"])])
+    if shape:
+        lines += _table(rungs, timings[timings["shape"] == shape], shape)
+    else:
+        lines += [f"{row.rung:<24} {row.status:<17} {row.emulation}".rstrip() for row in rungs.itertuples()]
+    if shape and (others := other_baselines(rungs)):
+        named = ", ".join(f"of {name} for {title}" for title, name in others.items())
+        first = rungs.loc[rungs["role"] == "baseline", "rung"].iloc[0]
+        lines += ["", f"of cuBLAS: {named}, of {first} for every other class."]
+    if (rungs["emulation"] != "").any():
+        lines += ["", "On a CPU: emulated, the same source passed the check there; needs a GPU, it cannot run there."]
+    failed = [row for row in rungs.itertuples() if row.message]
+    if failed:
+        lines += ["", "Failed or left out:", *(f"  {row.rung}: {row.status}: {row.message}" for row in failed)]
+    unprofiled = [row for row in rungs.itertuples() if row.profile_message and not row.message]
+    if unprofiled:
+        lines += ["", f"Not profiled: {unprofiled[0].profile_message} ({len(unprofiled)} rungs)"]
+    changed = [row.rung for row in rungs.itertuples() if row.source == "changed since"]
+    if changed:
+        lines += ["", f"Recorded from other sources than the present ones: {', '.join(changed)}"]
+    took = rungs[["check_wall_s", "time_wall_s", "time_gpu_s"]].dropna().sum()
+    if took["time_gpu_s"]:
+        lines += [
+            "",
+            f"Checks took {took['check_wall_s']:.0f} s, timings {took['time_wall_s']:.0f} s, "
+            f"of which their samples {took['time_gpu_s']:.0f} s on the GPU",
+        ]
+    lines += ["", f"Tables: {results}/tables   Figures: {results}/figures   Report: {results}/report.html"]
+    return "\n".join(lines) + "\n"
+
+
+def _table(rungs: pd.DataFrame, at: pd.DataFrame, shape: str) -> list[str]:
+    told = (rungs["emulation"] != "").any()
+    lines = [heading(f"rung at {shape}", f"{'on a CPU':>14}" if told else "")]
+    timed = {row.rung: row for row in at.itertuples()}
+    for rung in rungs.itertuples():
+        if rung.role == "floor":
+            continue
+        row = timed.get(rung.rung)
+        name = label(rung.rung, rung.precision)
+        text = f"{name:<24}{rung.status:>12}" if row is None else line(name, row)
+        lines.append(f"{text:<78}{rung.emulation:>14}" if rung.emulation else text)
+    return lines
+
+
+def heading(label: str, more: str = "") -> str:
+    """The head of a table of lines, ruled."""
+    head = f"{label:<24}{'time':>12}{'± 95 %':>9}{'GFLOP/s':>10}{'of cuBLAS':>11}{'over naive':>12}{more}"
+    return f"{head}\n{'-' * len(head)}"
+
+
+def line(label: str, row: Any) -> str:
+    """A row of the table of timings as a line: median, half its 95 % interval, rate, share of cuBLAS, speedup."""
+    spread = 50 * (row.time_ms_ci_high - row.time_ms_ci_low) / row.time_ms_median
+    return (
+        f"{label:<24}{_milliseconds(row.time_ms_median):>12}{spread:>7.2f} %{row.gflops:>10.0f}"
+        f"{_percent(row.speedup_over_cublas):>11}{_times(row.speedup_over_naive):>12}"
+    )
+
+
+def _milliseconds(value: float) -> str:
+    return f"{1000 * value:.1f} us" if value < 1 else f"{value:.3f} ms"
+
+
+def _percent(value: float) -> str:
+    return "-" if pd.isna(value) else f"{100 * value:.1f} %"
+
+
+def _times(value: float) -> str:
+    return "-" if pd.isna(value) else f"{value:.2f} x"

@@ -1,0 +1,29 @@
+"""Errors against k, of the rungs whose arithmetic is not plain FP32 and of the libraries."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pandas as pd
+
+COLUMNS = ["rung", "precision", "family", "m", "n", "k", "error_normwise", "error_componentwise", "time_ms"]
+
+
+def accuracy_table(records: Mapping[str, Mapping[str, Any]], precisions: Mapping[str, str]) -> pd.DataFrame:
+    """One row a rung, size, family of inputs and k. `records` and `precisions` are by the rung's name.
+
+    Columns: rung, precision, family, m, n, k, error_normwise (||C - AB|| / ||AB||, Frobenius norms),
+    error_componentwise (the largest |C - AB| / (|A| |B|), in units of 2^-24), time_ms (median of the launches there).
+    """
+    rows = [
+        {"rung": name, "precision": precisions[name], **point}
+        for name, record in records.items()
+        for point in record["points"]
+    ]
+    return pd.DataFrame(rows, columns=COLUMNS)
+
+
+def changed_since(records: Mapping[str, Mapping[str, Any]], digests: Mapping[str, str]) -> list[str]:
+    """The rungs whose records are of another source than the present one; `digests` are by the rung's name."""
+    return [name for name, record in records.items() if record["where"]["compile"]["source_digest"] != digests[name]]

@@ -1,0 +1,74 @@
+"""Every table of a GPU, from the evidence."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pandas as pd
+
+from ladder.model.gpu import Gpu
+from ladder.tables.checks import check_table
+from ladder.tables.code import instruction_table, paper_table, resource_table
+from ladder.tables.evidence import Evidence
+from ladder.tables.profiles import (
+    advice_table,
+    diagnosis_table,
+    hotspot_table,
+    profile_table,
+    rung_comparison,
+    slot_table,
+)
+from ladder.tables.rungs import rung_table
+from ladder.tables.timings import geomean_table, timing_table
+
+
+def environment_table(evidence: Sequence[Evidence], gpu: Gpu) -> pd.DataFrame:
+    """One row a property of the GPU file or of the records' environment; several values are joined by `; `.
+
+    Columns: property, value.
+    """
+    rows: dict[str, dict[str, None]] = {}
+
+    def add(key: str, value: Any) -> None:
+        if isinstance(value, Mapping):
+            for inner, content in value.items():
+                add(f"{key}.{inner}", content)
+        else:
+            text = " ".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
+            rows.setdefault(key, {})[text] = None
+
+    for key in ("title", "architecture", "sms", "fp32_lanes_per_sm", "sm_clock_mhz", "memory_bandwidth_gb_s"):
+        add(f"gpu_file.{key}", getattr(gpu, key))
+    add("gpu_file.peak_gflops", f"{gpu.peak_gflops:.6g}")
+    places = [place for item in evidence for place in item.places]
+    for place in places:
+        compiled = {key: place["compile"][key] for key in ("nvcc", "flags", "architecture")}
+        add("recorded", {"gpu": place["gpu"], "software": place["software"], "compile": compiled})
+    times = sorted(place["measured_at"] for place in places)
+    if times:
+        add("recorded.first", times[0])
+        add("recorded.last", times[-1])
+    return pd.DataFrame(
+        [(key, "; ".join(sorted(values))) for key, values in rows.items()], columns=["property", "value"]
+    )
+
+
+def all_tables(evidence: Sequence[Evidence], gpu: Gpu, baseline: str, first: str) -> dict[str, pd.DataFrame]:
+    """Every table of the pipeline by its name."""
+    return {
+        "rungs": rung_table(evidence),
+        "timings": timing_table(evidence, gpu, baseline, first),
+        "geomeans": geomean_table(evidence, baseline, first),
+        "checks": check_table(evidence),
+        "resources": resource_table(evidence),
+        "instructions": instruction_table(evidence),
+        "paper": paper_table(evidence, gpu),
+        "profiles": profile_table(evidence),
+        "advice": advice_table(evidence),
+        "metrics_by_rung": rung_comparison(evidence),
+        "slots": slot_table(evidence),
+        "diagnosis": diagnosis_table(evidence),
+        "hotspots": hotspot_table(evidence),
+        "environment": environment_table(evidence, gpu),
+    }

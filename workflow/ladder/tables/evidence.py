@@ -1,0 +1,154 @@
+"""All that is known of the rungs of a run, read from the records: what tables, figures and the summary start from."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ladder.build.compile import NOT_APPLICABLE
+from ladder.build.emulator import EMULATED, NEEDS_GPU, NOT_EMULATED
+from ladder.build.inspection import UNUSABLE
+from ladder.config.sources import source_digest
+from ladder.model.rung import Rung
+from ladder.model.shape import Shape
+from ladder.records import store
+from ladder.records.profiles import read_profiles
+from ladder.records.timings import ShapeTiming, read_time_record
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """One rung: its inspection, and its records where there are any."""
+
+    rung: Rung
+    inspection: Mapping[str, Any]
+    check: Mapping[str, Any] | None
+    timings: Mapping[Shape, ShapeTiming]
+    timing_failure: str = ""
+    profiles: Mapping[str, Any] = field(default_factory=dict)
+    profile_failure: str = ""
+    sanitized: Mapping[str, Any] | None = None
+    emulated: Mapping[str, Any] | None = None
+
+    @property
+    def sound(self) -> bool:
+        """Whether the rung's numbers may be shown: it compiled here, and its recorded check passed."""
+        return self.status in ("ok", "not checked")
+
+    @property
+    def status(self) -> str:
+        """`ok`, `not checked` (a floor), `not recorded`, `does not apply`, or what failed."""
+        if self.inspection["status"] == NOT_APPLICABLE:
+            return NOT_APPLICABLE
+        if self.inspection["status"] != "ok":
+            return UNUSABLE if self.inspection["status"] == UNUSABLE else "does not compile"
+        if self.rung.role == "floor":
+            return "timing failed" if self.timing_failure else "not checked" if self.timings else "not recorded"
+        if self.emulation == "wrong":
+            return "wrong"
+        if self.check is None:
+            return "not recorded"
+        if self.check["status"] != "pass":
+            return "wrong"
+        return "timing failed" if self.timing_failure else "ok"
+
+    @property
+    def emulation(self) -> str:
+        """`emulated` where the source passed the check on a CPU; `wrong`, `needs a GPU`, `not emulated`, or empty."""
+        status = (self.emulated or {}).get("status", "")
+        return "wrong" if status == "failed" else status if status in (EMULATED, NEEDS_GPU, NOT_EMULATED) else ""
+
+    @property
+    def determinism(self) -> str:
+        """`5 runs alike`, or `declared not to be`; empty where the record does not say or the check failed."""
+        if not self.check or self.check["status"] != "pass" or "runs" not in self.check:
+            return ""
+        return f"{self.check['runs']} runs alike" if self.check["identical"] else "declared not to be"
+
+    @property
+    def message(self) -> str:
+        """What failed, in one line; empty where nothing did."""
+        if self.inspection["status"] != "ok":
+            return self.inspection["message"]
+        if self.emulation == "wrong":
+            return f"in the emulator: {self.emulated['message']}"
+        if self.status == "wrong":
+            return self.check["message"]
+        return self.timing_failure
+
+    @property
+    def source_is_current(self) -> bool | None:
+        """Whether the records are of the source as it stands now; None where there are none."""
+        compiled = ((self.check or {}).get("where") or self._timing_where or {}).get("compile")
+        return compiled["source_digest"] == source_digest(self.rung) if compiled else None
+
+    @property
+    def _timing_where(self) -> Mapping[str, Any] | None:
+        return next((timing.where for timing in self.timings.values()), None)
+
+    @property
+    def check_wall_s(self) -> float:
+        """Seconds that the process of the recorded check took; NaN where its record does not say."""
+        return ((self.check or {}).get("where") or {}).get("wall_s", math.nan)
+
+    @property
+    def time_wall_s(self) -> float:
+        """Seconds that the processes of the recorded timings took; NaN where there are none or one does not say."""
+        took = {
+            where["measured_at"]: where.get("wall_s", math.nan) for where in (t.where for t in self.timings.values())
+        }
+        return sum(took.values()) if took else math.nan
+
+    @property
+    def time_gpu_s(self) -> float:
+        """Seconds on the GPU of all recorded samples, the references' included and the warm-up left out."""
+        return sum(float(m.times_s.sum()) for timing in self.timings.values() for m in timing.measurements.values())
+
+    @property
+    def places(self) -> list[Mapping[str, Any]]:
+        """Where and when each record of this rung was made."""
+        check = [self.check["where"]] if self.check and self.check.get("where") else []
+        timed = [timing.where for timing in self.timings.values()]
+        return check + timed + [profile["where"] for profile in self.profiles.values()]
+
+
+def read_evidence(
+    rung: Rung,
+    inspection: Path | None,
+    raw: Path,
+    shapes: list[Shape] | None,
+    emulated: Path | None = None,
+) -> Evidence:
+    """Read what is recorded of a rung; timings only of the shapes asked for, and these, profiles and the sanitizer's
+    findings only of the build that was checked.
+
+    Without an inspection the rung is taken for one that compiles, without shapes all are read.
+
+    Raises LadderError for a record that is damaged or of another schema version.
+    """
+    check_path, time_path = raw / "check" / f"{rung.name}.json", raw / "time" / f"{rung.name}.zip"
+    profile_path = raw / "profile" / f"{rung.name}.json.gz"
+    check = store.read_json(check_path) if check_path.exists() else None
+    checked = check["where"]["compile"]["build_digest"] if check and check["status"] == "pass" else ""
+    of_build = None if rung.role == "floor" else checked
+    timings = read_time_record(time_path, of_build) if time_path.exists() else {}
+    failure = store.read_failure(time_path) if time_path.exists() else None
+    sanitized_path = raw / "sanitize" / f"{rung.name}.json"
+    sanitized = store.read_json(sanitized_path) if sanitized_path.exists() else None
+    if sanitized and sanitized.get("where", {}).get("compile", {}).get("build_digest") != checked:
+        sanitized = None
+    profile = store.read_json(profile_path) if profile_path.exists() else {"failure": None}
+    return Evidence(
+        rung=rung,
+        inspection=store.read_json(inspection) if inspection else {"status": "ok"},
+        check=check,
+        timings={shape: timings[shape] for shape in (timings if shapes is None else shapes) if shape in timings},
+        timing_failure=failure["message"] if failure else "",
+        profiles=read_profiles(profile_path, checked),
+        profile_failure=profile["failure"]["message"] if profile["failure"] else "",
+        sanitized=sanitized,
+        emulated=store.read_json(emulated) if emulated else None,
+    )

@@ -1,0 +1,57 @@
+"""Tidy tables from the evidence: one observation a row, units in the column names, equal evidence gives equal bytes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import pandas as pd
+
+from ladder.tables.evidence import Evidence
+
+
+def rung_table(evidence: Sequence[Evidence]) -> pd.DataFrame:
+    """One row a rung: what it is and how it fared.
+
+    Columns: rung, title, role, precision, before, status, message, emulation (`emulated` where the source passed the
+    check on a CPU, `needs a GPU` where it cannot, `wrong`, or `not emulated`), determinism (of the recorded check,
+    `5 runs alike` or `declared not to be`), checked_cases, timed_shapes, profiled_shapes, profile_message, parameters
+    (of the GPU's tuned file, by size; empty where the source's own are used), source (`current`, `changed since` or
+    empty), measured_at (of the latest record), check_wall_s and
+    time_wall_s (seconds that the measuring processes took), time_gpu_s (seconds on the GPU of all samples in them).
+    """
+    rows = []
+    for item in evidence:
+        current = item.source_is_current
+        rows.append(
+            {
+                "rung": item.rung.name,
+                "title": item.rung.title,
+                "role": item.rung.role,
+                "precision": item.rung.precision,
+                "before": item.rung.before,
+                "status": item.status,
+                "message": item.message,
+                "emulation": item.emulation,
+                "determinism": item.determinism,
+                "checked_cases": len(item.check["cases"]) if item.check else 0,
+                "timed_shapes": len(item.timings) if item.sound else 0,
+                "profiled_shapes": len(item.profiles),
+                "profile_message": item.profile_failure,
+                "parameters": item.rung.parameters,
+                "source": "" if current is None else "current" if current else "changed since",
+                "measured_at": max((place["measured_at"] for place in item.places), default=""),
+                "check_wall_s": item.check_wall_s,
+                "time_wall_s": item.time_wall_s,
+                "time_gpu_s": item.time_gpu_s if item.timings else math.nan,
+            }
+        )
+    return pd.DataFrame(rows, columns=RUNG_COLUMNS)
+
+
+RUNG_COLUMNS = [
+    *("rung", "title", "role", "precision", "before", "status", "message", "emulation", "determinism"),
+    *("checked_cases", "timed_shapes"),
+    *("profiled_shapes", "profile_message", "parameters", "source", "measured_at"),
+    *("check_wall_s", "time_wall_s", "time_gpu_s"),
+]

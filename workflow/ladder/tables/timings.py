@@ -1,0 +1,151 @@
+"""Times, rates and speedups of each rung and shape, and their geometric means."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from ladder.model.gpu import Gpu
+from ladder.model.shape import Shape
+from ladder.tables.evidence import Evidence
+from ladder.tables.statistics import RESAMPLES, bootstrap_medians, interval
+
+WORKLOG_MINIMUM = 512  # the worklogs quote the geometric mean over square sizes from here up
+
+
+def largest(shapes: Sequence[str]) -> str:
+    """The square shape with most work among shapes as text; the first of all where none is square."""
+    square = [shape for shape in shapes if "x" not in str(shape)]
+    return str(max(square, key=int)) if square else next(iter(shapes), "")
+
+
+def headline_shape(timings: pd.DataFrame) -> str | None:
+    """The shape that a run is summed up at: the largest of those that the most rungs were timed at, squares first.
+
+    Takes rung and shape of the table of timings; None where it is empty.
+    """
+    square = timings[~timings["shape"].astype(str).str.contains("x")]
+    rungs = (timings if square.empty else square).groupby("shape")["rung"].nunique()
+    return max(rungs.index, key=lambda shape: (rungs[shape], Shape.parse(str(shape)).flop)) if len(rungs) else None
+
+
+def square_rows(timings: pd.DataFrame) -> pd.DataFrame:
+    """The rows of square products, by rung and size; other shapes have no place on an axis of sizes."""
+    square = timings[(timings["m"] == timings["n"]) & (timings["n"] == timings["k"])]
+    return square.sort_values(["rung", "n"])
+
+
+def timing_table(evidence: Sequence[Evidence], gpu: Gpu, baseline: str, first: str) -> pd.DataFrame:
+    """One row a rung and shape: the summary of its samples, rates, and speedups measured side by side.
+
+    Columns: rung, precision (the class that it claims), shape, m, n, k, samples, target_samples,
+    time_ms_{mean,median,min,q1,q3,ci_low,ci_high}, noise_percent (standard deviation over mean), gflops,
+    gflops_ci_low, gflops_ci_high, share_of_peak (of the FP32 units, for the class fp32 alone),
+    speedup_over_{naive,cublas,before} each with _ci_low and _ci_high (cublas is the baseline of the rung's class; NaN
+    where the other was not measured beside it), before, sm_clock_mhz (median), throttle_reasons, temperature_c,
+    power_w, measured_at.
+    """
+    rows = []
+    for item in evidence:
+        if not item.sound:
+            continue
+        for shape in item.timings:
+            references = {"naive": first, "cublas": item.rung.baseline or baseline, "before": item.rung.before}
+            rows.append(_timing_row(item, shape, gpu, references))
+    return pd.DataFrame(rows, columns=TIMING_COLUMNS)
+
+
+_RATIOS = ("naive", "cublas", "before")
+TIMING_COLUMNS = [
+    *("rung", "precision", "shape", "m", "n", "k", "samples", "target_samples"),
+    *(f"time_ms_{statistic}" for statistic in ("mean", "median", "min", "q1", "q3", "ci_low", "ci_high")),
+    *("noise_percent", "gflops", "gflops_ci_low", "gflops_ci_high", "share_of_peak"),
+    *(f"speedup_over_{other}{end}" for other in _RATIOS for end in ("", "_ci_low", "_ci_high")),
+    *("before", "sm_clock_mhz", "throttle_reasons", "temperature_c", "power_w", "measured_at"),
+]
+
+
+def _timing_row(item: Evidence, shape: Shape, gpu: Gpu, references: Mapping[str, str | None]) -> dict[str, Any]:
+    timing = item.timings[shape]
+    own = timing.own
+    times = own.times_s * 1e3
+    low, high = interval(bootstrap_medians(times, f"{item.rung.name} {shape}"))
+    rate = shape.flop / 1e6  # GFLOP/s from milliseconds
+    computes = item.rung.role != "floor"
+    state = own.state["after"]
+    row: dict[str, Any] = {
+        "rung": item.rung.name,
+        "precision": item.rung.precision,
+        "shape": str(shape),
+        **{"m": shape.m, "n": shape.n, "k": shape.k},
+        "samples": len(times),
+        "target_samples": own.target_samples,
+        "time_ms_mean": times.mean(),
+        "time_ms_median": np.median(times),
+        "time_ms_min": times.min(),
+        "time_ms_q1": np.percentile(times, 25),
+        "time_ms_q3": np.percentile(times, 75),
+        "time_ms_ci_low": low,
+        "time_ms_ci_high": high,
+        "noise_percent": 100 * times.std(ddof=1) / times.mean() if len(times) > 1 else np.nan,
+        "before": item.rung.before,
+        "sm_clock_mhz": np.median(own.clocks_hz) / 1e6,
+        "throttle_reasons": "; ".join(state.get("throttle_reasons", [])),
+        "temperature_c": state.get("temperature_c"),
+        "power_w": state.get("power_w"),
+        "measured_at": timing.where["measured_at"],
+    }
+    if computes:
+        row |= {
+            "gflops": rate / np.median(times),
+            "gflops_ci_low": rate / high,
+            "gflops_ci_high": rate / low,
+            "share_of_peak": rate / np.median(times) / gpu.peak_gflops if item.rung.precision == "fp32" else np.nan,
+        }
+    for label, other in references.items() if computes else ():
+        ratio = speedup(item, shape, other)
+        if ratio is not None:
+            low, high = interval(ratio[1])
+            column = f"speedup_over_{label}"
+            row |= {column: ratio[0], f"{column}_ci_low": low, f"{column}_ci_high": high}
+    return row
+
+
+def speedup(item: Evidence, shape: Shape, other: str | None) -> tuple[float, np.ndarray] | None:
+    """The ratio of medians, other / rung, both measured in the rung's process, and its bootstrapped values.
+
+    None where the other was not measured there.
+    """
+    timing = item.timings[shape]
+    if other not in timing.measurements:
+        return None
+    own, reference = timing.own.times_s, timing.measurements[other].times_s
+    key = f"{item.rung.name} {shape}"
+    ratios = bootstrap_medians(reference, f"{key} {other}") / bootstrap_medians(own, key)
+    if other == item.rung.name:
+        ratios = np.ones(RESAMPLES)
+    return float(np.median(reference) / np.median(own)), ratios
+
+
+def geomean_table(evidence: Sequence[Evidence], baseline: str, first: str) -> pd.DataFrame:
+    """One row a rung and reference: the geometric mean of its speedups over the square sizes from 512 up.
+
+    Columns: rung, precision, over (naive, cublas or before), shapes (how many), speedup, ci_low, ci_high.
+    """
+    rows = []
+    for item in evidence:
+        if not item.sound or item.rung.role == "floor":
+            continue
+        square = [s for s in item.timings if s.m == s.n == s.k and s.n >= WORKLOG_MINIMUM]
+        references = {"naive": first, "cublas": item.rung.baseline or baseline, "before": item.rung.before}
+        for label, other in references.items():
+            ratios = [ratio for shape in square if (ratio := speedup(item, shape, other)) is not None]
+            if not ratios:
+                continue
+            low, high = interval(np.exp(np.mean([np.log(values) for _, values in ratios], axis=0)))
+            mean = float(np.exp(np.mean([np.log(value) for value, _ in ratios])))
+            rows.append((item.rung.name, item.rung.precision, label, len(ratios), mean, low, high))
+    return pd.DataFrame(rows, columns=["rung", "precision", "over", "shapes", "speedup", "ci_low", "ci_high"])
