@@ -38,7 +38,8 @@ def overview(
     not hold are left out.
     """
     shares = square_rows(timings).dropna(subset=["speedup_over_cublas"])
-    shares = shares[shares["rung"].isin(FASTER)].assign(percent=100 * shares["speedup_over_cublas"])
+    shares = shares.assign(percent=100 * shares["speedup_over_cublas"])
+    shares = shares[shares["rung"].isin(FASTER)]
     errors = accuracy[(accuracy["m"] == SIZE) & (accuracy["family"] == FAMILY)]
     errors = errors[errors["rung"].isin([baseline, *ACCURATE])]
     look = styles(rungs, baseline, ladder)
