@@ -185,8 +185,8 @@ def effects(record: Mapping[str, Any]) -> list[str]:
         settled = float(np.median([launches[5:] for launches in firsts]))  # of all: the host disturbs some processes
         first, second, sixth = ([run[i] / settled for run in firsts] for i in (0, 1, 5))
         lines.append(
-            f"| time of the first launches of a process, beside later ones | `{rung}` at 1024 | the first {min(first):.1f} to "
-            f"{max(first):.1f} times as long, the second {_spread(second)}, the sixth {_spread(sixth)} |"
+            f"| time of the first launches of a process, beside later ones | `{rung}` at 1024 | "
+            f"the first {min(first):.1f} to {max(first):.1f} times as long, the second {_spread(second)}, the sixth {_spread(sixth)} |"
         )
     for rung in RUNGS:
         own = {item["inputs"]: item for item in record["inputs"] if item["rung"] == rung}
@@ -202,8 +202,8 @@ def effects(record: Mapping[str, Any]) -> list[str]:
     warmth = [item["state"]["temperature_c"] for item in (seconds[0], seconds[-1])]
     change = seconds[-1]["ms"] / seconds[0]["ms"] - 1
     lines.append(
-        f"| {seconds[-1]['after_s']:.0f} s of launches without a pause | `{record['sustained']['rung']}` at 4096 | the time "
-        f"{100 * change:+.1f} %, SM clock {max(clocks)} to {min(clocks)} MHz, {warmth[0]} to {warmth[1]} °C |"
+        f"| {seconds[-1]['after_s']:.0f} s of launches without a pause | `{record['sustained']['rung']}` at 4096 | "
+        f"the time {100 * change:+.1f} %, SM clock {max(clocks)} to {min(clocks)} MHz, {warmth[0]} to {warmth[1]} °C |"
     )
     return [*lines, ""]
 
