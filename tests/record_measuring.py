@@ -186,7 +186,8 @@ def effects(record: Mapping[str, Any]) -> list[str]:
         first, second, sixth = ([run[i] / settled for run in firsts] for i in (0, 1, 5))
         lines.append(
             f"| time of the first launches of a process, beside later ones | `{rung}` at 1024 | "
-            f"the first {min(first):.1f} to {max(first):.1f} times as long, the second {_spread(second)}, the sixth {_spread(sixth)} |"
+            f"the first {min(first):.1f} to {max(first):.1f} times as long, "
+            f"the second {_spread(second)}, the sixth {_spread(sixth)} |"
         )
     for rung in RUNGS:
         own = {item["inputs"]: item for item in record["inputs"] if item["rung"] == rung}
