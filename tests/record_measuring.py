@@ -175,20 +175,21 @@ def effects(record: Mapping[str, Any]) -> list[str]:
     lines = [
         f"On {where['gpu']['name']}, {where['measured_at'][:10]}, medians of single launches timed by CUDA events:",
         "",
-        "| effect | of | found |",
+        "| effect | rung and size | result |",
         "| --- | --- | --- |",
     ]
     times = {(item["rung"], item["n"], item["flushed"]): float(np.median(item["ms"])) for item in record["l2"]}
     for rung in RUNGS:
         parts = [f"{100 * (times[rung, n, False] / times[rung, n, True] - 1):+.1f} % at {n}" for n in SIZES]
-        lines.append(f"| the time, where L2 is not flushed | `{rung}` | {', '.join(parts)} |")
+        lines.append(f"| change of the time if L2 is not flushed | `{rung}` | {', '.join(parts)} |")
     for rung in RUNGS:
         firsts = [item["launches_ms"] for item in record["warm_up"] if item["rung"] == rung]
         settled = float(np.median([launches[5:] for launches in firsts]))  # of all: the host disturbs some processes
         first, second, sixth = ([run[i] / settled for run in firsts] for i in (0, 1, 5))
         lines.append(
-            f"| launches of a new process against later ones | `{rung}` at 1024 | the first {min(first):.1f} to "
-            f"{max(first):.1f} times as long, the second {_spread(second)}, the sixth {_spread(sixth)} |"
+            f"| time of the first launches of a process, beside later ones | `{rung}` at 1024 | "
+            f"the first {min(first):.1f} to {max(first):.1f} times as long, "
+            f"the second {_spread(second)}, the sixth {_spread(sixth)} |"
         )
     for rung in RUNGS:
         own = {item["inputs"]: item for item in record["inputs"] if item["rung"] == rung}
@@ -198,14 +199,14 @@ def effects(record: Mapping[str, Any]) -> list[str]:
             f"({own[kind]['state']['power_w']:.0f} W instead of {own['uniform']['state']['power_w']:.0f} W)"
             for kind in ("zeros", "ones")
         ]
-        lines.append(f"| the time, where inputs are constant | `{rung}` at 4096 | {', '.join(parts)} |")
+        lines.append(f"| change of the time if all inputs are equal | `{rung}` at 4096 | {', '.join(parts)} |")
     seconds = record["sustained"]["seconds"]
     clocks = [item["state"]["sm_clock_mhz"] for item in seconds]
     warmth = [item["state"]["temperature_c"] for item in (seconds[0], seconds[-1])]
     change = seconds[-1]["ms"] / seconds[0]["ms"] - 1
     lines.append(
-        f"| {seconds[-1]['after_s']:.0f} s without a pause | `{record['sustained']['rung']}` at 4096 | the time "
-        f"{100 * change:+.1f} %, SM clock {max(clocks)} to {min(clocks)} MHz, {warmth[0]} to {warmth[1]} °C |"
+        f"| {seconds[-1]['after_s']:.0f} s of launches without a pause | `{record['sustained']['rung']}` at 4096 | "
+        f"the time {100 * change:+.1f} %, SM clock {max(clocks)} to {min(clocks)} MHz, {warmth[0]} to {warmth[1]} °C |"
     )
     return [*lines, ""]
 

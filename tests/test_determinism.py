@@ -67,6 +67,7 @@ tuning = {{"entries": tried, "shapes": ["1024", "4096"], "tuned": f"config/tuned
 derive("tune", "any", *trials, trials=trials, outputs=drawn("trials", "tuning"), params=tuning)
 erring = [str(path) for rung in RUNGS if (path := results / f"raw/accuracy/{{rung}}.json").exists()]
 derive("accuracy", "any", outputs=drawn("accuracy", "accuracy"), records=erring, rungs=tables["rungs"])
+derive("overview", "any", outputs=drawn("accuracy", "overview"), **tables)
 zips = map(str, sorted((results / "raw/experiments").glob("*.zip")))
 derive("experiments", "tables/experiments.csv", *zips, params={{"baseline": "cublas"}})
 made = sorted(map(str, (results / "tables").glob("*.csv")))

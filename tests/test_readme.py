@@ -1,20 +1,17 @@
-"""README and docs show what the recorded tables say, and name what there is."""
+"""README and docs are made from their templates and the recorded tables, and name what there is."""
 
 from pathlib import Path
 
+import doc_numbers
+import pandas as pd
 import pytest
-from ladder.show.summary import summary
-from ladder.tables.files import read_table
 
 ROOT = Path(__file__).resolve().parents[1]
-RESULTS = ROOT / "results" / "h100-sxm"
 
 
-def test_the_quick_start_shows_the_summary_of_the_recorded_run():
-    tables = [read_table(RESULTS / "tables" / f"{name}.csv") for name in ("rungs", "timings")]
-    table = summary(*tables, "", "").split("\n\n")[1]
-    assert table.count("\n") > 10
-    assert f"```\n{table.strip()}\n```" in (ROOT / "docs/quick-start.md").read_text()
+@pytest.mark.parametrize("page", doc_numbers.pages(), ids=lambda page: page.name)
+def test_no_page_that_is_made_from_a_template_is_stale(page):
+    assert page.read_text() == doc_numbers.pages()[page], "write it anew with: python tools/doc_numbers.py"
 
 
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -30,3 +27,62 @@ def test_the_index_names_every_page():
     index = (ROOT / "docs/README.md").read_text()
     for page in (ROOT / "docs").glob("*.md"):
         assert page.name == "README.md" or f"]({page.name})" in index, page.name
+
+
+# The numbers
+
+
+@pytest.fixture
+def tables(monkeypatch):
+    """Puts tables in place of the recorded ones, by their names."""
+    return lambda **tables: monkeypatch.setattr(doc_numbers, "table", tables.__getitem__)
+
+
+def timings(*rows: tuple[str, str, float, float]) -> pd.DataFrame:
+    return pd.DataFrame(rows, columns=["rung", "shape", "gflops", "speedup_over_cublas"])
+
+
+def test_a_rate_and_a_share_are_those_of_the_rung_and_size_asked_for(tables):
+    tables(timings=timings(("a", "4096", 55960, 1.084), ("a", "512", 1000, 0.5), ("b", "4096", 1, 0.1)))
+    assert (doc_numbers.tflops("a"), doc_numbers.tflops("a", 512)) == ("56.0", "1.0")
+    assert (doc_numbers.share_of_cublas("a"), doc_numbers.share_of_cublas("a", 512)) == ("108 %", "50 %")
+    with pytest.raises(KeyError):
+        doc_numbers.tflops("a", 1024)
+
+
+def test_slower_sizes_are_those_at_which_any_rung_is_slower_in_the_order_of_numbers(tables):
+    rows = [("a", "1024", 1, 1.2), ("a", "512", 1, 0.9), ("a", "64x8x8", 1, 1.0), ("b", "1024", 1, 0.8)]
+    tables(timings=timings(*rows, ("b", "512", 1, 1.1), ("c", "256", 1, 0.1)))
+    assert doc_numbers.slower_sizes(["a", "b"]) == "512, 1024 (80 % to 120 % of cuBLAS)"
+
+
+def test_the_slowest_shape_of_a_family_is_that_of_the_largest_ratio_not_of_the_largest_time(tables):
+    rows = [("cublas", "wide", 1, 1.0), ("a", "wide", 1, 3.0), ("cublas", "wide", 2, 4.0), ("a", "wide", 2, 8.0)]
+    rows += [("cublas", "normal", 1, 1.0), ("a", "normal", 1, 9.0)]
+    accuracy = pd.DataFrame(rows, columns=["rung", "family", "k", "time_ms"]).assign(m=64, n=64)
+    tables(accuracy=accuracy)
+    assert doc_numbers.slowest("a", "wide") == "3.0"
+
+
+def test_each_rung_of_the_ladder_stands_in_the_table_once_with_its_fastest_variant():
+    rows = doc_numbers.ladder_rows()
+    assert [row["entry"] for row in rows][:3] == ["naive", "coalesced", "tiled"]
+    assert {row["rung"] for row in rows} >= {"tiled@TILE=32", "fastest"}
+    assert not {row["entry"] for row in rows} & {"empty", "ffma", "cublas", "cublas_tf32"}
+
+
+def test_errors_are_counted_by_shape_and_compared_at_the_same_shape(tmp_path, monkeypatch):
+    points = """{"schema_version": 1, "points": [
+        {"family": "positive", "m": 8, "n": 8, "k": [1, 2], "errors_normwise": {"cublas": [2, 4], "a": [3, 4]}},
+        {"family": "normal", "m": 8, "n": 8, "k": [1, 2], "errors_normwise": {"cublas": [2, 4], "a": [1, 5]}}]}"""
+    (tmp_path / "raw").mkdir()
+    (tmp_path / "raw/errors.json").write_text(points)
+    monkeypatch.setattr(doc_numbers, "RESULTS", tmp_path)
+    assert doc_numbers.errors() == {"shapes": 2, "families": 2, "positive": "1.50", "others": "1.25"}
+
+
+def test_the_faults_that_are_counted_are_those_of_the_corpus():
+    counted = doc_numbers.faults()
+    sources = [path for path in (ROOT / "tests/faults").glob("*.cu") if not path.name.startswith("control_")]
+    assert counted["all"] == len(sources) >= counted["emulator"] >= counted["check"] >= counted["sanitizer"] > 0
+    assert counted["runs"] > counted["sound"] > counted["alarms"]

@@ -55,7 +55,31 @@ if ACCURACY:
         script:
             "../scripts/accuracy.py"
 
+    rule overview:
+        """The README's figure: speed and error beside cuBLAS."""
+        input:
+            timings=f"results/{GPU}/tables/timings.csv",
+            rungs=f"results/{GPU}/tables/rungs.csv",
+            accuracy=f"results/{GPU}/tables/accuracy.csv",
+        output:
+            svg=report(
+                f"results/{GPU}/figures/overview.svg",
+                caption="../report/overview.rst",
+                category="Figures",
+                labels={"figure": "overview", "GPU": GPU},
+            ),
+            png=f"results/{GPU}/figures/overview.png",
+        log:
+            f"logs/{GPU}/overview.log",
+        conda:
+            CONDA
+        params:
+            package=PACKAGE,
+        script:
+            "../scripts/overview.py"
 
+
+OVERVIEW = [f"results/{GPU}/figures/overview.svg"] if ACCURACY else []
 ACCURACY_FILES = (
     [f"results/{GPU}/tables/accuracy.csv", f"results/{GPU}/figures/accuracy.svg"]
     if ACCURACY

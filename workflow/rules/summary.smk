@@ -5,6 +5,7 @@ rule summary:
         timings="results/{gpu}/tables/timings.csv",
         report="results/{gpu}/report.html",
         figures=expand("results/{{gpu}}/figures/{figure}.svg", figure=FIGURES),
+        overview=OVERVIEW,
     output:
         "build/{gpu}/summary.txt",
     log:

@@ -1,0 +1,116 @@
+"""The numbers of the README and of docs/, from tables and records; run, it writes the pages of docs/templates."""
+
+import sys
+from functools import cache
+from pathlib import Path
+
+import jinja2
+import pandas as pd
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(ROOT / "workflow")]
+
+from ladder.config.documents import read_yaml  # noqa: E402  # noqa: E402
+from ladder.records.store import read_json, write_text  # noqa: E402  # noqa: E402
+from ladder.show.summary import summary  # noqa: E402  # noqa: E402
+from ladder.tables.files import read_table  # noqa: E402  # noqa: E402
+
+RESULTS = ROOT / "results/h100-sxm"
+table = cache(lambda name: read_table(RESULTS / "tables" / f"{name}.csv"))
+
+
+def percent(share: float) -> str:
+    return f"{100 * share:.0f} %"
+
+
+def shares_of_cublas(rung: str) -> pd.Series:
+    """The rate of a rung over its baseline's, by shape."""
+    rows = table("timings").dropna(subset=["speedup_over_cublas"])
+    return rows[rows["rung"] == rung].set_index("shape")["speedup_over_cublas"]
+
+
+def share_of_cublas(rung: str, size: int = 4096) -> str:
+    """That share at m = n = k = size; raises KeyError where it is not recorded."""
+    return percent(shares_of_cublas(rung)[str(size)])
+
+
+def tflops(rung: str, size: int = 4096) -> str:
+    """The rate of a rung in TFLOP/s at m = n = k = size; raises KeyError where it is not recorded."""
+    return f"{table('timings').set_index(['rung', 'shape']).loc[(rung, str(size)), 'gflops'] / 1000:.1f}"
+
+
+def ladder_rows() -> list[dict[str, str]]:
+    """The rungs of kernels.yaml: title, source, `rung`, the fastest variant at 4096, and `lowest`, its lowest share."""
+    rates = table("timings")[table("timings")["shape"] == "4096"].set_index("rung")["gflops"]
+    rows = [{"entry": entry, **told} for entry, told in read_yaml(ROOT / "config/kernels.yaml").items()]
+    rows = [row for row in rows if "role" not in row]
+    for row in rows:
+        row["rung"] = rates[rates.index.str.split("@").str[0] == row["entry"]].idxmax()
+        shares = shares_of_cublas(row["rung"])
+        row["lowest"] = f"{percent(shares.min())} at {shares.idxmin()}"
+    return rows
+
+
+def slower_sizes(rungs: list[str]) -> str:
+    """The shapes at which any of the rungs is slower than cuBLAS, and the lowest and highest share there."""
+    shares = pd.DataFrame({rung: shares_of_cublas(rung) for rung in rungs})
+    slow = shares[(shares < 1).any(axis=1)]
+    shapes = sorted(slow.index, key=lambda shape: [int(size) for size in shape.split("x")])
+    return f"{', '.join(shapes)} ({percent(slow.min().min())} to {percent(slow.max().max())} of cuBLAS)"
+
+
+def slowest(rung: str, family: str) -> str:
+    """The largest time of a rung over cuBLAS's at one shape of the table of accuracy, for a family of inputs."""
+    rows = table("accuracy")[table("accuracy")["family"] == family]
+    times = rows.pivot(index=["m", "n", "k"], columns="rung", values="time_ms")
+    return f"{(times[rung] / times['cublas']).max():.1f}"
+
+
+def errors() -> dict[str, int | str]:
+    """How many shapes and families of inputs are recorded, and the largest error of a split rung over cuBLAS's."""
+    points, keys = read_json(RESULTS / "raw/errors.json")["points"], ["family", "m", "n", "k"]
+    rows = pd.concat([pd.DataFrame({key: at[key] for key in keys} | at["errors_normwise"]) for at in points])
+    largest = rows.drop(columns=[*keys, "cublas"]).div(rows["cublas"], axis=0).max(axis=1)
+    positive = rows["family"] == "positive"
+    counts = {"shapes": len(rows.drop_duplicates(keys[1:])), "families": rows["family"].nunique()}
+    return counts | {"positive": f"{largest[positive].max():.2f}", "others": f"{largest[~positive].max():.2f}"}
+
+
+def faults() -> dict[str, int]:
+    """Of the corpus: how many faults there are and each tool finds; how many sound kernels, runs of them and alarms."""
+    emulated, seeds = (read_json(ROOT / f"tests/faults/{name}.json") for name in ("emulated", "seeds"))
+    emulated = [each for each in emulated["entries"] if not each["name"].startswith("control_")]
+    on_gpu = [each for each in read_json(RESULTS / "raw/faults.json")["entries"] if each["kind"] == "fault"]
+    return {
+        "all": len(emulated),
+        "emulator": sum(bool(each["found"]) for each in emulated),
+        "check": sum(each["check"]["status"] == "failed" for each in on_gpu),
+        "sanitizer": sum(any(tool["verdict"] == "failed" for tool in each["sanitizer"]) for each in on_gpu),
+        "sound": len(seeds["kernels"]),
+        "runs": seeds["products"],
+        "alarms": len(seeds["alarms"]),
+    }
+
+
+def summary_block() -> str:
+    """A line a rung, as `make run` ends."""
+    return summary(table("rungs"), table("timings"), "", "").split("\n\n")[1].strip()
+
+
+def pages() -> dict[Path, str]:
+    """The text of each page that has a template, by its path; README.md is the one above docs."""
+    told = {function.__name__: function for function in TOLD}
+    loader = jinja2.FileSystemLoader(ROOT / "docs/templates")
+    environment = jinja2.Environment(
+        loader=loader, undefined=jinja2.StrictUndefined, keep_trailing_newline=True, trim_blocks=True
+    )
+    names = [name.removesuffix(".j2") for name in environment.list_templates()]
+    places = {name: ROOT / name if name == "README.md" else ROOT / "docs" / name for name in names}
+    return {path: environment.get_template(f"{name}.j2").render(told) for name, path in places.items()}
+
+
+TOLD = (tflops, share_of_cublas, percent, ladder_rows, slower_sizes, slowest, errors, faults, summary_block)
+
+if __name__ == "__main__":
+    for path, text in pages().items():
+        write_text(path, text)
