@@ -129,6 +129,20 @@ def test_an_entry_without_a_record_is_told(trial):
         write_docs.trials()
 
 
+@pytest.mark.parametrize(
+    ("key", "value", "words"),
+    [("verdict", None, "verdict: missing$"), ("variants", None, ""), ("verdikt", "kept", "verdikt: unknown; an entry")],
+)
+def test_an_entry_has_a_lever_a_prediction_a_verdict_and_no_more(trial, key, value, words):
+    entry = {name: text for name, text in (trial() | {key: value}).items() if text is not None}
+    trial(a_trial=[entry])
+    if words:
+        with pytest.raises(LadderError, match=rf"^docs/trials\.yaml: a_trial: {words}"):
+            write_docs.trials()
+    else:
+        assert write_docs.trials()[0]["trials"][0]["numbers"] == []
+
+
 def test_an_entry_may_only_name_variants_of_its_record(trial):
     trial(a_trial=[trial() | {"variants": ["slow", "fast@BM=32"]}])
     with pytest.raises(LadderError, match=r"a_trial: variants: fast@BM=32 is not in the record$"):

@@ -34,6 +34,7 @@ from record_errors import SPLIT, TITLES, above, limit, shares  # noqa: E402
 
 DOCS = ROOT / "docs"
 RESULTS = ROOT / "results"
+SAID = {"lever", "prediction", "verdict"}  # of each trial in docs/trials.yaml
 GPU = "h100-sxm"  # the folder of results that is meant where a template names none
 MADE = "<!-- Made by `make docs` from {template} and the tables in results. Edit the template, not this page. -->\n"
 
@@ -239,6 +240,13 @@ def trials(gpu: str = GPU) -> list[dict[str, Any]]:
         raise LadderError(f"docs/trials.yaml: {missing[0]}: no entry; say what was tried, predicted and found")
     if unknown := sorted(set(entries) - names):
         raise LadderError(f"docs/trials.yaml: {unknown[0]}: {shown(folder)} has no such record; remove the entry")
+    for name, each in ((name, each) for name, listed in entries.items() for each in listed):
+        if missing := sorted(SAID - set(each)):
+            raise LadderError(f"docs/trials.yaml: {name}: {missing[0]}: missing")
+        if unknown := sorted(set(each) - SAID - {"variants"}):
+            raise LadderError(
+                f"docs/trials.yaml: {name}: {unknown[0]}: unknown; an entry has {', '.join(sorted(SAID))}"
+            )
     return [
         (_timed if (folder / f"{name}.zip").exists() else _counted)(name, entries[name], gpu) for name in sorted(names)
     ]
