@@ -37,7 +37,7 @@ define CHECK_PYTHON
 	  echo 'make: $(PYTHON) has no venv module; on Debian and Ubuntu the package python3-venv brings it' >&2; exit 1; }
 endef
 
-.PHONY: help env run doctor dev test lint format faults seeds architectures lock wheels clean
+.PHONY: help env run doctor dev test lint format docs faults seeds architectures lock wheels clean
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -92,6 +92,9 @@ format: dev ## rewrite the sources in that style
 	$(TOOLS) ruff check --fix
 	$(TOOLS) ruff format
 	$(TOOLS) clang-format -i $(SOURCES)
+
+docs: dev ## write the pages that have a template in docs/templates, with the numbers of the recorded tables
+	$(TOOLS) python tools/write_docs.py
 
 faults: dev ## run the corpus of faults in the emulator and write docs/faults.md
 	$(TOOLS) python tests/record_faults.py emulator

@@ -1,7 +1,6 @@
-"""Records the errors of split numbers beside cuBLAS's from shape to shape, and shows them in the performance log.
+"""Records the errors of split numbers beside cuBLAS's from shape to shape; docs/performance.md shows them.
 
-usage: python tests/record_errors.py gpu     on a GPU: results/GPU/raw/errors.json
-       python tests/record_errors.py page    the table of docs/performance.md from the record
+usage: python tests/record_errors.py gpu    on a GPU: results/GPU/raw/errors.json
 """
 
 from __future__ import annotations
@@ -19,10 +18,9 @@ from ladder.config.plan import Plan  # noqa: E402
 from ladder.measure.accuracy.worker import inputs_of  # noqa: E402
 from ladder.measure.check.worker import in_float64  # noqa: E402
 from ladder.model.shape import Shape  # noqa: E402
-from ladder.records import store  # noqa: E402
 from ladder.records.provenance import environment, settings_digest  # noqa: E402
 from ladder.show.accuracy import FAMILIES  # noqa: E402
-from record_measuring import between, checked_builds, record_as  # noqa: E402
+from record_measuring import checked_builds, record_as  # noqa: E402
 
 SPLIT = ("mma_3xtf32", "wgmma_3xtf32", "wgmma_3xfp16")
 RUNGS = ("cublas", *SPLIT)
@@ -43,8 +41,6 @@ TITLES = {
 }
 ROUNDING = 0.005  # of a share with two decimals
 RECORD = ROOT / "results/h100-sxm/raw/errors.json"
-PAGE = ROOT / "docs/performance.md"
-MARKS = ("<!-- errors: python tests/record_errors.py page -->\n", "<!-- end of errors -->\n")
 
 
 def points(libraries: Mapping[str, Path]) -> Iterator[dict[str, Any]]:
@@ -108,35 +104,11 @@ def above(record: Mapping[str, Any], family: str, rung: str) -> dict[tuple[int, 
     return {at: share for at, share in shares(record, family, rung).items() if share > limit(family) + ROUNDING}
 
 
-def table(record: Mapping[str, Any]) -> list[str]:
-    """The record in Markdown: how often limits are exceeded, and the largest error."""
-    where = record["where"]
-    lines = [
-        f"On {where['gpu']['name']}, {where['measured_at'][:10]}, {len(SIZES) * len(KS)} shapes (`raw/errors.json`):",
-        "",
-        "| inputs | limit, of cuBLAS's error | " + " | ".join(f"`{rung}`: above it, largest" for rung in SPLIT) + " |",
-        "| --- | --- |" + " --- |" * len(SPLIT),
-    ]
-    for family, title in TITLES.items():
-        cells = [
-            f"{len(above(record, family, rung))}, {max(shares(record, family, rung).values()):.2f}" for rung in SPLIT
-        ]
-        lines.append(f"| {title} | {limit(family):g} | {' | '.join(cells)} |")
-    return [*lines, ""]
-
-
-def with_table(text: str, record: Mapping[str, Any]) -> str:
-    """The page with its table made anew."""
-    return between(text, MARKS, table(record))
-
-
 def main() -> None:
     """Do what the arguments ask for."""
     match sys.argv[1:]:
         case ["gpu"]:
             record_as(RECORD.name, on_gpu)
-        case ["page"]:
-            store.write_text(PAGE, with_table(PAGE.read_text(), store.read_json(RECORD)))
         case _:
             sys.exit(re.sub(r"\n\n", "\n", __doc__))
 

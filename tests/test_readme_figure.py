@@ -3,9 +3,9 @@
 from itertools import combinations
 
 import pytest
-from ladder.system.paths import ROOT
-from ladder.show.style import save
 from ladder.show.overview import ACCURATE, FAMILY, FASTER, SIZE, overview
+from ladder.show.style import save
+from ladder.system.paths import ROOT
 from ladder.tables.files import read_table
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.text import Text

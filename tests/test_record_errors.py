@@ -1,12 +1,15 @@
-"""The record of errors from shape to shape, and the table of it in the performance log."""
+"""The record of errors from shape to shape: its limits, and what the performance log counts in it."""
 
 import pytest
 import record_errors
 import record_measuring
+import write_docs
 from ladder.config.plan import plan
-from ladder.records.store import read_json
+from ladder.records.store import read_json, write_json
 from ladder.show.accuracy import FAMILIES
-from record_errors import KS, PAGE, RECORD, ROUNDING, SIZES, SPLIT, TITLES, above, shares, table, with_table
+from record_errors import KS, RECORD, ROUNDING, SIZES, SPLIT, TITLES, above, shares
+
+COUNT = len(SIZES) * len(KS)
 
 
 def a_record(split, cublas):
@@ -19,23 +22,23 @@ def a_record(split, cublas):
     return {"where": {"gpu": {"name": "a GPU"}, "measured_at": "2026-01-02T03:04:05"}, "points": points}
 
 
-def test_the_log_shows_the_record():
-    text = PAGE.read_text()
-    assert text == with_table(text, read_json(RECORD)), "write it anew with: python tests/record_errors.py page"
-
-
-def test_errors_above_their_limits_are_counted():
-    lines = table(a_record(3e-7, 2e-7))
-    count = len(SIZES) * len(KS)
-    assert f"| normal | 1 |{f' {count}, 1.50 |' * 3}" in lines
-    assert f"| uniform in [0, 1) | 1.5 |{' 0, 1.50 |' * 3}" in lines
+def test_errors_above_their_limits_are_counted(monkeypatch, tmp_path):
+    monkeypatch.setattr(write_docs, "RESULTS", tmp_path)
+    write_json(tmp_path / "h100-sxm/raw/errors.json", a_record(3e-7, 2e-7))
+    found = write_docs.errors()
+    families = {family["title"]: family for family in found["families"]}
+    assert found["shapes"] == COUNT
+    assert found["rungs"] == SPLIT
+    assert families["normal"]["above"] == [COUNT] * 3
+    assert families["uniform in [0, 1)"]["above"] == [0] * 3
+    assert families["normal"]["largest"] == pytest.approx([1.5] * 3)
 
 
 @pytest.mark.parametrize("rung", SPLIT)
 @pytest.mark.parametrize("family", TITLES)
 def test_no_split_rung_errs_more_than_it_may(rung, family):
     record = read_json(RECORD)
-    assert len(shares(record, family, rung)) == len(SIZES) * len(KS)
+    assert len(shares(record, family, rung)) == COUNT
     assert not above(record, family, rung)
 
 

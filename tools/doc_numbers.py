@@ -1,19 +1,18 @@
-"""The numbers of the README and of docs/, from tables and records; run, it writes the pages of docs/templates."""
+"""Numbers of the README and the quick start, from tables and records: `write_docs.py` fills them in."""
 
 import sys
 from functools import cache
 from pathlib import Path
 
-import jinja2
 import pandas as pd
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "workflow")]
 
-from ladder.config.documents import read_yaml  # noqa: E402  # noqa: E402
-from ladder.records.store import read_json, write_text  # noqa: E402  # noqa: E402
-from ladder.show.summary import summary  # noqa: E402  # noqa: E402
-from ladder.tables.files import read_table  # noqa: E402  # noqa: E402
+from ladder.config.documents import read_yaml  # noqa: E402
+from ladder.records.store import read_json  # noqa: E402
+from ladder.show.summary import summary  # noqa: E402
+from ladder.tables.files import read_table  # noqa: E402
 
 RESULTS = ROOT / "results/h100-sxm"
 table = cache(lambda name: read_table(RESULTS / "tables" / f"{name}.csv"))
@@ -29,14 +28,9 @@ def shares_of_cublas(rung: str) -> pd.Series:
     return rows[rows["rung"] == rung].set_index("shape")["speedup_over_cublas"]
 
 
-def share_of_cublas(rung: str, size: int = 4096) -> str:
+def percent_of_cublas(rung: str, size: int = 4096) -> str:
     """That share at m = n = k = size; raises KeyError where it is not recorded."""
     return percent(shares_of_cublas(rung)[str(size)])
-
-
-def tflops(rung: str, size: int = 4096) -> str:
-    """The rate of a rung in TFLOP/s at m = n = k = size; raises KeyError where it is not recorded."""
-    return f"{table('timings').set_index(['rung', 'shape']).loc[(rung, str(size)), 'gflops'] / 1000:.1f}"
 
 
 def ladder_rows() -> list[dict[str, str]]:
@@ -66,7 +60,7 @@ def slowest(rung: str, family: str) -> str:
     return f"{(times[rung] / times['cublas']).max():.1f}"
 
 
-def errors() -> dict[str, int | str]:
+def largest_errors() -> dict[str, int | str]:
     """How many shapes and families of inputs are recorded, and the largest error of a split rung over cuBLAS's."""
     points, keys = read_json(RESULTS / "raw/errors.json")["points"], ["family", "m", "n", "k"]
     rows = pd.concat([pd.DataFrame({key: at[key] for key in keys} | at["errors_normwise"]) for at in points])
@@ -95,22 +89,3 @@ def faults() -> dict[str, int]:
 def summary_block() -> str:
     """A line a rung, as `make run` ends."""
     return summary(table("rungs"), table("timings"), "", "").split("\n\n")[1].strip()
-
-
-def pages() -> dict[Path, str]:
-    """The text of each page that has a template, by its path; README.md is the one above docs."""
-    told = {function.__name__: function for function in TOLD}
-    loader = jinja2.FileSystemLoader(ROOT / "docs/templates")
-    environment = jinja2.Environment(
-        loader=loader, undefined=jinja2.StrictUndefined, keep_trailing_newline=True, trim_blocks=True
-    )
-    names = [name.removesuffix(".j2") for name in environment.list_templates()]
-    places = {name: ROOT / name if name == "README.md" else ROOT / "docs" / name for name in names}
-    return {path: environment.get_template(f"{name}.j2").render(told) for name, path in places.items()}
-
-
-TOLD = (tflops, share_of_cublas, percent, ladder_rows, slower_sizes, slowest, errors, faults, summary_block)
-
-if __name__ == "__main__":
-    for path, text in pages().items():
-        write_text(path, text)

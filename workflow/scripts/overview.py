@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from ladder.show.style import save
 from ladder.config.plan import plan_of_run, recorded_on
 from ladder.show.overview import overview
+from ladder.show.style import save
 from ladder.system.terminal import one_line_errors
 from ladder.tables.files import read_table
 
