@@ -5,7 +5,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from corpus import compile_rung
+from corpus import CONTROLS, FAULTS, written
+from emulator import compile_rung
 from hypothesis import settings
 from ladder import config, gpu, plan, records, toolchain, tuned, tuning
 from ladder.build import Build
@@ -73,6 +74,13 @@ def for_the_emulator(tmp_path_factory):
         return once(tmp_path_factory, name, make) / "library.so"
 
     return library
+
+
+@pytest.fixture(scope="session")
+def source_of(tmp_path_factory):
+    """The file with the whole source of a fault or a control of the corpus, by its name."""
+    folder, corpus = tmp_path_factory.mktemp("faults"), {source.stem: source for source in FAULTS + CONTROLS}
+    return lambda name: written(corpus[name], folder)
 
 
 @pytest.fixture

@@ -7,9 +7,10 @@ from pathlib import Path
 import pandas as pd
 import pytest
 import yaml
-from corpus import AWKWARD, Library, compile_rung
-from corpus import run as emulated
+from emulator import AWKWARD, compile_rung
+from emulator import run as emulated
 from ladder import gpu
+from ladder.library import Library
 from pipeline import ROOT, Run, copy_project, environment, fenced
 
 DOCS = ROOT / "docs"

@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
+import os
+
 import numpy as np
 import pytest
-import record_measuring
 from conftest import a_where
-from record_measuring import FIRST, PAGE, PROCESSES, RUNGS, SIZES, UNRECORDED, effects, recorded, with_effects
+from record_measuring import (
+    FIRST,
+    PAGE,
+    PROCESSES,
+    RUNGS,
+    SIZES,
+    UNRECORDED,
+    effects,
+    in_a_new_process,
+    recorded,
+    with_effects,
+)
 
 STATE = {"power_w": 500.0, "sm_clock_mhz": 1980, "temperature_c": 40}
 
@@ -42,7 +54,7 @@ def a_record() -> dict:
 
 def test_the_page_shows_the_effects_of_the_record_and_nothing_without_one():
     text = PAGE.read_text()
-    assert text == with_effects(text, recorded()), "write it anew with: python tests/record_measuring.py page"
+    assert text == with_effects(text, recorded()), "write it anew with: python tools measuring page"
     assert (UNRECORDED in text) == (recorded() is None)
 
 
@@ -75,10 +87,5 @@ def test_the_record_has_every_effect_of_every_rung():
     assert record["where"]["measured_at"]
 
 
-@pytest.mark.skipif(record_measuring.gpus.present(0) is not None, reason="needs a machine without a GPU")
-def test_without_a_gpu_nothing_is_recorded(monkeypatch, capsys):
-    monkeypatch.setattr("sys.argv", ["record_measuring.py", "gpu"])
-    before = record_measuring.RECORD.exists()
-    with pytest.raises(SystemExit, match="no GPU is measured"):
-        record_measuring.main()
-    assert record_measuring.RECORD.exists() == before
+def test_first_launches_are_those_of_processes_of_their_own():
+    assert len({os.getpid(), in_a_new_process(os.getpid), in_a_new_process(os.getpid)}) == 3

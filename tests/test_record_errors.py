@@ -1,10 +1,7 @@
 """The record of errors from shape to shape, and the table of it in the performance log."""
 
 import pytest
-import record_errors
-import record_measuring
 from ladder.accuracy import FAMILIES
-from ladder.plan import plan
 from ladder.records import read_json
 from record_errors import KS, PAGE, RECORD, ROUNDING, SIZES, SPLIT, TITLES, above, shares, table, with_table
 
@@ -21,7 +18,7 @@ def a_record(split, cublas):
 
 def test_the_log_shows_the_record():
     text = PAGE.read_text()
-    assert text == with_table(text, read_json(RECORD)), "write it anew with: python tests/record_errors.py page"
+    assert text == with_table(text, read_json(RECORD)), "write it anew with: python tools errors page"
 
 
 def test_errors_above_their_limits_are_counted():
@@ -47,12 +44,3 @@ def test_at_the_sizes_of_its_targets_no_split_rung_errs_more_than_cublas(rung, s
         found = {at: share for at, share in shares(record, family, rung).items() if at[:2] == (size, size)}
         assert len(found) == len(KS)
         assert all(share <= 1 + ROUNDING for share in found.values())
-
-
-def test_where_no_gpu_is_measured_nothing_is_recorded(monkeypatch):
-    monkeypatch.setattr("sys.argv", ["record_errors.py", "gpu"])
-    monkeypatch.setattr(record_measuring, "plan", lambda config: plan(config | {"measure": False}))
-    before = RECORD.read_bytes()
-    with pytest.raises(SystemExit, match="run where `nvidia-smi` lists a GPU"):
-        record_errors.main()
-    assert RECORD.read_bytes() == before
