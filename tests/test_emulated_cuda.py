@@ -70,7 +70,7 @@ def test_every_kernel_is_asked_for():
 
 @pytest.fixture(scope="session")
 def compiled(for_the_emulator):
-    return {name: Library(for_the_emulator(SOURCES / f"{name}.cu", level="-O2")) for name in ("features", "findings")}
+    return {name: Library(for_the_emulator(SOURCES / f"{name}.cu")) for name in ("features", "findings")}
 
 
 def run(library, number, seed):

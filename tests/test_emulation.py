@@ -36,7 +36,7 @@ CASES = [
 def emulated(tmp_path: Path, source: str | Path, cases=CASES, **changes) -> dict:
     """The record of a source, below the checkout or anywhere, as naive's would be."""
     rung = replace(LADDER["naive"], source=os.path.relpath(ROOT / source, ROOT / "kernels"), **changes)
-    return emulate_rung(rung, a_build(tmp_path / "naive"), cases, 2, 60, tmp_path / "log", Path(compiled_engine()))
+    return emulate_rung(rung, a_build(tmp_path / "naive"), cases, 2, 60, tmp_path / "log", compiled_engine())
 
 
 def as_built() -> list[Rung]:
@@ -54,7 +54,7 @@ def as_built() -> list[Rung]:
 
 @pytest.mark.parametrize("rung", as_built(), ids=lambda rung: variant_name(rung.name.split("@")[0], rung.macros))
 def test_every_rung_of_the_ladder_passes_as_it_is_built_or_needs_a_gpu(tmp_path, rung):
-    record = emulate_rung(rung, a_build(tmp_path / "build"), CASES, 2, 60, tmp_path / "log", Path(compiled_engine()))
+    record = emulate_rung(rung, a_build(tmp_path / "build"), CASES, 2, 60, tmp_path / "log", compiled_engine())
     apart = "bulk_copy.cuh" in {path.name for path in sources(rung)}
     assert (record["status"], len(record["cases"])) == (("needs a GPU", 0) if apart else ("emulated", len(CASES))), (
         record
@@ -67,7 +67,7 @@ def test_what_is_built_for_larger_products_than_the_cases_is_not_compiled_for_th
     classes = (TunedClass(border, {"TILE": "8"}), TunedClass(float("inf"), {"TILE": "NOT_COMPILED"}))
     rung = replace(LADDER["tiled@TILE=8"], macros={}, tuned=classes)
     cases = [{"shape": "33x35x65", **PLAIN}, {"shape": shape, **PLAIN}]
-    record = emulate_rung(rung, a_build(tmp_path / "tiled"), cases, 2, 60, tmp_path / "log", Path(compiled_engine()))
+    record = emulate_rung(rung, a_build(tmp_path / "tiled"), cases, 2, 60, tmp_path / "log", compiled_engine())
     assert record["status"] == status, record
 
 

@@ -4,6 +4,7 @@ import re
 import subprocess
 import sys
 from contextlib import contextmanager
+from importlib import import_module
 from types import SimpleNamespace
 
 import pytest
@@ -11,6 +12,13 @@ import recording
 from ladder.config import ROOT
 from ladder.records import read_json
 from pipeline import environment
+
+
+def test_the_readme_lists_every_command():
+    listed = re.findall(r"^\| `python tools (\w+ \w+)", (ROOT / "tools/README.md").read_text(), re.MULTILINE)
+    tools = (path.stem for path in (ROOT / "tools").glob("record_*.py"))
+    there = [f"{tool.removeprefix('record_')} {name}" for tool in tools for name in import_module(tool).COMMANDS]
+    assert sorted(listed) == sorted(there)
 
 
 def tools(*arguments: str) -> subprocess.CompletedProcess:

@@ -7,46 +7,35 @@ bound of its own.
 import atexit
 import ctypes
 import mmap
-import re
 import shutil
-import subprocess
 import tempfile
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 import numpy as np
 from ladder.checking import EMULATED_LONG
-from ladder.config import ROOT, Shape
+from ladder.config import ROOT, Rung, Shape, read_kernels
 from ladder.devices import EMULATED_SMS, Call, Emulator
+from ladder.emulation import COMPILER, EMULATOR, HEADER, compile_engine, compile_for_emulator
 from ladder.inputs import draw
 from ladder.library import Library, Operands
+from ladder.plan import KERNELS
+from ladder.toolchain import sources
 
 UNIT = 2.0**-24
 HUGE = 2**20  # a gap that is only mapped, never filled
 GUARD = 2**14  # floats behind each matrix, so that what reads a tile too far meets no other matrix
 
-# What a CPU cannot run: libraries, and what only inline PTX or a driver call reaches.
-NOT_EMULATED = re.compile(
-    r"#include <(cublas|cuda\.h|cuda/|cuda_fp16|cuda_bf16|mma)|\basm\s*(volatile\s*)?\(|\bdlopen\("
-)
+
+def emulated(rung: Rung) -> bool:
+    """Whether the emulator can run a rung: what it does not have itself is the same code for a CPU as for a GPU."""
+    ours = (path for path in sources(rung) if not (EMULATOR / path.name).exists())
+    return rung.role == "rung" and not any(COMPILER.search(path.read_text()) for path in ours)
 
 
-def for_the_emulator(path: Path) -> str:
-    """A source without what only nvcc reads."""
-    return re.sub(r"#ifdef __CUDACC__.*?#(else|endif)", "", path.read_text(), flags=re.DOTALL)
-
-
-def emulated(rung: Path) -> bool:
-    sources = [rung]
-    for source in sources:
-        helpers = re.findall(r'#include "(\w+\.cuh)"', source.read_text())
-        ours = [name for name in helpers if not (ROOT / "kernels/emulator" / name).exists()]  # it has its own of these
-        sources += [path for name in ours if (path := ROOT / "kernels/include" / name) not in sources]
-    return not any(NOT_EMULATED.search(for_the_emulator(source)) for source in sources)
-
-
-RUNGS = sorted(filter(emulated, (ROOT / "kernels/sgemm").glob("*.cu")))
+RUNGS = sorted({ROOT / "kernels" / rung.source for rung in read_kernels(KERNELS).values() if emulated(rung)})
 
 
 @dataclass(frozen=True)
@@ -199,20 +188,15 @@ def right(case: Case, A, B, old, C) -> bool:
     return bool(componentwise and normwise)
 
 
-def compile_rung(source: Path, target: Path, *extra: str) -> subprocess.CompletedProcess:
-    engine = ["kernels/emulator/emulator.cpp"] if "-DEMULATOR_UCONTEXT" in extra else ["-x", "none", compiled_engine()]
-    return _compile(*extra, "-o", str(target), str(source), *engine, "-lstdc++", "-lm", "-lc", "-lgcc")
+def compile_rung(source: Path, target: Path, macros: Mapping[str, str] | None = None) -> str:
+    """Compile a source for the emulator as the pipeline does; g++'s first error in one line, or nothing."""
+    return compile_for_emulator(source, dict(macros or {}), target, source.parent, compiled_engine())
 
 
 @cache
-def compiled_engine() -> str:
-    """The emulator's engine as the pipeline compiles it, once for all that this process tests."""
+def compiled_engine() -> Path:
+    """The emulator's engine as the pipeline compiles it, with the headers beside it: once a process."""
     folder = Path(tempfile.mkdtemp(prefix="gemm-ladder-"))
     atexit.register(shutil.rmtree, folder)
-    _compile("-O3", "-c", "-o", str(folder / "engine.o"), "kernels/emulator/emulator.cpp").check_returncode()
-    return str(folder / "engine.o")
-
-
-def _compile(*arguments: str) -> subprocess.CompletedProcess:
-    flags = ["@kernels/emulator/flags.txt", "-I", "kernels/emulator", "-I", "kernels/include"]
-    return subprocess.run(["g++", *flags, *arguments], cwd=ROOT, capture_output=True, text=True)
+    compile_engine(folder / "engine.o", folder / f"{HEADER.name}.gch")
+    return folder / "engine.o"

@@ -37,11 +37,6 @@ ARCHITECTURES = sorted(GPUS, key=lambda each: int(re.sub(r"\D", "", each)))
 RUNGS = read_kernels(KERNELS)
 
 
-def applies(rung: Rung, one: Gpu) -> bool:
-    """Whether the GPU has the instructions that the rung needs."""
-    return rung.runs_on(one.compute_capability)
-
-
 def compiled(rung: Rung, one: Gpu, nvcc: Nvcc) -> dict[str, Any]:
     """The device code of a rung, compiled as the pipeline does.
 
@@ -82,7 +77,7 @@ def recorded(rung: Rung, one: Gpu, nvcc: Nvcc) -> dict[str, Any] | None:
 
 def cell(rung: Rung, one: Gpu, build: Mapping[str, Any] | None) -> str:
     """What the page says of a rung on an architecture: registers of the kernel that needs most, and spills."""
-    if not applies(rung, one):
+    if not rung.runs_on(one.compute_capability):
         return ""
     if build is None:
         return "CUDA 12"
@@ -109,7 +104,7 @@ def record_builds() -> None:
         (rung, GPUS[each])
         for rung in RUNGS.values()
         for each in ARCHITECTURES
-        if each.rstrip("a") in known and applies(rung, GPUS[each])
+        if each.rstrip("a") in known and rung.runs_on(GPUS[each].compute_capability)
     ]
     with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
         done = list(pool.map(lambda pair: recorded(*pair, nvcc) or compiled(*pair, nvcc), wanted))

@@ -14,7 +14,7 @@ from ladder.config import ROOT, Shape
 from ladder.errors import LadderError
 from ladder.plan import Plan
 from ladder.records import read_json, write_text
-from recording import between, checked_builds, record_as
+from recording import checked_builds, record_as, with_lines
 
 SPLIT = ("mma_3xtf32", "wgmma_3xtf32", "wgmma_3xfp16")
 RUNGS = ("cublas", *SPLIT)
@@ -36,7 +36,6 @@ TITLES = {
 ROUNDING = 0.005  # of a share with two decimals
 RECORD = ROOT / "results/h100-sxm/raw/errors.json"
 PAGE = ROOT / "docs/performance.md"
-MARKS = ("<!-- errors: python tools errors page -->\n", "<!-- end of errors -->\n")
 
 
 def points(libraries: Mapping[str, Path]) -> Iterator[dict[str, Any]]:
@@ -114,12 +113,12 @@ def table(record: Mapping[str, Any]) -> list[str]:
             f"{len(above(record, family, rung))}, {max(shares(record, family, rung).values()):.2f}" for rung in SPLIT
         ]
         lines.append(f"| {title} | {limit(family):g} | {' | '.join(cells)} |")
-    return [*lines, ""]
+    return lines
 
 
-def with_table(text: str, record: Mapping[str, Any]) -> str:
-    """The page with its table made anew."""
-    return between(text, MARKS, table(record))
+def page() -> str:
+    """docs/performance.md with the table of the record."""
+    return with_lines(PAGE, "errors", table(read_json(RECORD)))
 
 
 def record_gpu() -> None:
@@ -129,7 +128,7 @@ def record_gpu() -> None:
 
 def write_page() -> None:
     """The table of errors in docs/performance.md, from the record."""
-    write_text(PAGE, with_table(PAGE.read_text(), read_json(RECORD)))
+    write_text(PAGE, page())
 
 
 COMMANDS = {"gpu": record_gpu, "page": write_page}

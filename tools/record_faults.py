@@ -56,9 +56,8 @@ def compiled(sources: Iterable[Path], folder: Path) -> dict[Path, Library]:
 
     def library(source: Path) -> tuple[Path, Library]:
         target = folder / f"{source.stem}.so"
-        result = compile_rung(written(source, folder), target)
-        if result.returncode != 0:
-            raise LadderError(f"{source.name}: {result.stderr}")
+        if error := compile_rung(written(source, folder), target):
+            raise LadderError(error)
         return source, Library(target)
 
     with ThreadPoolExecutor(CORES) as pool:
@@ -169,12 +168,11 @@ def by_sanitizer(entry: Mapping[str, Any]) -> str:
     return ", ".join(tool["tool"] for tool in entry["sanitizer"] if tool["verdict"] == "failed")
 
 
-def page(
-    emulated: Mapping[str, Any], on_gpu: Mapping[str, Any], seeds: Mapping[str, Any], ladder: Mapping[str, Any]
-) -> str:
+def page() -> str:
     """docs/faults.md from the four records; a fault may be newer than the GPU's."""
+    emulated, gpu, seeds, ladder = (records.read_json(path) for path in (EMULATED, ON_GPU, SEEDS, LADDER))
     in_emulator = {entry["name"]: entry for entry in emulated["entries"]}
-    entries = {entry["name"]: entry for entry in on_gpu["entries"]}
+    entries = {entry["name"]: entry for entry in gpu["entries"]}
     rows = [
         {
             "name": source.stem,
@@ -197,7 +195,7 @@ def page(
         blamed=sorted(blamed),
         huge=[source.stem for source in FAULTS if header(source, "Case").startswith("huge")],
         emulated=emulated,
-        gpu=on_gpu,
+        gpu=gpu,
         seeds=seeds,
         ladder=ladder,
     )
@@ -205,7 +203,7 @@ def page(
 
 def write_page() -> None:
     """docs/faults.md, from the records."""
-    records.write_text(PAGE, page(*(records.read_json(path) for path in (EMULATED, ON_GPU, SEEDS, LADDER))))
+    records.write_text(PAGE, page())
 
 
 def record_gpu(limit_s: int = 600) -> None:

@@ -15,7 +15,7 @@ from ladder.build import environment, settings_digest
 from ladder.config import ROOT, Shape
 from ladder.plan import Plan
 from ladder.records import read_json, write_text
-from recording import between, checked_builds, record_as
+from recording import checked_builds, record_as, with_lines
 
 RUNGS = ("cublas", "async_copy")
 SIZES = (512, 1024, 2048, 4096)
@@ -25,8 +25,6 @@ PROCESSES = 3
 SUSTAINED_S = 6.0
 RECORD = ROOT / "results/h100-sxm/raw/measuring.json"
 PAGE = ROOT / "docs/measuring.md"
-UNRECORDED = "Not recorded yet; `python tools measuring gpu` records it on a GPU."
-MARKS = ("<!-- measured: python tools measuring page -->\n", "<!-- end of measured -->\n")
 # Keeps the GPU busy while the host queues what is to be timed, so that no gap of the host's is timed with it.
 SPIN = 'extern "C" __global__ void spin(long long n) { for (long long end = clock64() + n; clock64() < end;); }'
 
@@ -104,23 +102,16 @@ def on_gpu(run: Plan) -> dict[str, Any]:
                 times = [bench.launch_ms(queue, flush) for _ in range(LAUNCHES)][5:]
                 l2.append({"rung": name, "n": n, "flushed": flush, "ms": times})
     product = bench.product(4096)
-    uniform = [matrix.copy() for matrix in (product.A, product.B)]
-    fills = {
-        "uniform": lambda: [
-            matrix.__setitem__(..., own) for matrix, own in zip((product.A, product.B), uniform, strict=True)
-        ],
-        "zeros": lambda: [matrix.fill(0) for matrix in (product.A, product.B)],
-        "ones": lambda: [matrix.fill(1) for matrix in (product.A, product.B)],
-    }
+    kinds = {"uniform": (product.A.copy(), product.B.copy()), "zeros": (0, 0), "ones": (1, 1)}
     for name in RUNGS:
-        for kind, fill in fills.items():
-            fill()
+        for kind, (A, B) in kinds.items():
+            product.A[...], product.B[...] = A, B
             queue = lambda name=name: product.queue(name, 0)  # noqa: E731
             times, end = [], time.monotonic() + 1.5
             while time.monotonic() < end:
                 times.append(bench.launch_ms(queue, flush=False))
             inputs.append({"rung": name, "n": 4096, "inputs": kind, "ms": times[-LAUNCHES:], "state": gpus.state(0)})
-    fills["uniform"]()
+    product.A[...], product.B[...] = kinds["uniform"]
     sustained, begin = [], time.monotonic()
     while (gone := time.monotonic() - begin) < SUSTAINED_S:
         times = [bench.launch_ms(lambda: product.queue("cublas", 0), flush=False) for _ in range(LAUNCHES)]
@@ -178,17 +169,12 @@ def effects(record: Mapping[str, Any]) -> list[str]:
         f"| {seconds[-1]['after_s']:.0f} s without a pause | `{record['sustained']['rung']}` at 4096 | the time "
         f"{100 * change:+.1f} %, SM clock {max(clocks)} to {min(clocks)} MHz, {warmth[0]} to {warmth[1]} °C |"
     )
-    return [*lines, ""]
+    return lines
 
 
-def recorded() -> dict[str, Any] | None:
-    """The record; None where there is none yet."""
-    return read_json(RECORD) if RECORD.exists() else None
-
-
-def with_effects(text: str, record: Mapping[str, Any] | None) -> str:
-    """The page with its table of effects made anew; without a record it says how one is made, and no more."""
-    return between(text, MARKS, effects(record) if record else [UNRECORDED, ""])
+def page() -> str:
+    """docs/measuring.md with the effects of the record."""
+    return with_lines(PAGE, "measuring", effects(read_json(RECORD)))
 
 
 def record_gpu() -> None:
@@ -198,7 +184,7 @@ def record_gpu() -> None:
 
 def write_page() -> None:
     """The table of effects in docs/measuring.md, from the record."""
-    write_text(PAGE, with_effects(PAGE.read_text(), recorded()))
+    write_text(PAGE, page())
 
 
 COMMANDS = {"gpu": record_gpu, "page": write_page}

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 from ladder.build import Build, build, why_not_measured
@@ -42,7 +43,8 @@ def checked_builds(run: Plan, rungs: Sequence[str]) -> dict[str, Build]:
     return builds
 
 
-def between(text: str, marks: tuple[str, str], lines: Sequence[str]) -> str:
-    """The text with these lines instead of what stands between the marks."""
-    before, rest = text.split(marks[0])
-    return before + marks[0] + "\n".join(lines) + marks[1] + rest.split(marks[1])[1]
+def with_lines(page: Path, tool: str, lines: Sequence[str]) -> str:
+    """A page with these lines instead of what stands between the marks of a tool."""
+    begin, end = f"<!-- {tool}: python tools {tool} page -->\n", f"<!-- end of {tool} -->\n"
+    before, rest = page.read_text().split(begin)
+    return before + begin + "\n".join([*lines, end]) + rest.split(end)[1]
