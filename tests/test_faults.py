@@ -72,9 +72,10 @@ def test_a_hunk_before_the_end_of_the_last_is_refused():
         patched(TEXT, HUNK + HUNK, "it")
 
 
-def test_a_fault_that_is_no_patch_is_refused(tmp_path):
+@pytest.mark.parametrize("text", ["#include <gemm.cuh>\n", f"--- a/other.cu\n+++ b/other.cu\n{HUNK}"])
+def test_a_fault_that_is_no_patch_of_a_control_is_refused(tmp_path, text):
     fault = tmp_path / "one.patch"
-    fault.write_text("// one: a fault.\n#include <gemm.cuh>\n")
+    fault.write_text(f"// one: a fault.\n{text}")
     with pytest.raises(LadderError, match=r"^one\.patch: is not `// NAME: "):
         whole(fault)
 

@@ -26,7 +26,7 @@ def whole(source: Path) -> str:
     text = source.read_text()
     if source.suffix != ".patch":
         return text
-    if (parts := FAULT.fullmatch(text)) is None:
+    if (parts := FAULT.fullmatch(text)) is None or ROOT / parts[2] not in CONTROLS:
         raise LadderError(f"{source.name}: is not `// NAME: what it is.` with a unified diff of a control below it")
     comment, control, hunks = parts.groups()
     return comment + FIRST_COMMENT.sub("", patched((ROOT / control).read_text(), hunks, source.name))
