@@ -97,14 +97,14 @@ docs: dev ## write the pages that have a template in docs/templates, with the nu
 	$(TOOLS) python tools/write_docs.py
 
 faults: dev ## run the corpus of faults in the emulator and write docs/faults.md
-	$(TOOLS) python tests/record_faults.py emulator
-	$(TOOLS) python tests/record_faults.py page
+	$(TOOLS) python tools faults emulator
+	$(TOOLS) python tools faults page
 
 seeds: dev ## run every sound kernel with 200 seeds in the emulator; no finding is the pass
-	$(TOOLS) python tests/record_faults.py seeds 200
+	$(TOOLS) python tools faults seeds
 
 architectures: dev ## compile what has changed for every GPU's architecture and write docs/architectures.md
-	$(TOOLS) python tests/record_architectures.py
+	$(TOOLS) python tools architectures compile
 
 wheels: ## fill ./wheels for a machine without a network (ENV=cuda12, TARGET_PYTHON=3.12)
 	$(CHECK_PYTHON)

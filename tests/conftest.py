@@ -8,7 +8,8 @@ from pathlib import Path
 import ladder
 import numpy as np
 import pytest
-from corpus import compile_rung
+from corpus import CONTROLS, FAULTS, written
+from emulator import compile_rung
 from hypothesis import settings
 from ladder.build import toolchain
 from ladder.build.compile import Build
@@ -63,24 +64,25 @@ KERNELS = {
 
 @pytest.fixture(scope="session")
 def for_the_emulator(tmp_path_factory):
-    """Compiles a source for the emulator, once for all processes of the session; returns the library's path.
+    """Compiles a source for the emulator, once for all processes of the session; returns the library's path."""
 
-    With -O1, which takes less time than the pipeline's -O2; tests/test_emulation.py has every rung as the pipeline
-    compiles it.
-    """
-
-    def library(source: Path, macros: dict[str, str] | None = None, level: str = "-O1") -> Path:
-        defined = [f"{key}={value}" for key, value in (macros or {}).items()]
-
+    def library(source: Path, macros: dict[str, str] | None = None) -> Path:
         def make(folder: Path) -> None:
             folder.mkdir()
-            made = compile_rung(source, folder / "library.so", level, *(f"-D{each}" for each in defined))
-            assert made.returncode == 0, made.stderr
+            error = compile_rung(source, folder / "library.so", macros)
+            assert not error, error
 
-        name = "-".join(["emulated", source.stem, *defined, level])
+        name = "-".join(["emulated", source.stem, *(f"{key}={value}" for key, value in (macros or {}).items())])
         return once(tmp_path_factory, name, make) / "library.so"
 
     return library
+
+
+@pytest.fixture(scope="session")
+def source_of(tmp_path_factory):
+    """The file with the whole source of a fault or a control of the corpus, by its name."""
+    folder, corpus = tmp_path_factory.mktemp("faults"), {source.stem: source for source in FAULTS + CONTROLS}
+    return lambda name: written(corpus[name], folder)
 
 
 def take_for_checkout(folder: Path, patch: pytest.MonkeyPatch) -> None:

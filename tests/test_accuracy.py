@@ -34,9 +34,9 @@ def test_the_errors_are_those_of_the_product(naive, family):
     assert (found["m"], found["n"], found["k"], found["family"], found["time_ms"]) == (16, 24, 100, family, None)
 
 
-def test_a_coarser_product_has_the_larger_error(for_the_emulator, naive):
+def test_a_coarser_product_has_the_larger_error(for_the_emulator, source_of, naive):
     shape, device = Shape(24, 16, 128), Emulator(1, 60)
-    coarse = Library(for_the_emulator(ROOT / "tests/faults/one_input_in_tf32.cu"))
+    coarse = Library(for_the_emulator(source_of("one_input_in_tf32")))
     assert (
         measure(device, coarse, shape, "normal")["error_normwise"]
         > 100 * (measure(device, naive, shape, "normal")["error_normwise"])

@@ -16,7 +16,6 @@ from record_architectures import (
     PAGE,
     RECORD,
     RUNGS,
-    applies,
     compiled,
     recorded,
     table,
@@ -45,7 +44,7 @@ def test_the_page_shows_the_record_and_explains_spills_that_there_are():
 @pytest.mark.parametrize(("name", "architecture"), PAIRS)
 def test_a_rung_compiles_fits_and_spills_only_what_is_explained(name, architecture, nvcc, tmp_path):
     rung, one = RUNGS[name], GPUS[architecture]
-    if not applies(rung, one):
+    if not rung.runs_on(one.compute_capability):
         record = build(rung, one, nvcc, FLAGS, tmp_path)
         assert record["status"] == NOT_APPLICABLE
         assert record["message"].startswith(f"needs compute capability {rung.compute_capability}; ")

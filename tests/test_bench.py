@@ -76,8 +76,8 @@ def test_without_a_gpu_a_rung_is_emulated_with_the_cases_of_the_stage(monkeypatc
     assert {*map(str, stage)} <= {*map(str, asked["tiled@TILE=8"])}
 
 
-def test_without_a_gpu_a_wrong_rung_is_told_with_what_the_emulator_found():
-    result = run("tests/faults/missing_first_barrier.cu", "64", *QUICK)
+def test_without_a_gpu_a_wrong_rung_is_told_with_what_the_emulator_found(source_of):
+    result = run(str(source_of("missing_first_barrier")), "64", *QUICK)
     assert result.returncode == 1
     found = "bench: missing_first_barrier.cu: wrong: in the emulator: 1, alpha 0.5, beta 1: uninitialised read: "
     last = result.stderr.splitlines()[-1]

@@ -1,17 +1,19 @@
 """CUDA C++ in the emulator, a feature and a kind of finding at a time: what tests/emulated/*.cu do in a block."""
 
+import ctypes
 import re
 from dataclasses import replace
 
 import numpy as np
 import pytest
-from corpus import ROOT, Library, matrix
-from ladder.build import library
+from emulator import matrix, report
 from ladder.build.compile import Build, build
+from ladder.build.library import Library, Operands
 from ladder.config import gpus
 from ladder.config.kernels import read_kernels
 from ladder.model.shape import Shape
 from ladder.system import nvml
+from ladder.system.paths import ROOT
 
 SOURCES = ROOT / "tests" / "emulated"
 I = np.arange(64)  # noqa: E741  (the thread, and the column of B and C)
@@ -71,19 +73,19 @@ def test_every_kernel_is_asked_for():
 
 @pytest.fixture(scope="session")
 def compiled(for_the_emulator):
-    return {name: Library(for_the_emulator(SOURCES / f"{name}.cu", level="-O2")) for name in ("features", "findings")}
+    return {name: Library(for_the_emulator(SOURCES / f"{name}.cu")) for name in ("features", "findings")}
 
 
-def run(compiled, number, seed):
+def run(library, number, seed):
     """Run the kernel of that number; C, and the report."""
-    B, C, A = (matrix(rows, 64, 0, 0, values) for rows, values in ((number, I), (1, 0), (1, 0)))
-    lib = compiled.lib
-    lib.emulator_reset(seed)
+    A, B, C = (matrix(1, 64, 0, 0, values) for values in (0, I, 0))
+    library.functions.emulator_reset(ctypes.c_uint64(seed))
     for name, each, access in ((b"A", A, b"r"), (b"B", B, b"r"), (b"C", C, b"rw")):
-        lib.emulator_register_buffer(name, each.view.ctypes.data, 1, 64, 64, access)
-    a, b, c = (each.view.ctypes.data for each in (A, B, C))
-    lib.sgemm(1, 64, number, 1.0, a, 64, b, 64, 1.0, c, 64, None, None, None)
-    return C.elements[0].copy(), compiled.report()
+        sizes = map(ctypes.c_int64, (1, 64, 64))
+        library.functions.emulator_register_buffer(name, ctypes.c_void_p(each.address), *sizes, access)
+    operands = Operands(A.address, 64, B.address, 64, C.address, 64)
+    library.queue(Shape(1, 64, number), 1.0, 1.0, operands)
+    return C.elements[0].copy(), report(library)
 
 
 @pytest.mark.parametrize("name", FEATURES)
@@ -115,11 +117,11 @@ def test_on_a_gpu_a_feature_gives_the_same(tmp_path, nvcc, gpu_alone):
     rung = replace(naive, source=str(SOURCES / "features.cu"), macros={})
     made = build(rung, gpus.read_gpu(known) if known else gpus.from_device(here), nvcc, ["-std=c++17"], tmp_path)
     assert made["status"] == "ok", made["log"]
-    features = library.Library(Build(tmp_path).library)
+    features = Library(Build(tmp_path).library)
     A, B = cp.zeros((1, 64), np.float32), cp.asarray(np.tile(I, (len(FEATURES), 1)).astype(np.float32))
     for number, (name, expected) in enumerate(FEATURES.items(), 1):
         C = cp.zeros((1, 64), np.float32)
-        operands = library.Operands(A.data.ptr, 64, B.data.ptr, 64, C.data.ptr, 64)
+        operands = Operands(A.data.ptr, 64, B.data.ptr, 64, C.data.ptr, 64)
         assert features.queue(Shape(1, 64, number), 1.0, 1.0, operands) == 0
         cp.cuda.runtime.deviceSynchronize()
         np.testing.assert_array_equal(C.get()[0], expected, err_msg=name)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from conftest import a_build, a_rung, write
-from corpus import compiled_engine
+from emulator import compiled_engine
 from ladder.build import emulator
 from ladder.build.library import Library
 from ladder.config.documents import read_yaml
@@ -37,10 +37,10 @@ CASES = [
 ]
 
 
-def emulated(tmp_path: Path, source: str, cases=CASES, **changes) -> dict:
-    """The record of a source, named below the checkout, as naive's would be."""
-    rung = replace(LADDER["naive"], source=f"../{source}", **changes)
-    return emulate_rung(rung, a_build(tmp_path / "naive"), cases, 2, 60, tmp_path / "log", Path(compiled_engine()))
+def emulated(tmp_path: Path, source: str | Path, cases=CASES, **changes) -> dict:
+    """The record of a source, below the checkout or anywhere, as naive's would be."""
+    rung = replace(LADDER["naive"], source=os.path.relpath(ROOT / source, ROOT / "kernels"), **changes)
+    return emulate_rung(rung, a_build(tmp_path / "naive"), cases, 2, 60, tmp_path / "log", compiled_engine())
 
 
 def as_built() -> list[Rung]:
@@ -58,7 +58,7 @@ def as_built() -> list[Rung]:
 
 @pytest.mark.parametrize("rung", as_built(), ids=lambda rung: variant_name(rung.name.split("@")[0], rung.macros))
 def test_every_rung_of_the_ladder_passes_as_it_is_built_or_needs_a_gpu(tmp_path, rung):
-    record = emulate_rung(rung, a_build(tmp_path / "build"), CASES, 2, 60, tmp_path / "log", Path(compiled_engine()))
+    record = emulate_rung(rung, a_build(tmp_path / "build"), CASES, 2, 60, tmp_path / "log", compiled_engine())
     apart = "bulk_copy.cuh" in {path.name for path in sources(rung)}
     assert (record["status"], len(record["cases"])) == (("needs a GPU", 0) if apart else ("emulated", len(CASES))), (
         record
@@ -71,7 +71,7 @@ def test_what_is_built_for_larger_products_than_the_cases_is_not_compiled_for_th
     classes = (TunedClass(border, {"TILE": "8"}), TunedClass(float("inf"), {"TILE": "NOT_COMPILED"}))
     rung = replace(LADDER["tiled@TILE=8"], macros={}, tuned=classes)
     cases = [{"shape": "33x35x65", **PLAIN}, {"shape": shape, **PLAIN}]
-    record = emulate_rung(rung, a_build(tmp_path / "tiled"), cases, 2, 60, tmp_path / "log", Path(compiled_engine()))
+    record = emulate_rung(rung, a_build(tmp_path / "tiled"), cases, 2, 60, tmp_path / "log", compiled_engine())
     assert record["status"] == status, record
 
 
@@ -98,8 +98,8 @@ def test_matrices_that_are_copied_to_the_workspace_first_give_the_same_product(t
         ("last_tile_of_k_skipped", "error"),
     ],
 )
-def test_a_wrong_rung_fails_in_one_line(tmp_path, fault, message):
-    record = emulated(tmp_path, f"tests/faults/{fault}.cu", [*CASES, {"shape": "20x20x1024", **PLAIN}])
+def test_a_wrong_rung_fails_in_one_line(tmp_path, source_of, fault, message):
+    record = emulated(tmp_path, source_of(fault), [*CASES, {"shape": "20x20x1024", **PLAIN}])
     assert record["status"] == "failed"
     assert message in record["message"]
     assert "\n" not in record["message"]
@@ -112,9 +112,9 @@ def test_a_rung_that_does_not_end_is_tried_once(tmp_path):
     assert len(record["cases"]) == 1
 
 
-def test_a_rung_that_declares_that_its_sums_change_order_is_not_blamed_for_it(tmp_path):
+def test_a_rung_that_declares_that_its_sums_change_order_is_not_blamed_for_it(tmp_path, source_of):
     cases = [{"shape": "20x20x1024", **PLAIN}]
-    assert emulated(tmp_path, "tests/faults/float_atomics.cu", cases, deterministic=False)["status"] == "emulated"
+    assert emulated(tmp_path, source_of("float_atomics"), cases, deterministic=False)["status"] == "emulated"
 
 
 def test_the_same_sources_give_the_same_record(tmp_path):
@@ -174,8 +174,10 @@ def test_every_shape_of_the_configuration_is_emulated():
         ("control_tiled", None),
     ],
 )
-def test_matrices_are_emulated_unaligned_one_at_a_time_and_with_offsets_beyond_32_bits(tmp_path, fault, message):
-    record = emulated(tmp_path, f"tests/faults/{fault}.cu", list(EMULATED_ALONE))
+def test_matrices_are_emulated_unaligned_one_at_a_time_and_with_offsets_beyond_32_bits(
+    tmp_path, source_of, fault, message
+):
+    record = emulated(tmp_path, source_of(fault), list(EMULATED_ALONE))
     assert record["status"] == ("failed" if message else "emulated")
     assert record["message"].startswith(message or "")
 
@@ -195,7 +197,7 @@ def test_no_scalars_go_unchecked(tmp_path, old, new):
     source = tmp_path / "rung.cu"
     source.write_text(text.replace(old, new))
     cases = [{"shape": "20", **PLAIN, **case} for case in read_yaml(ROOT / "config/config.yaml")["check"]["cases"]]
-    record = emulated(tmp_path, os.path.relpath(source, ROOT), cases)
+    record = emulated(tmp_path, source, cases)
     assert (record["status"], "exceeds" in record["message"]) == ("failed", True)
 
 
@@ -206,14 +208,14 @@ def test_what_a_rung_keeps_from_its_first_product_is_found(tmp_path):
     source = tmp_path / "rung.cu"
     source.write_text(kept)
     cases = [{"shape": shape, **PLAIN} for shape in ("5", "40")]
-    assert emulated(tmp_path, os.path.relpath(source, ROOT), cases)["message"].startswith("40: NaN or infinity")
+    assert emulated(tmp_path, source, cases)["message"].startswith("40: NaN or infinity")
 
 
 def test_what_is_missing_for_a_cpu_is_named(tmp_path):
     source = tmp_path / "rung.cu"
     text = (ROOT / "tests/faults/control_tiled.cu").read_text()
     source.write_text(text.replace("  return launch(", "  extern int elsewhere();\n  elsewhere();\n  return launch("))
-    record = emulated(tmp_path, os.path.relpath(source, ROOT))
+    record = emulated(tmp_path, source)
     assert record["status"] == "needs a GPU"
     assert "undefined reference to `elsewhere()'" in record["message"]
 
@@ -222,7 +224,7 @@ def test_what_is_missing_for_a_cpu_is_named(tmp_path):
 def test_a_source_that_tells_compilers_apart_needs_a_gpu(tmp_path, macro):
     source = tmp_path / "rung.cu"
     source.write_text(f"#ifdef {macro}\n#endif\n" + (ROOT / "tests/faults/control_tiled.cu").read_text())
-    record = emulated(tmp_path, os.path.relpath(source, ROOT))
+    record = emulated(tmp_path, source)
     assert (record["status"], record["cases"]) == ("needs a GPU", [])
     assert "other code for a GPU than for a CPU" in record["message"]
 
@@ -251,8 +253,8 @@ TALL = [{"shape": shape, **PLAIN, "blocks": 16} for shape in ("2097153x3x2", "3x
         ("bf16_inputs", "error"),
     ],
 )
-def test_of_a_very_long_product_some_blocks_are_checked_the_last_one_among_them(tmp_path, fault, message):
-    record = emulated(tmp_path, f"tests/faults/{fault}.cu", TALL)
+def test_of_a_very_long_product_some_blocks_are_checked_the_last_one_among_them(tmp_path, source_of, fault, message):
+    record = emulated(tmp_path, source_of(fault), TALL)
     assert record["status"] == ("failed" if message else "emulated")
     assert (message or "") in record["message"]
 

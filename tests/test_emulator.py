@@ -3,18 +3,18 @@
 import re
 
 import pytest
-from corpus import AWKWARD, CONTROLS, FAULTS, ROOT, RUNGS, SMALL, Case, Library, compile_rung, emulate, expected, run
+from corpus import CONTROLS, FAULTS, emulate, expected
+from emulator import AWKWARD, RUNGS, SMALL, Case, compile_rung, run
+from ladder.build.emulator import compile_for_emulator
+from ladder.build.library import Library, Operands
 from ladder.measure.devices import EMULATED_SMS
-
-
-@pytest.fixture
-def library(source, for_the_emulator):
-    """The test's source, compiled for the emulator."""
-    return Library(for_the_emulator(source))
+from ladder.model.shape import Shape
+from ladder.system.paths import ROOT
 
 
 @pytest.mark.parametrize("source", RUNGS + CONTROLS, ids=lambda p: p.stem)
-def test_a_sound_kernel_has_no_finding_and_one_result(library, source):
+def test_a_sound_kernel_has_no_finding_and_one_result(for_the_emulator, source):
+    library = Library(for_the_emulator(source))
     for case in AWKWARD:
         results = set()
         for seed in (1, 2, 3) if case in SMALL else (4,):
@@ -68,15 +68,14 @@ PLACED = re.compile(rf"(launch|stream|timeout): sgemm_kernel .*|[a-z ]+: {THREAD
 
 
 @pytest.mark.parametrize("source", FAULTS, ids=lambda p: p.stem)
-def test_a_fault_is_caught(library, source):
-    found, lines = emulate(library, source)
+def test_a_fault_is_caught(for_the_emulator, source_of, source):
+    found, lines = emulate(Library(for_the_emulator(source_of(source.stem))), source)
     assert expected(source) <= found, f"found {found}\n" + "\n".join(lines)
     assert not [line for line in lines if not PLACED.fullmatch(line)]
 
 
-@pytest.mark.parametrize("source", [ROOT / "tests/faults/missing_first_barrier.cu"], ids=lambda p: p.stem)
-def test_a_finding_names_kernel_block_thread_array_and_both_lines(library, source):
-    _, _, report = run(library, Case(16, 16, 16), 1)
+def test_a_finding_names_kernel_block_thread_array_and_both_lines(for_the_emulator, source_of):
+    _, _, report = run(Library(for_the_emulator(source_of("missing_first_barrier"))), Case(16, 16, 16), 1)
     line = r"missing_first_barrier\.cu:\d+"
     thread = r"block \(0,0,0\) thread \(\d+,\d+,0\)"
     pattern = rf"race: sgemm_kernel {thread} (reads|writes) tile_[AB] \+ \d+ bytes, .*{line}; the other: {line}"
@@ -95,9 +94,7 @@ def test_a_finding_names_kernel_block_thread_array_and_both_lines(library, sourc
 def test_what_cannot_be_emulated_does_not_compile(tmp_path, text, message):
     source = tmp_path / "rung.cu"
     source.write_text('#include "gemm.cuh"\n' + text)
-    result = compile_rung(source, tmp_path / "rung.so")
-    assert result.returncode != 0
-    assert message in result.stderr
+    assert message in compile_rung(source, tmp_path / "rung.so")
 
 
 def test_a_rung_sees_the_number_of_sms_that_the_host_sets(tmp_path):
@@ -106,17 +103,17 @@ def test_a_rung_sees_the_number_of_sms_that_the_host_sets(tmp_path):
         '#include "gemm.cuh"\ncudaError_t run(const Gemm&, void*, cudaStream_t) {\n'
         "  int sms = 0;\n  sm_count(&sms);\n  return static_cast<cudaError_t>(sms);\n}\nEXPORT_SGEMM(run)\n"
     )
-    assert compile_rung(source, tmp_path / "rung.so").returncode == 0
+    assert compile_rung(source, tmp_path / "rung.so") == ""
     library = Library(tmp_path / "rung.so")
-    product = (1, 1, 1, 1.0, None, 1, None, 1, 0.0, None, 1, None, None, None)
-    assert library.lib.sgemm(*product) == EMULATED_SMS
-    library.lib.emulator_set_sms(132)
-    assert library.lib.sgemm(*product) == 132
+    product = (Shape(1, 1, 1), 1.0, 0.0, Operands(0, 1, 0, 1, 0, 1))
+    assert library.queue(*product) == EMULATED_SMS
+    library.functions.emulator_set_sms(132)
+    assert library.queue(*product) == 132
 
 
 def test_fibers_work_without_assembly(tmp_path):
     target = tmp_path / "tiled.so"
-    result = compile_rung(ROOT / "kernels/sgemm/tiled.cu", target, "-DEMULATOR_UCONTEXT")
-    assert result.returncode == 0, result.stderr
+    macros = {"EMULATOR_UCONTEXT": "1"}  # in the engine too, which is compiled with the rung
+    assert compile_for_emulator(ROOT / "kernels/sgemm/tiled.cu", macros, target, ROOT / "kernels/sgemm") == ""
     for case in SMALL:
         assert not run(Library(target), case, 1)[1]

@@ -1,23 +1,87 @@
 """docs/faults.md says what the records say, and the records say what the corpus is for."""
 
+import re
+import shutil
+import subprocess
+
 import pytest
-from corpus import CONTROLS, FAULTS, ROOT, RUNGS
+from corpus import CONTROLS, FAULTS, FIRST_COMMENT, source_digest, whole, written
+from emulator import RUNGS, compile_rung
 from ladder.config.documents import read_yaml
 from ladder.config.plan import plan
 from ladder.config.sources import source_digest as digest_of
 from ladder.records import store
-from record_faults import (
-    EMULATED,
-    LADDER,
-    ON_GPU,
-    PAGE,
-    SEEDS,
-    by_check,
-    by_emulator,
-    by_sanitizer,
-    page,
-    source_digest,
+from ladder.system.errors import LadderError
+from ladder.system.paths import ROOT
+from patches import patched
+from record_faults import EMULATED, LADDER, ON_GPU, PAGE, SEEDS, by_check, by_emulator, by_sanitizer, page
+
+# A fault is a patch
+
+
+def test_a_fault_is_its_comment_and_its_controls_code_as_git_patches_it(tmp_path):
+    if shutil.which("git") is None:
+        pytest.skip("there is no git here")
+    for fault in FAULTS:
+        control = tmp_path / re.search(r"^--- a/(.*)$", fault.read_text(), re.MULTILINE)[1]
+        control.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(ROOT / control.relative_to(tmp_path), control)
+        subprocess.run(["git", "apply", str(fault)], cwd=tmp_path, check=True)
+        comment = FIRST_COMMENT.match(fault.read_text())[0]
+        assert comment.startswith(f"// {fault.stem}: ")
+        assert whole(fault) == comment + FIRST_COMMENT.sub("", control.read_text())
+
+
+def test_a_compiler_names_the_fault(tmp_path):
+    fault = tmp_path / "torn.patch"
+    text = next(each for each in FAULTS if each.stem == "beta_ignored").read_text()
+    fault.write_text(re.sub(r"^\+ .*", "+    torn;", text, flags=re.MULTILINE))
+    assert re.search(r"torn\.cu:\d+:\d+: error", compile_rung(written(fault, tmp_path), tmp_path / "torn.so"))
+
+
+TEXT = "one\ntwo\nthree\nfour\nfive\n"
+HUNK = "@@ -2,3 +2,3 @@ a function\n two\n-three\n+3\n four\n"
+
+
+def test_hunks_change_what_they_name_and_nothing_else():
+    assert patched(TEXT, HUNK, "it") == "one\ntwo\n3\nfour\nfive\n"
+    assert patched("a\n\nb\n", "@@ -1,2 +1,3 @@\n+0\n a\n\n@@ -3 +4,0 @@\n-b\n", "it") == "0\na\n\n"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "problem"),
+    [
+        (" two", " second", "expects `second` as line 2; `two` stands there"),
+        ("-three", "-drei", "expects `drei` as line 3; `three` stands there"),
+        ("-2,3 +2,3", "-3,3 +3,3", "expects `two` as line 3; `three` stands there"),
+        ("-2,3 +2,3", "-5,3 +5,3", "expects `two` as line 5; `five` stands there"),
+        ("-2,3 +2,3", "-2,3 +3,3", "its numbers are not those of its lines"),
+        ("-2,3", "-2,4", "its numbers are not those of its lines"),
+        ("+3", "+3\n+4", "its numbers are not those of its lines"),
+        ("-three", "three", "is not a hunk"),
+        ("@@ -2,3", "@ -2,3", "is not a hunk"),
+    ],
 )
+def test_a_patch_that_does_not_fit_is_refused(old, new, problem):
+    assert old in HUNK
+    with pytest.raises(LadderError, match=f"^it: .*{re.escape(problem)}"):
+        patched(TEXT, HUNK.replace(old, new, 1), "it")
+
+
+def test_a_hunk_before_the_end_of_the_last_is_refused():
+    with pytest.raises(LadderError, match="its numbers"):
+        patched(TEXT, HUNK + HUNK, "it")
+
+
+@pytest.mark.parametrize("text", ["#include <gemm.cuh>\n", f"--- a/other.cu\n+++ b/other.cu\n{HUNK}"])
+def test_a_fault_that_is_no_patch_of_a_control_is_refused(tmp_path, text):
+    fault = tmp_path / "one.patch"
+    fault.write_text(f"// one: a fault.\n{text}")
+    with pytest.raises(LadderError, match=r"^one\.patch: is not `// NAME: "):
+        whole(fault)
+
+
+# What was recorded
 
 
 @pytest.fixture(scope="module")
@@ -30,16 +94,15 @@ def entries(record):
     return {entry["name"]: entry for entry in record["entries"]}
 
 
-def test_the_page_says_what_was_recorded(recorded):
-    written = page(*(recorded[name] for name in ("emulator", "gpu", "seeds", "ladder")))
-    assert PAGE.read_text() == written, "write it anew with: python tests/record_faults.py page"
+def test_the_page_says_what_was_recorded():
+    assert PAGE.read_text() == page(), "write it anew with: make faults"
 
 
 @pytest.mark.parametrize("where", ["emulator", "gpu"])
 def test_every_fault_and_control_is_recorded_as_it_stands(recorded, where):
     digests = {name: entry["source_digest"] for name, entry in entries(recorded[where]).items()}
     stale = {s.stem for s in FAULTS + CONTROLS if digests.get(s.stem) != source_digest(s)}
-    assert not stale, f"record them again: python tests/record_faults.py {where}"
+    assert not stale, f"record them again: python tools faults {where}"
 
 
 def test_every_fault_is_caught_and_nine_in_ten_by_the_emulator_alone(recorded):

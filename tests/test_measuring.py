@@ -1,12 +1,13 @@
-"""The effects that docs/measuring.md names are those of the record, and none where there is no record."""
+"""The effects that docs/measuring.md names are those of the record."""
 
 from __future__ import annotations
 
+import os
+
 import numpy as np
-import pytest
-import record_measuring
 from conftest import a_where
-from record_measuring import FIRST, PAGE, PROCESSES, RUNGS, SIZES, UNRECORDED, effects, recorded, with_effects
+from ladder.records.store import read_json
+from record_measuring import FIRST, PAGE, PROCESSES, RECORD, RUNGS, SIZES, effects, in_a_new_process, page
 
 STATE = {"power_w": 500.0, "sm_clock_mhz": 1980, "temperature_c": 40}
 
@@ -40,10 +41,8 @@ def a_record() -> dict:
     }
 
 
-def test_the_page_shows_the_effects_of_the_record_and_nothing_without_one():
-    text = PAGE.read_text()
-    assert text == with_effects(text, recorded()), "write it anew with: python tests/record_measuring.py page"
-    assert (UNRECORDED in text) == (recorded() is None)
+def test_the_page_shows_the_effects_of_the_record():
+    assert PAGE.read_text() == page(), "write it anew with: python tools measuring page"
 
 
 def test_effects_are_told_as_measured():
@@ -54,18 +53,8 @@ def test_effects_are_told_as_measured():
     assert "the time +5.0 %, SM clock 1980 to 1800 MHz, 40 to 60 °C" in text
 
 
-def test_a_page_without_a_record_says_how_one_is_made_and_no_number():
-    with_a_record = with_effects(PAGE.read_text(), a_record())
-    without = with_effects(with_a_record, None)
-    assert UNRECORDED in without
-    assert "| effect |" not in without
-    assert with_effects(without, a_record()) == with_a_record
-
-
 def test_the_record_has_every_effect_of_every_rung():
-    record = recorded()
-    if record is None:
-        pytest.skip("not recorded yet")
+    record = read_json(RECORD)
     for rung in RUNGS:
         assert {item["n"] for item in record["l2"] if item["rung"] == rung} == set(SIZES)
         assert {item["inputs"] for item in record["inputs"] if item["rung"] == rung} == {"uniform", "zeros", "ones"}
@@ -75,10 +64,5 @@ def test_the_record_has_every_effect_of_every_rung():
     assert record["where"]["measured_at"]
 
 
-@pytest.mark.skipif(record_measuring.nvml.present(0) is not None, reason="needs a machine without a GPU")
-def test_without_a_gpu_nothing_is_recorded(monkeypatch, capsys):
-    monkeypatch.setattr("sys.argv", ["record_measuring.py", "gpu"])
-    before = record_measuring.RECORD.exists()
-    with pytest.raises(SystemExit, match="no GPU is measured"):
-        record_measuring.main()
-    assert record_measuring.RECORD.exists() == before
+def test_first_launches_are_those_of_processes_of_their_own():
+    assert len({os.getpid(), in_a_new_process(os.getpid), in_a_new_process(os.getpid)}) == 3

@@ -5,12 +5,13 @@ On a GPU, where every rung runs, tests/test_gpu.py asks the same. More than the 
 """
 
 import pytest
-from corpus import ROOT, RUNGS
+from emulator import RUNGS
 from hypothesis import find, given, settings
 from ladder.build.library import Library
 from ladder.config.kernels import read_kernels
 from ladder.measure.check.worker import check_case
 from ladder.measure.devices import Emulator
+from ladder.system.paths import ROOT
 from products import products
 
 LADDER = read_kernels(ROOT / "config" / "kernels.yaml")
@@ -34,8 +35,8 @@ def test_any_product_is_right_in_the_emulator(name, for_the_emulator):
 @pytest.mark.parametrize(
     "fault", ["beta_ignored", "gap_columns_written", "guard_off_by_one", "lda_taken_for_k", "misaligned_float4"]
 )
-def test_a_fault_of_scalars_layout_guards_or_alignment_is_found(fault, for_the_emulator):
-    library = Library(for_the_emulator(ROOT / "tests" / "faults" / f"{fault}.cu"))
+def test_a_fault_of_scalars_layout_guards_or_alignment_is_found(fault, for_the_emulator, source_of):
+    library = Library(for_the_emulator(source_of(fault)))
 
     def fails(product):
         return check_case(ON_CPU, library, *product)["verdict"] != "pass"

@@ -1,10 +1,7 @@
 """The record of errors from shape to shape: its limits, and what the performance log counts in it."""
 
 import pytest
-import record_errors
-import record_measuring
 import write_docs
-from ladder.config.plan import plan
 from ladder.records.store import read_json, write_json
 from ladder.show.accuracy import FAMILIES
 from record_errors import KS, RECORD, ROUNDING, SIZES, SPLIT, TITLES, above, shares
@@ -50,12 +47,3 @@ def test_at_the_sizes_of_its_targets_no_split_rung_errs_more_than_cublas(rung, s
         found = {at: share for at, share in shares(record, family, rung).items() if at[:2] == (size, size)}
         assert len(found) == len(KS)
         assert all(share <= 1 + ROUNDING for share in found.values())
-
-
-def test_where_no_gpu_is_measured_nothing_is_recorded(monkeypatch):
-    monkeypatch.setattr("sys.argv", ["record_errors.py", "gpu"])
-    monkeypatch.setattr(record_measuring, "plan", lambda config: plan(config | {"measure": False}))
-    before = RECORD.read_bytes()
-    with pytest.raises(SystemExit, match="run where `nvidia-smi` lists a GPU"):
-        record_errors.main()
-    assert RECORD.read_bytes() == before

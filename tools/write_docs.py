@@ -23,7 +23,7 @@ import numpy as np
 import pandas as pd
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(ROOT / "workflow"), str(ROOT / "tests")]
+sys.path[:0] = [str(ROOT / "workflow")]
 
 from doc_numbers import (  # noqa: E402
     faults,

@@ -1,0 +1,76 @@
+"""The tools that record evidence: what they are asked, and that they record nothing where they cannot."""
+
+import re
+import subprocess
+import sys
+from contextlib import contextmanager
+from importlib import import_module
+from types import SimpleNamespace
+
+import pytest
+import recording
+from ladder.records.store import read_json
+from ladder.system.paths import ROOT
+from pipeline import environment
+
+
+def test_the_readme_lists_every_command():
+    listed = re.findall(r"^\| `python tools (\w+ \w+)", (ROOT / "tools/README.md").read_text(), re.MULTILINE)
+    tools = (path.stem for path in (ROOT / "tools").glob("record_*.py"))
+    there = [f"{tool.removeprefix('record_')} {name}" for tool in tools for name in import_module(tool).COMMANDS]
+    assert sorted(listed) == sorted(there)
+
+
+def tools(*arguments: str) -> subprocess.CompletedProcess:
+    """The command as a maintainer gives it, without a GPU."""
+    command = [sys.executable, "tools", *arguments]
+    variables = environment(ROOT, gpu=False)
+    return subprocess.run(command, cwd=ROOT, env=variables, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ([], "TOOL"),
+        (["fault"], "'fault'"),
+        (["faults"], "COMMAND"),
+        (["faults", "emulated"], "'emulated'"),
+        (["faults", "seeds", "0"], "0 is not a positive integer"),
+        (["faults", "page", "now"], "now"),
+    ],
+)
+def test_a_command_that_there_is_not_is_one_line_that_says_where_help_is(arguments, words):
+    said = tools(*arguments)
+    assert said.returncode != 0
+    assert said.stdout == ""
+    assert re.fullmatch(rf"python tools.*: .*{words}.*; see python tools.* --help\n", said.stderr)
+
+
+@pytest.mark.parametrize("tool", ["errors", "faults", "measuring"])
+def test_where_no_gpu_is_measured_nothing_is_recorded(tool):
+    record = ROOT / f"results/h100-sxm/raw/{tool}.json"
+    before = record.read_bytes()
+    said = tools(tool, "gpu")
+    assert said.returncode != 0
+    assert re.fullmatch(r"gemm-ladder: no GPU is measured: .*; run where `nvidia-smi` lists a GPU\n", said.stderr)
+    assert record.read_bytes() == before
+
+
+def test_a_record_is_of_the_gpu_that_is_here_alone_on_it(monkeypatch, tmp_path):
+    held = []
+
+    @contextmanager
+    def lock(uuid):
+        held.append(uuid)
+        yield
+        held.remove(uuid)
+
+    def planned(config):
+        device = SimpleNamespace(uuid="the GPU")
+        return SimpleNamespace(measuring=True, device=device, raw=lambda: tmp_path, sizes=config["sizes"])
+
+    monkeypatch.setattr(recording, "gpu_lock", lock)
+    monkeypatch.setattr(recording, "plan", planned)
+    recording.record_as("one.json", lambda run: {"sizes": run.sizes, "alone on": list(held)}, sizes=[64])
+    record = read_json(tmp_path / "one.json")
+    assert (record["sizes"], record["alone on"]) == ([64], ["the GPU"])

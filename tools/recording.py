@@ -1,0 +1,51 @@
+"""What records of a GPU share: builds whose check passed, a record of the GPU that is here, and a table in a page."""
+
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from ladder.build.compile import Build, build, why_not_measured
+from ladder.build.toolchain import find_nvcc
+from ladder.config.documents import read_yaml
+from ladder.config.plan import Plan, plan
+from ladder.records.store import read_json, write_json
+from ladder.system.errors import LadderError
+from ladder.system.paths import ROOT, shown
+from ladder.system.process import gpu_lock
+
+
+def record_as(name: str, on_gpu: Callable[[Plan], Mapping[str, Any]], **sections: Any) -> None:
+    """Write what is measured on this machine's GPU, alone on it, into results/GPU/raw/NAME.
+
+    `sections` replace those of the configuration. Raises LadderError where there is no GPU.
+    """
+    run = plan(read_yaml(ROOT / "config/config.yaml") | sections)
+    if not run.measuring:
+        raise LadderError(f"{run.headline}; run where `nvidia-smi` lists a GPU")
+    with gpu_lock(run.device.uuid):
+        record = on_gpu(run)
+    write_json(run.raw() / name, record)
+    print(shown(run.raw() / name))
+
+
+def checked_builds(run: Plan, rungs: Sequence[str]) -> dict[str, Build]:
+    """The rungs as the pipeline builds them; raises LadderError where a build has not passed its recorded check."""
+    builds = {name: Build(ROOT / "build/measuring" / name) for name in rungs}
+    nvcc, flags = find_nvcc(run.settings["compile"]["nvcc"]), run.settings["compile"]["flags"]
+    with ThreadPoolExecutor() as pool:
+        list(pool.map(lambda name: build(run.by_name(name), run.gpu, nvcc, flags, builds[name].folder), rungs))
+    for name, made in builds.items():
+        check = run.raw() / "check" / f"{name}.json"
+        if not check.exists():
+            raise LadderError(f"{shown(check)}: there is none; run: snakemake --cores all --until check")
+        if reason := why_not_measured(made, read_json(check)):
+            raise LadderError(f"{shown(check)}: {name} is not timed: {reason}")
+    return builds
+
+
+def with_lines(page: Path, tool: str, lines: Sequence[str]) -> str:
+    """A page with these lines instead of what stands between the marks of a tool."""
+    begin, end = f"<!-- {tool}: python tools {tool} page -->\n", f"<!-- end of {tool} -->\n"
+    before, rest = page.read_text().split(begin)
+    return before + begin + "\n".join([*lines, end]) + rest.split(end)[1]
