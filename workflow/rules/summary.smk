@@ -5,6 +5,7 @@ rule summary:
         timings="results/{gpu}/tables/timings.csv",
         report="results/{gpu}/report.html",
         figures=expand("results/{{gpu}}/figures/{figure}.svg", figure=FIGURES),
+        code=code("summary"),
     output:
         "build/{gpu}/summary.txt",
     log:
@@ -12,7 +13,6 @@ rule summary:
     conda:
         CONDA
     params:
-        package=PACKAGE,
-        headline=HEADLINE,
+        headline=PLAN.headline,
     script:
         "../scripts/summary.py"
