@@ -60,13 +60,14 @@ $(VENV)/.$(ENV): envs/build.txt envs/$(ENV).txt envs/$(CUBLAS).txt
 	  *libcublas.so.$(CUDA)*) ;; \
 	  *) echo 'No cuBLAS $(CUDA) is installed here: adding envs/$(CUBLAS).txt'; $(INSTALL) -r envs/$(CUBLAS).txt;; \
 	esac; fi
+	@echo "$(CURDIR)/workflow" > "$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/gemm-ladder.pth"
 	@touch $@
 
 # The settings of profiles/default as flags: of a profile Snakemake says so first, and the first line of a run is to be
 # ours, which says on which GPU and when its numbers were recorded.
 run: env ## run the pipeline (ARGS=... goes to snakemake)
-	@$(TOOLS) snakemake --workflow-profile none --rerun-incomplete --quiet rules --scheduler greedy \
-	  --resources gpu=1 --cores all $(ARGS)
+	@$(TOOLS) snakemake --workflow-profile none --rerun-incomplete --quiet rules --logger ladder --nolock \
+	  --scheduler greedy --resources gpu=1 --cores all $(ARGS)
 
 doctor: env ## say what this machine lacks to compile, measure and profile, and what to do
 	$(TOOLS) python workflow/doctor.py

@@ -63,5 +63,7 @@ rule gpu_file:
         "logs/gpu_file.log",
     conda:
         "envs/gemm-ladder.yaml"
+    params:
+        device=SETTINGS["device"],
     script:
         "workflow/scripts/gpu_file.py"

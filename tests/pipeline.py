@@ -98,7 +98,8 @@ def environment(folder: Path, gpu: bool, **more: str) -> dict[str, str]:
     """
     inherited = {key: value for key, value in os.environ.items() if not key.startswith("GEMM_LADDER")}
     elsewhere = [one for one in inherited.get("PYTHONPATH", "").split(os.pathsep) if not Path(one).is_relative_to(ROOT)]
-    inherited["PYTHONPATH"] = os.pathsep.join(filter(None, [more.pop("PYTHONPATH", ""), *elsewhere]))
+    own = str(folder / "workflow")  # where Snakemake finds the logger plugin
+    inherited["PYTHONPATH"] = os.pathsep.join(filter(None, [more.pop("PYTHONPATH", ""), own, *elsewhere]))
     inherited["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
     if inherited.pop("PYTHONDONTWRITEBYTECODE", None):
         session = next((part for part in folder.parents if re.fullmatch(r"pytest-\d+", part.name)), folder.parent)

@@ -51,9 +51,9 @@ def test_without_a_gpu_a_rung_is_checked_in_the_emulator_and_one_line_says_that_
     assert result.stdout == ""
     assert result.stderr.splitlines() == [
         f"bench: {H100}, sm_90a",
-        "[compile 1/1] tiled@TILE=4  ok",
-        f"[emulate 1/1] tiled@TILE=4  12 cases on {len(os.sched_getaffinity(0))} CPUs",
-        "[emulate 1/1] tiled@TILE=4  emulated",
+        "[compile] tiled@TILE=4  ok",
+        f"[emulate] tiled@TILE=4  12 cases on {len(os.sched_getaffinity(0))} CPUs",
+        "[emulate] tiled@TILE=4  emulated",
         f"bench: tiled@TILE=4: passes the check in the emulator; not timed, for that needs the GPU: {H100}",
     ]
 
@@ -267,7 +267,7 @@ def test_on_a_gpu_a_rung_is_checked_timed_and_its_lines_are_printed():
     lines = [line.split() for line in result.stdout.splitlines()[2:]]
     assert [line[0] for line in lines] == ["96x128x100", "256"]
     assert all(float(line[-2]) > 0 and float(line[-4]) > 0 for line in lines)
-    assert "[time 1/1] coalesced  256  (2/2 sizes)" in result.stderr
+    assert "[time] coalesced  256  (2/2 sizes)" in result.stderr
     assert contents(ROOT / "results") == before
 
 

@@ -11,7 +11,6 @@ from types import SimpleNamespace
 import pytest
 import yaml
 from conftest import KERNELS, REPOSITORY, a_check, a_device, time_run, write
-from ladder.commands.session import one_core_a_job
 from ladder.config import gpus, plan
 from ladder.config.documents import dotted, read_shapes, read_yaml, schema, validated
 from ladder.config.kernels import read_kernels, select_rungs
@@ -816,7 +815,10 @@ def test_jobs_find_the_package_as_bytecode_where_python_is_told_to_write_none(tm
     shutil.copytree(
         REPOSITORY / "workflow" / "ladder", tmp_path / "ladder", ignore=shutil.ignore_patterns("__pycache__")
     )
-    offer = "from ladder.commands.session import offer_package; offer_package()"
+    offer = (
+        "from types import SimpleNamespace as Some; from ladder.commands.session import offer_package; "
+        "offer_package(Some(output_settings=Some(nocolor=False)))"
+    )
     variables = {key: value for key, value in os.environ.items() if key != "PYTHONPYCACHEPREFIX"}
     variables |= {"PYTHONDONTWRITEBYTECODE": "1", "PYTHONPATH": str(tmp_path)}
     subprocess.run([sys.executable, "-c", offer], env=variables, check=True)
@@ -824,29 +826,6 @@ def test_jobs_find_the_package_as_bytecode_where_python_is_told_to_write_none(tm
         path.parents[1] / f"{path.name.split('.')[0]}.py" for path in tmp_path.glob("ladder/**/__pycache__/*.pyc")
     }
     assert compiled == set(tmp_path.glob("ladder/**/*.py"))
-
-
-def test_blas_has_one_thread_in_a_job_unless_the_user_gives_it_more(monkeypatch):
-    monkeypatch.setattr(os, "environ", {})
-    one_core_a_job()
-    assert os.environ["OPENBLAS_NUM_THREADS"] == "1"
-    os.environ["OPENBLAS_NUM_THREADS"] = "4"
-    one_core_a_job()
-    assert os.environ["OPENBLAS_NUM_THREADS"] == "4"
-
-
-def test_a_job_takes_over_its_runs_plan_and_makes_one_where_it_was_not_handed_down(project, monkeypatch):
-    monkeypatch.setenv("GEMM_LADDER_PLAN", "")
-    made = plan.plan({"gpu": "t4", "sizes": [64]})
-    plan.hand_down(made)
-    with monkeypatch.context() as patch:
-        patch.setattr(plan, "plan", lambda config: pytest.fail("the configuration was read anew"))
-        assert plan.plan_of_run({}) == made
-    monkeypatch.delenv("GEMM_LADDER_PLAN")
-    assert plan.plan_of_run({"gpu": "t4", "sizes": [64]}) == made
-    monkeypatch.setattr(plan, "_MOST_HANDED_DOWN", 100)
-    plan.hand_down(made)
-    assert plan.plan_of_run({"gpu": "t4", "sizes": [128]}).listed_shapes == (Shape(128, 128, 128),)
 
 
 @pytest.mark.parametrize(
@@ -872,12 +851,6 @@ def test_a_check_shape_that_is_none_is_named(machine):
 
 def test_a_check_shape_may_be_nothing(machine):
     assert {case["shape"] for case in plan.plan({"check": {"shapes": ["0x5x7"]}, "sizes": [5]}).cases()} >= {"0x5x7"}
-
-
-def test_the_timing_digest_follows_the_timing_settings_alone(machine):
-    one = plan.plan({"timing": {"iterations": 50}}).timing_digest
-    assert plan.plan({"kernels": ["naive"]}).timing_digest == one
-    assert plan.plan({"timing": {"iterations": 51}}).timing_digest != one
 
 
 def test_each_family_of_inputs_is_checked_at_its_shapes_with_every_case_that_multiplies(machine):

@@ -352,7 +352,7 @@ def test_a_failing_kernel_is_shown_in_one_line_and_is_not_timed(failing):
     assert "Traceback" not in run.output
     table = rungs(project)
     for kernel, (on_gpu, told) in FAILING.items():
-        lines = [line for line in run.output.splitlines() if re.match(rf"\[check \d+/\d+\] {kernel}  failed", line)]
+        lines = [line for line in run.output.splitlines() if re.match(rf"\[check\] {kernel}  failed", line)]
         assert len(lines) == 1, run.output
         assert on_gpu in lines[0]
         status, _, message = told.partition(": ")
@@ -428,7 +428,7 @@ def test_a_run_that_is_killed_while_it_times_is_taken_up_by_the_same_command(sou
     content = finished.read_bytes()
 
     with started(project, config, *arguments, gpu=True) as process:
-        timing = re.compile(rb"^\[time \d+/\d+\] naive  ", re.MULTILINE)
+        timing = re.compile(rb"^\[time\] naive  ", re.MULTILINE)
         wait_for(lambda: timing.search((project / "run.log").read_bytes()) or process.poll() is not None)
         assert process.poll() is None, (project / "run.log").read_text()
     assert not record.exists()

@@ -16,12 +16,13 @@ from collections import Counter
 from types import SimpleNamespace
 
 import pytest
-from ladder.commands.progress import Above, Board, State, clock, is_chatter, remember, remembered, seconds_left
-from ladder.commands.session import unlimited_rate
 from ladder.system import terminal
 from ladder.system.errors import LadderError
 from pipeline import ROOT, command, copy_project, environment
-from snakemake.settings.types import MaxJobsPerTimespan
+from snakemake.settings.enums import Quietness
+from snakemake_interface_logger_plugins.common import LogEvent
+from snakemake_logger_plugin_ladder import LogHandler
+from snakemake_logger_plugin_ladder.board import Board, State, clock, remember, remembered, seconds_left
 
 LIBRARY = "build/h100-sxm/empty"  # the cheapest thing that has a line of its own
 
@@ -45,19 +46,20 @@ class Ticks:
 
 def record(event: str | None, message: str = "", level: int = logging.INFO, **values) -> logging.LogRecord:
     made = logging.LogRecord("snakemake", level, "", 0, message, (), None)
-    vars(made).update(event=event, **values)
+    vars(made).update(event=LogEvent(event) if event else None, **values)
     return made
 
 
 def started(jobid: int, rule: str, **wildcards: str) -> logging.LogRecord:
-    return record("job_info", jobid=jobid, rule_name=rule, wildcards=wildcards)
+    resources = {"gpu": 1} if rule == "time" else {}
+    return record("job_info", jobid=jobid, rule_name=rule, wildcards=wildcards, resources=resources)
 
 
-def a_board(stream, memory, **options) -> tuple[Board, Ticks]:
+def a_board(stream, memory) -> tuple[Board, Ticks]:
     ticks = Ticks()
-    board = Board(stream, memory, now=ticks, **options)
-    board.emit(record("run_info", stats={"compile": 4, "check": 2, "total": 6}))
-    board.emit(record("resources_info", cores=2))
+    board = Board(stream, memory, now=ticks)
+    board.follow(record("run_info", stats={"compile": 4, "check": 2, "total": 6}))
+    board.follow(record("resources_info", cores=2))
     return board, ticks
 
 
@@ -109,9 +111,9 @@ def test_a_log_gets_a_plain_line_now_and_then(tmp_path):
     log = io.StringIO()
     board, ticks = a_board(log, tmp_path / "durations.json")
     for job in range(4):
-        board.emit(started(job, "compile", kernel="naive"))
+        board.follow(started(job, "compile", kernel="naive"))
         ticks.now += 12
-        board.emit(record("job_finished", job_id=job))
+        board.follow(record("job_finished", job_id=job))
     board.close()
     assert log.getvalue() == "[3/6 steps, 0:36 gone, about 0:18 left]\n4 of 6 steps in 0:48\n"
 
@@ -119,12 +121,12 @@ def test_a_log_gets_a_plain_line_now_and_then(tmp_path):
 def test_a_terminal_gets_a_live_line_that_makes_room_for_others(tmp_path):
     terminal = Terminal()
     board, ticks = a_board(terminal, tmp_path / "durations.json")
-    board.emit(started(1, "compile", kernel="naive"))
+    board.follow(started(1, "compile", kernel="naive"))
     assert terminal.getvalue().endswith("\r\x1b[K[------------------------] 0/6 steps, 0:00 gone  compile naive")
-    Above(board).write("something else\n")
+    board.write_above("something else\n")
     assert terminal.getvalue().endswith("compile naive\r\x1b[Ksomething else\n")
     ticks.now += 10
-    board.emit(record("job_finished", job_id=1))
+    board.follow(record("job_finished", job_id=1))
     assert terminal.getvalue().endswith("\r\x1b[K[####--------------------] 1/6 steps, 0:10 gone, about 0:25 left")
     board.close()
     assert terminal.getvalue().endswith("left\r\x1b[K1 of 6 steps in 0:10\n")
@@ -133,10 +135,10 @@ def test_a_terminal_gets_a_live_line_that_makes_room_for_others(tmp_path):
 def test_nothing_is_drawn_behind_half_a_line_of_another(tmp_path):
     terminal = Terminal()
     board, _ = a_board(terminal, tmp_path / "durations.json")
-    Above(board).write("half a ")
-    board.emit(started(1, "compile"))
+    board.write_above("half a ")
+    board.follow(started(1, "compile"))
     assert terminal.getvalue() == "half a "
-    Above(board).write("line\n")
+    board.write_above("line\n")
     board.tell()
     assert terminal.getvalue().startswith("half a line\n\r\x1b[K[---")
     board.close()
@@ -150,21 +152,13 @@ def test_a_run_that_did_nothing_says_nothing(tmp_path):
     assert not (tmp_path / "durations.json").exists()
 
 
-def test_a_dry_run_says_nothing(tmp_path):
-    log = io.StringIO()
-    board, _ = a_board(log, tmp_path / "durations.json", idle=lambda: True)
-    board.emit(started(1, "compile"))
-    board.close()
-    assert log.getvalue() == ""
-
-
 def test_what_jobs_took_is_known_to_the_next_run(tmp_path):
     memory = tmp_path / "build/durations.json"
     remember(memory, {"check": 5.0})
     board, ticks = a_board(io.StringIO(), memory)
-    board.emit(started(1, "compile"))
+    board.follow(started(1, "compile"))
     ticks.now += 7
-    board.emit(record("job_finished", job_id=1))
+    board.follow(record("job_finished", job_id=1))
     board.close()
     assert remembered(memory) == {"check": 5.0, "compile": 7.0}
 
@@ -175,17 +169,72 @@ def test_a_damaged_memory_counts_for_nothing(tmp_path, text):
     assert remembered(tmp_path / "durations.json") == {}
 
 
-def test_only_snakemakes_chatter_is_left_out():
-    assert is_chatter(record(None, "Select jobs to execute..."))
-    assert is_chatter(record("job_finished", "Finished jobid: 3 (Rule: compile)"))
-    assert not is_chatter(record(None, "Nothing to be done (all requested files are present and up to date)."))
-    assert not is_chatter(record(None, "Select jobs to execute...", logging.WARNING))
-    assert not is_chatter(record("job_error", "", logging.ERROR))
-    ended = "CalledProcessError in file a.smk, line 9:\nCommand 'python /x/.snakemake/scripts/t.time.py' {}"
-    assert is_chatter(record(None, ended.format("returned non-zero exit status 1."), logging.ERROR))
-    assert not is_chatter(record(None, ended.format("died with <Signals.SIGKILL: 9>."), logging.ERROR))
-    assert not is_chatter(record(None, ended.format("returned non-zero exit status 137."), logging.ERROR))
-    assert not is_chatter(record(None, "Complete log(s): x"))
+def test_rules_that_take_the_gpu_are_known_by_their_resources(tmp_path):
+    board, _ = a_board(io.StringIO(), tmp_path / "durations.json")
+    board.follow(started(1, "compile"))
+    board.follow(started(2, "time"))
+    assert board.state.alone == {"time"}
+
+
+# The plugin
+
+
+def a_handler(monkeypatch, tmp_path, *quiet: str, **settings) -> tuple[LogHandler, io.StringIO]:
+    """The handler as Snakemake makes it, and what it writes to."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.stderr", io.StringIO())
+    common = {"quiet": {Quietness[name] for name in quiet}, "verbose": False, "dryrun": False, "stdout": False}
+    handler = LogHandler(SimpleNamespace(**(common | settings)), None)
+    return handler, handler.stream
+
+
+@pytest.mark.parametrize(
+    ("quiet", "settings", "ours"),
+    [
+        (["RULES"], {}, True),
+        (["ALL"], {}, True),
+        (["HOST"], {}, False),
+        ([], {}, False),
+        (["RULES"], {"dryrun": True}, False),
+        (["RULES"], {"verbose": True}, False),
+    ],
+)
+def test_snakemakes_own_words_are_shown_where_the_user_wants_them(monkeypatch, tmp_path, quiet, settings, ours):
+    handler, stream = a_handler(monkeypatch, tmp_path, *quiet, **settings)
+    assert handler.has_filter is ours
+    handler.emit(record(None, "Select jobs to execute..."))
+    assert ("Select jobs" in stream.getvalue()) is not ours
+
+
+def test_warnings_and_errors_of_snakemake_are_shown(monkeypatch, tmp_path):
+    handler, stream = a_handler(monkeypatch, tmp_path, "ALL")
+    handler.emit(record(None, "the disk is full", logging.WARNING))
+    handler.emit(record("error", "MissingInputException in rule x", logging.ERROR))
+    handler.close()
+    assert stream.getvalue() == "the disk is full\nMissingInputException in rule x\n"
+
+
+def test_a_run_without_a_job_says_so(monkeypatch, tmp_path):
+    handler, stream = a_handler(monkeypatch, tmp_path, "RULES")
+    handler.emit(record("workflow_started"))
+    handler.close()
+    assert stream.getvalue().startswith("Nothing to be done")
+    handler, stream = a_handler(monkeypatch, tmp_path, "RULES")
+    handler.emit(record("workflow_started"))
+    handler.emit(record("run_info", stats={"compile": 1, "total": 1}))
+    handler.close()
+    assert stream.getvalue() == ""
+
+
+@pytest.mark.parametrize("told", [True, False])
+def test_a_job_that_said_what_failed_is_not_told_of_again(monkeypatch, tmp_path, told):
+    handler, stream = a_handler(monkeypatch, tmp_path, "RULES")
+    (tmp_path / "log").write_text("gemm-ladder: no such size\n" if told else "killed\n")
+    handler.emit(record("error", "CalledProcessError in file a.smk, line 9", logging.ERROR))
+    handler.emit(record("job_error", "", logging.ERROR, log=["log"], rule_name="time"))
+    handler.close()
+    shown = "CalledProcessError in file a.smk, line 9\ngemm-ladder: time: the job failed; see log\n"
+    assert stream.getvalue() == ("" if told else shown)
 
 
 # The stages' own lines
@@ -205,23 +254,47 @@ def test_a_status_has_a_colour_on_a_terminal_alone(monkeypatch):
     assert terminal.colored("ok") == "ok"
 
 
+def a_script(tmp_path) -> SimpleNamespace:
+    """What Snakemake gives to the script of a rule, as far as `terminal.job` reads it."""
+    given = {"log": [str(tmp_path / "log")], "wildcards": {"kernel": "naive"}, "rule": "time"}
+    return SimpleNamespace(**given, config={"quiet": False})
+
+
 def test_an_error_is_one_line_and_an_interruption_none(tmp_path, capsys):
-    log = tmp_path / "log"
-    with pytest.raises(SystemExit) as ended, terminal.one_line_errors(str(log)):
+    with pytest.raises(SystemExit) as ended, terminal.job(a_script(tmp_path)):
         raise LadderError("gpu: 'x' is none; name another")
     assert ended.value.code == 1
-    assert capsys.readouterr().err == log.read_text() == "gemm-ladder: gpu: 'x' is none; name another\n"
-    with pytest.raises(SystemExit) as ended, terminal.one_line_errors(str(log)):
+    assert capsys.readouterr().err == (tmp_path / "log").read_text() == "gemm-ladder: gpu: 'x' is none; name another\n"
+    with pytest.raises(SystemExit) as ended, terminal.job(a_script(tmp_path)):
         raise KeyboardInterrupt
     assert ended.value.code == 130
     assert capsys.readouterr().err == ""
+
+
+def test_an_exception_is_one_line_and_its_traceback_is_in_the_log(tmp_path, capsys):
+    with pytest.raises(SystemExit) as ended, terminal.job(a_script(tmp_path)):
+        raise KeyError("m")
+    assert ended.value.code == 1
+    said = capsys.readouterr().err
+    assert said.startswith("gemm-ladder: time: KeyError: 'm'; ")
+    assert said.count("\n") == 1
+    assert "Traceback" in (tmp_path / "log").read_text()
+
+
+@pytest.mark.parametrize("quiet", [True, False])
+def test_the_lines_of_a_stage_name_it_and_the_rung(tmp_path, capsys, quiet):
+    snakemake = a_script(tmp_path)
+    snakemake.config["quiet"] = quiet
+    with terminal.job(snakemake) as progress:
+        progress("4096  (1/2 sizes)")
+    assert capsys.readouterr().err == ("" if quiet else "[time] naive  4096  (1/2 sizes)\n")
 
 
 def test_the_quick_start_shows_lines_as_they_are_printed():
     (block,) = re.findall(r"-->\n```\n(\[.*?)```", (ROOT / "docs/quick-start.md").read_text(), re.DOTALL)
     clocks = r"\d+(:\d\d)+"
     steps = re.compile(rf"\[\d+/\d+ steps, {clocks} gone, about {clocks} left\]")
-    stage = re.compile(r"\[\w+ \d+/\d+\] \S+  \w+  .*  \d+\.\d s")
+    stage = re.compile(r"\[\w+\] \S+  \w+  .*  \d+\.\d s")
     lines = block.splitlines()
     assert all(steps.fullmatch(line) or stage.fullmatch(line) for line in lines)
     state = State(0.0, Counter(compile=65), Counter(compile=34), earlier={"compile": 4.2})
@@ -274,19 +347,19 @@ def in_a_log(folder, *arguments: str) -> str:
 def test_a_terminal_shows_a_live_line_and_colours(project):
     said = on_terminal(project, LIBRARY, "--force")
     assert re.search(rb"\r\x1b\[K\[-+\] 0/1 steps, 0:0\d gone  compile empty", said)
-    assert re.search(rb"\r\x1b\[K\[compile \d+/\d+\] empty  \x1b\[32mok\x1b\[0m  sm_90a  \d+\.\d s\r\n", said)
+    assert re.search(rb"\r\x1b\[K\[compile\] empty  \x1b\[32mok\x1b\[0m  sm_90a  \d+\.\d s\r\n", said)
     assert re.search(rb"1 of 1 steps in \d:\d\d\r\n$", said)
     assert b"Select jobs" not in said
     drawn = [line for line in re.split(rb"\r\n|\r\x1b\[K", said) if b" steps, " in line]
     assert max(map(len, drawn)) < 100
-    assert json.loads((project / "build/h100-sxm/durations.json").read_text())["compile"] > 0
+    assert json.loads((project / "build/durations.json").read_text())["compile"] > 0
 
 
 def test_a_log_has_plain_lines_and_nothing_else(project):
     said = in_a_log(project, LIBRARY, "--force")
     assert "\x1b" not in said
     assert "\r" not in said
-    assert re.search(r"^\[compile \d+/\d+\] empty  ok  sm_90a  \d+\.\d s$", said, re.MULTILINE)
+    assert re.search(r"^\[compile\] empty  ok  sm_90a  \d+\.\d s$", said, re.MULTILINE)
     assert re.search(r"^1 of 1 steps in \d:\d\d$", said, re.MULTILINE)
     assert "Select jobs" not in said
 
@@ -303,26 +376,3 @@ def test_a_verbose_run_says_what_snakemake_says(project):
     assert "rule compile:" in said
     assert "reason: Forced execution" in said
     assert "1 of 1 steps (100%) done" in said
-
-
-class Limiter:
-    """Snakemake's limit of so many jobs in so many seconds."""
-
-    def __init__(self, max_jobs, timespan):
-        self.max_jobs, self.timespan = max_jobs, timespan
-
-
-@pytest.mark.parametrize(("jobs", "seconds", "stays"), [(100, 1, False), (100, 60, True), (5, 1, True)])
-def test_snakemake_looks_for_ready_jobs_when_one_ends_unless_the_user_limits_their_rate(jobs, seconds, stays):
-    workflow = SimpleNamespace(scheduler=SimpleNamespace(job_rate_limiter=Limiter(jobs, seconds)))
-    unlimited_rate(workflow)
-    assert (workflow.scheduler.job_rate_limiter is not None) is stays
-
-
-def test_the_limit_that_is_taken_away_is_snakemakes_own_default():
-    from snakemake.cli import get_argument_parser
-    from snakemake.scheduling.job_scheduler import JobRateLimiter
-
-    default = get_argument_parser().get_default("max_jobs_per_timespan")
-    limit = JobRateLimiter(MaxJobsPerTimespan.parse_choice(default) if isinstance(default, str) else default)
-    assert (limit.max_jobs, limit.timespan) == (100, 1)

@@ -339,13 +339,13 @@ def no_compiler(monkeypatch):
         {"nvcc": Nvcc(Path("/opt/nvcc"), "13.0.89", ())},
         {"flags": ["-O2"]},
         {"flags": ["-O3", "-lineinfo", "-std=c++17"]},
-        {"gpu": gpus.read_gpu("t4")},
+        {"target": gpus.read_gpu("t4").target},
         {"rung": a_rung("tiled@TILE=8")},
     ],
     ids=["nvcc", "flag", "order of flags", "architecture", "macros"],
 )
 def test_the_build_digest_follows_all_that_made_the_library(no_compiler, tmp_path, change):
-    plain = {"rung": a_rung("tiled@TILE=16"), "gpu": ROUND_GPU, "nvcc": NVCC, "flags": FLAGS}
+    plain = {"rung": a_rung("tiled@TILE=16"), "target": ROUND_GPU.target, "nvcc": NVCC, "flags": FLAGS}
     library = tmp_path / "library.so"
     first = compile_rung(**plain, library=library)["build_digest"]
     assert compile_rung(**plain, library=library)["build_digest"] == first

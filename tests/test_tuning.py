@@ -148,18 +148,23 @@ def test_the_defaults_are_tried_first_even_where_they_are_not_declared():
     assert combinations == [{"BM": 128, "TM": 8}, {"BM": 32, "TM": 8}, {"BM": 64, "TM": 8}]
 
 
+def tiled_of(ladder):
+    """The first rung of the entry `tiled`."""
+    return next(rung for rung in ladder.values() if rung.entry == "tiled")
+
+
 @pytest.mark.parametrize("name", ["h100-sxm", "t4", "rtx-3090"])
 def test_every_declared_space_has_legal_combinations_on_every_kind_of_gpu(name):
     ladder = read_kernels(REPOSITORY / "config/kernels.yaml")
     gpu = gpus.read_gpu(name)
     applying = [rung for rung in ladder.values() if float(rung.compute_capability) <= float(gpu.compute_capability)]
-    entries = dict.fromkeys(rung.entry for rung in applying if rung.tune)
-    assert entries
-    for entry in entries:
-        trials = tune_stage.trial_rungs(entry, ladder, gpu)
+    templates = {rung.entry: rung for rung in applying if rung.tune}
+    assert templates
+    for entry, template in templates.items():
+        trials = tune_stage.trial_rungs(template, gpu)
         assert len({trial.name for trial in trials}) == len(trials) >= 2, entry
         if name == "h100-sxm":
-            assert trials[0].name == tune_stage.default_trial(entry, ladder)
+            assert trials[0].name == tune_stage.default_trial(template)
 
 
 def test_what_the_asserts_refuse_the_compiler_refuses(nvcc, tmp_path):
@@ -192,7 +197,7 @@ def test_a_declaration_that_cannot_be_is_one_line(project, tune, problem):
     kernels = {**KERNELS, "tiled": {**KERNELS["tiled"], "tune": tune}}
     path = write(project / "config/kernels.yaml", json.dumps(kernels))
     with pytest.raises(LadderError) as caught:
-        tune_stage.trial_rungs("tiled", read_kernels(path), ROUND_GPU)
+        tune_stage.trial_rungs(tiled_of(read_kernels(path)), ROUND_GPU)
     assert problem in str(caught.value)
     assert len(str(caught.value).splitlines()) == 1
 
@@ -585,7 +590,7 @@ def test_a_variants_own_macros_hold_in_every_class():
 
 
 def test_names_of_trials_are_names_of_variants():
-    for name in tune_stage.trial_rungs("tiled", read_kernels(REPOSITORY / "config/kernels.yaml"), a_gpu()):
+    for name in tune_stage.trial_rungs(tiled_of(read_kernels(REPOSITORY / "config/kernels.yaml")), a_gpu()):
         assert parse_variant(name.name)[0] == "tiled"
 
 

@@ -19,7 +19,8 @@ if PLAN.measuring:
         resources:
             gpu=1,
         params:
-            settings=PLAN.settings["accuracy"],
+            device=SETTINGS["device"],
+            settings=SETTINGS["accuracy"],
         script:
             "../scripts/measure_accuracy.py"
 
@@ -31,6 +32,7 @@ if ACCURACY:
         input:
             records=ACCURACY,
             rungs=f"results/{GPU}/tables/rungs.csv",
+            code=code("accuracy"),
         output:
             table=report(
                 f"results/{GPU}/tables/accuracy.csv",
@@ -51,7 +53,10 @@ if ACCURACY:
         conda:
             CONDA
         params:
-            package=PACKAGE,
+            rungs=list(PLAN.accurate),
+            ladder=LADDER,
+            baseline=PLAN.baseline.name,
+            recorded=caption_of,
         script:
             "../scripts/accuracy.py"
 
@@ -61,6 +66,7 @@ if ACCURACY:
             timings=f"results/{GPU}/tables/timings.csv",
             rungs=f"results/{GPU}/tables/rungs.csv",
             accuracy=f"results/{GPU}/tables/accuracy.csv",
+            code=code("overview"),
         output:
             svg=report(
                 f"results/{GPU}/figures/overview.svg",
@@ -74,7 +80,9 @@ if ACCURACY:
         conda:
             CONDA
         params:
-            package=PACKAGE,
+            ladder=LADDER,
+            baseline=PLAN.baseline.name,
+            recorded=caption_of,
         script:
             "../scripts/overview.py"
 

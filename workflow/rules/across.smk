@@ -2,7 +2,8 @@
 rule across:
     """Every GPU that has records beside the others, from raw alone: results/across."""
     input:
-        recorded_anywhere(),
+        records=recorded_anywhere(),
+        code=code("across"),
     output:
         table=report(
             "results/across/gpus.csv",
@@ -29,8 +30,9 @@ rule across:
     conda:
         CONDA
     params:
-        package=PACKAGE,
-        rungs=RUNGS,
-        sizes=PLAN.settings["sizes"],
+        rungs=list(PLAN.rungs),
+        shapes=[] if SETTINGS["sizes"] == "gpu" else SHAPES,
+        baseline=PLAN.baseline.name,
+        first=PLAN.first.name,
     script:
         "../scripts/across.py"

@@ -15,10 +15,11 @@ if PLAN.measuring:
         resources:
             gpu=1,
         params:
+            device=SETTINGS["device"],
             cases=PLAN.cases(),
-            runs=PLAN.settings["check"]["runs"],
+            runs=SETTINGS["check"]["runs"],
             declared=lambda wildcards: PLAN.by_name(wildcards.kernel).declared,
-            time_limit_s=PLAN.settings["check"]["time_limit_s"],
+            time_limit_s=SETTINGS["check"]["time_limit_s"],
         script:
             "../scripts/check.py"
 
@@ -50,16 +51,7 @@ rule emulate:
         engine="build/{gpu}/emulator/engine.o",
         headers="build/{gpu}/emulator/launch.cuh.gch",
         emulator=EMULATOR,
-        checker=[
-            f"workflow/ladder/{module}.py"
-            for module in [
-                "measure/check/worker",
-                "measure/devices",
-                "measure/inputs",
-                "model/bounds",
-                "build/emulator",
-            ]
-        ],
+        code=code("emulate"),
     output:
         "build/{gpu}/emulated/{kernel}.json",
     log:
@@ -68,8 +60,8 @@ rule emulate:
     conda:
         CONDA
     params:
+        rung=rung_of,
         cases=PLAN.emulated_cases(),
-        declared=lambda wildcards: PLAN.by_name(wildcards.kernel).declared,
-        time_limit_s=PLAN.settings["check"]["time_limit_s"],
+        time_limit_s=SETTINGS["check"]["time_limit_s"],
     script:
         "../scripts/emulate.py"

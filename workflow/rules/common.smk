@@ -9,49 +9,43 @@ sys.path.insert(0, str(WORKFLOW))
 from ladder.build.toolchain import find_nvcc, require_architecture
 from ladder.commands.session import (
     config_sources,
-    hold_directory,
+    forced,
     listing,
     measuring_stages,
     offer_package,
-    one_core_a_job,
-    remeasure_if_forced,
-    show_progress,
-    unlimited_rate,
+    run_alone,
+    silent,
     uses_conda,
 )
-from ladder.config.plan import hand_down, plan, recorded_on
+from ladder.config.plan import plan, recorded_on
 from ladder.config.sources import sources
 from ladder.records.baseline import identity
-from ladder.records.store import digest_files
+from ladder.system.code import modules_of
 from ladder.system.errors import LadderError
 
-offer_package()
-one_core_a_job()
+offer_package(workflow)
+config.setdefault("quiet", silent(workflow))
+config.setdefault("remeasure", False)
 try:
     PLAN = plan(config, config_sources(workflow))
-    HEADLINE, SHAPES = PLAN.headline, [str(shape) for shape in PLAN.shapes]
     if not uses_conda(workflow):
         require_architecture(find_nvcc(PLAN.settings["compile"]["nvcc"]), PLAN.gpu)
+    if workflow.is_main_process:
+        run_alone(Path(".snakemake"))
+        print(f"gemm-ladder: {PLAN.headline}", file=sys.stderr, flush=True)
 except LadderError as error:
     sys.exit(f"gemm-ladder: {error}")
-hand_down(PLAN)
-
-if workflow.is_main_process:
-    hold_directory(Path(".snakemake"))
-    print(f"gemm-ladder: {HEADLINE}", file=sys.stderr, flush=True)
-    show_progress(workflow, Path("build") / PLAN.gpu.name / "durations.json")
 
 
 onstart:
-    remeasure_if_forced(workflow)
-    unlimited_rate(workflow)
+    config["remeasure"] = config["remeasure"] or forced(workflow)
 
 
-# What is derived is derived anew where this changes: Snakemake itself follows a rule's script, not what that imports.
-PACKAGE = digest_files(sorted(WORKFLOW.glob("ladder/**/*.py")))
+SETTINGS, SHAPES = PLAN.settings, [str(shape) for shape in PLAN.shapes]
 CONDA = f"../../envs/{'cuda12' if PLAN.gpu.cuda == '12' else 'gemm-ladder'}.yaml"
 GPU = PLAN.gpu.name
 RAW = f"results/{GPU}/raw"
+RECORDED = recorded_on(Path(RAW))
 
 # What is ready is begun in this order: what a GPU is free for, what the last steps of a run wait for, all else.
 MEASURED_FIRST, AWAITED = 2, 1
@@ -63,10 +57,25 @@ wildcard_constraints:
     kernel="[a-z][a-z0-9_]*(@[A-Z][A-Z0-9_]*=[A-Za-z0-9_]+(,[A-Z][A-Z0-9_]*=[A-Za-z0-9_]+)*)?",
 
 
+def code(script):
+    """The modules of the package that a rule's script imports: where one changes, its output is derived anew."""
+    return modules_of(WORKFLOW / "scripts" / f"{script}.py")
+
+
+def rung_of(wildcards):
+    """The rung of a job as far as its library depends on it."""
+    return [PLAN.by_name(wildcards.kernel).as_built]
+
+
 def records(stage, ending, names):
     """The raw records of a stage: all that this run makes, or those that are there."""
     paths = [f"{RAW}/{stage}/{name}.{ending}" for name in names]
-    return paths if PLAN.measuring else [path for path in paths if os.path.exists(path)]
+    return paths if PLAN.measuring else present(paths)
+
+
+def present(paths):
+    """Those of the paths where something is."""
+    return [path for path in paths if os.path.exists(path)]
 
 
 def recorded_anywhere():
@@ -93,6 +102,11 @@ def refuse_to_measure(wildcards):
 
 def recorded():
     """On what and when the records that this run shows were measured: for the first page of Snakemake's report."""
+    return RECORDED
+
+
+def caption_of(wildcards):
+    """The same for the captions of figures, once this run has measured."""
     return recorded_on(Path(RAW))
 
 
@@ -114,4 +128,6 @@ ANALYSIS = (
 )
 NEEDED = [rung.name for rung in PLAN.needed]
 RUNGS = [rung.name for rung in PLAN.rungs]
-PAGES = [rung.name for rung in PLAN.rungs if rung.role != "floor"]
+CHECKED = [name for name in RUNGS if name in PLAN.checked]
+PAGES = [rung for rung in PLAN.rungs if rung.role != "floor"]
+LADDER = [rung.entry for rung in PLAN.ladder.values() if rung.role == "rung"]

@@ -14,7 +14,11 @@ rule comparison:
     params:
         rungs=RUNGS,
         shapes=SHAPES,
-        baseline=identity(PLAN.settings["baseline"], GPU),
+        title=PLAN.gpu.title,
+        baseline={
+            "name": SETTINGS["baseline"],
+            "identity": identity(SETTINGS["baseline"], GPU),
+        },
     script:
         "../scripts/comparison.py"
 
@@ -27,5 +31,9 @@ rule compare:
         "logs/compare.log",
     conda:
         CONDA
+    params:
+        rungs=RUNGS,
+        baseline=SETTINGS["baseline"],
+        fail_on=SETTINGS["fail_on"],
     script:
         "../scripts/compare.py"

@@ -12,9 +12,9 @@ rule compile:
     conda:
         CONDA
     params:
-        architecture=PLAN.gpu.architecture,
-        nvcc=PLAN.settings["compile"]["nvcc"],
-        flags=PLAN.settings["compile"]["flags"],
-        tuned=lambda wildcards: PLAN.by_name(wildcards.kernel).parameters,
+        rung=rung_of,
+        target=PLAN.gpu.target,
+        nvcc=SETTINGS["compile"]["nvcc"],
+        flags=SETTINGS["compile"]["flags"],
     script:
         "../scripts/compile.py"

@@ -7,7 +7,8 @@ EXPERIMENTS = sorted(glob(f"{RAW}/experiments/*.zip"))
 rule experiments:
     """The trials behind docs/performance.md as a table."""
     input:
-        EXPERIMENTS,
+        records=EXPERIMENTS,
+        code=code("experiments"),
     output:
         "results/{gpu}/tables/experiments.csv",
     log:
@@ -15,7 +16,6 @@ rule experiments:
     conda:
         CONDA
     params:
-        package=PACKAGE,
         baseline=PLAN.baseline.name,
     script:
         "../scripts/experiments.py"

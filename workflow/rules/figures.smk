@@ -6,6 +6,7 @@ if FIGURES:
         input:
             timings="results/{gpu}/tables/timings.csv",
             rungs="results/{gpu}/tables/rungs.csv",
+            code=code("figures"),
         output:
             [
                 report(
@@ -22,6 +23,9 @@ if FIGURES:
         conda:
             CONDA
         params:
-            package=PACKAGE,
+            peak_gflops=PLAN.gpu.peak_gflops,
+            ladder=LADDER,
+            baseline=PLAN.baseline.name,
+            recorded=caption_of,
         script:
             "../scripts/figures.py"

@@ -11,7 +11,7 @@ rule calculator:
     conda:
         CONDA
     params:
-        nvcc=PLAN.settings["compile"]["nvcc"],
+        nvcc=SETTINGS["compile"]["nvcc"],
     script:
         "../scripts/calculator.py"
 
@@ -21,6 +21,7 @@ rule inspect:
     input:
         build="build/{gpu}/{kernel}",
         calculator="build/{gpu}/occupancy.so" if PLAN.gpu.limits else [],
+        code=code("inspect_library"),
     output:
         "build/{gpu}/inspect/{kernel}.json",
     log:
@@ -29,9 +30,8 @@ rule inspect:
     conda:
         CONDA
     params:
-        package=PACKAGE,
         shapes=SHAPES,
-        sms=PLAN.gpu.sms,
-        limits=PLAN.gpu.limits,
+        gpu=[PLAN.gpu],
+        nvcc=SETTINGS["compile"]["nvcc"],
     script:
         "../scripts/inspect_library.py"

@@ -16,6 +16,7 @@ if FIGURES:
                     "paper",
                 ],
             ),
+            code=code("analysis"),
         output:
             [
                 report(
@@ -32,7 +33,10 @@ if FIGURES:
         conda:
             CONDA
         params:
-            package=PACKAGE,
+            gpu=[PLAN.gpu],
+            ladder=LADDER,
+            baseline=PLAN.baseline.name,
+            recorded=caption_of,
         script:
             "../scripts/analysis.py"
 
@@ -41,16 +45,17 @@ rule pages:
     """One page a rung with all that is known of it, and their index."""
     input:
         tables=expand("results/{{gpu}}/tables/{table}.csv", table=TABLES),
-        inspections=[f"build/{GPU}/inspect/{name}.json" for name in PAGES],
+        inspections=[f"build/{GPU}/inspect/{rung.name}.json" for rung in PAGES],
+        code=code("pages"),
     output:
         index="results/{gpu}/pages/README.md",
-        pages=expand("results/{{gpu}}/pages/{name}.md", name=PAGES),
+        pages=[f"results/{{gpu}}/pages/{rung.name}.md" for rung in PAGES],
     log:
         "logs/{gpu}/pages.log",
     priority: AWAITED
     conda:
         CONDA
     params:
-        package=PACKAGE,
+        rungs=PAGES,
     script:
         "../scripts/pages.py"

@@ -16,8 +16,8 @@ if PLAN.measuring:
         resources:
             gpu=1,
         params:
+            device=SETTINGS["device"],
             shapes=[str(shape) for shape in PLAN.profile_shapes],
-            ncu=PLAN.settings["profile"]["ncu"],
-            time_limit_s=PLAN.settings["profile"]["time_limit_s"],
+            settings=SETTINGS["profile"],
         script:
             "../scripts/profile.py"

@@ -7,6 +7,7 @@ if FIGURES:
             timings="results/{gpu}/tables/timings.csv",
             geomeans="results/{gpu}/tables/geomeans.csv",
             rungs="results/{gpu}/tables/rungs.csv",
+            code=code("published"),
         output:
             table=report(
                 "results/{gpu}/tables/published.csv",
@@ -27,7 +28,7 @@ if FIGURES:
         conda:
             CONDA
         params:
-            package=PACKAGE,
+            recorded=caption_of,
         script:
             "../scripts/published.py"
 
@@ -35,10 +36,12 @@ if FIGURES:
 rule html_report:
     """One HTML page a GPU, self-contained."""
     input:
-        expand("results/{{gpu}}/tables/{table}.csv", table=TABLES + PUBLISHED),
-        expand("results/{{gpu}}/figures/{figure}.svg", figure=PUBLISHED),
-        accuracy=ACCURACY_FILES,
-        pages=expand("results/{{gpu}}/pages/{name}.md", name=PAGES),
+        tables=expand("results/{{gpu}}/tables/{table}.csv", table=TABLES + PUBLISHED)
+        + ACCURACY_FILES[:1],
+        figures=expand("results/{{gpu}}/figures/{figure}.svg", figure=PUBLISHED)
+        + ACCURACY_FILES[1:],
+        pages=[f"results/{{gpu}}/pages/{rung.name}.md" for rung in PAGES],
+        code=code("report"),
         templates=[
             "workflow/report/report.html.j2",
             "workflow/report/report.css",
@@ -51,7 +54,10 @@ rule html_report:
     conda:
         CONDA
     params:
-        package=PACKAGE,
-        rungs=RUNGS,
+        gpu=[PLAN.gpu],
+        recorded=caption_of,
+        baseline=PLAN.baseline.name,
+        rungs=list(PLAN.rungs),
+        ladder=LADDER,
     script:
         "../scripts/report.py"

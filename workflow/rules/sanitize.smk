@@ -4,7 +4,7 @@ SANITIZED = records("sanitize", "json", PLAN.checked)
 
 if PLAN.measuring:
 
-    rule watch:
+    rule sanitize_rung:
         """compute-sanitizer's tools on one rung."""
         input:
             "build/{gpu}/{kernel}",
@@ -17,11 +17,12 @@ if PLAN.measuring:
         resources:
             gpu=1,
         params:
+            device=SETTINGS["device"],
             cases=PLAN.sanitizer_cases(),
-            compute_sanitizer=PLAN.settings["sanitize"]["compute_sanitizer"],
-            time_limit_s=PLAN.settings["sanitize"]["time_limit_s"],
+            compute_sanitizer=SETTINGS["sanitize"]["compute_sanitizer"],
+            time_limit_s=SETTINGS["sanitize"]["time_limit_s"],
         script:
-            "../scripts/watch.py"
+            "../scripts/sanitize_rung.py"
 
 
 rule sanitize:

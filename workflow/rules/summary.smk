@@ -6,6 +6,7 @@ rule summary:
         report="results/{gpu}/report.html",
         figures=expand("results/{{gpu}}/figures/{figure}.svg", figure=FIGURES),
         overview=OVERVIEW,
+        code=code("summary"),
     output:
         "build/{gpu}/summary.txt",
     log:
@@ -13,7 +14,6 @@ rule summary:
     conda:
         CONDA
     params:
-        package=PACKAGE,
-        headline=HEADLINE,
+        headline=PLAN.headline,
     script:
         "../scripts/summary.py"

@@ -21,17 +21,11 @@ rule tables:
     """Everything recorded, as tidy CSV."""
     input:
         inspections=[f"build/{GPU}/inspect/{name}.json" for name in RUNGS],
-        emulated=[
-            f"build/{GPU}/emulated/{name}.json"
-            for name in RUNGS
-            if name in PLAN.checked
-        ],
-        checks=records(
-            "check", "json", [name for name in RUNGS if name in PLAN.checked]
-        ),
+        emulated=[f"build/{GPU}/emulated/{name}.json" for name in CHECKED],
+        checks=records("check", "json", CHECKED),
         timings=records("time", "zip", RUNGS),
         profiles=records("profile", "json.gz", PLAN.profiled),
-        sanitized=[path for path in SANITIZED if os.path.exists(path)],
+        code=code("tables"),
     output:
         [
             report(
@@ -56,8 +50,11 @@ rule tables:
     conda:
         CONDA
     params:
-        package=PACKAGE,
-        rungs=RUNGS,
+        gpu=[PLAN.gpu],
+        rungs=list(PLAN.rungs),
         shapes=SHAPES,
+        baseline=PLAN.baseline.name,
+        first=PLAN.first.name,
+        sanitized=present(SANITIZED),
     script:
         "../scripts/tables.py"

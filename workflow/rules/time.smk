@@ -23,9 +23,10 @@ if PLAN.measuring:
         resources:
             gpu=1,
         params:
+            device=SETTINGS["device"],
             shapes=lambda wildcards: [
                 str(shape) for shape in PLAN.timed(wildcards.kernel)
             ],
-            settings=PLAN.settings["timing"],
+            settings=SETTINGS["timing"],
         script:
             "../scripts/time.py"

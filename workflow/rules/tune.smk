@@ -30,9 +30,10 @@ if PLAN.measuring:
             CONDA
         threads: 4
         params:
-            space=lambda wildcards: str(PLAN.of_entry(wildcards.entry).tune),
-            nvcc=PLAN.settings["compile"]["nvcc"],
-            flags=PLAN.settings["compile"]["flags"],
+            rung=lambda wildcards: [PLAN.of_entry(wildcards.entry)],
+            gpu=[PLAN.gpu],
+            nvcc=SETTINGS["compile"]["nvcc"],
+            flags=SETTINGS["compile"]["flags"],
         script:
             "../scripts/trial_builds.py"
 
@@ -50,9 +51,13 @@ if PLAN.measuring:
         resources:
             gpu=1,
         params:
-            tune=PLAN.settings["tune"],
-            timing=PLAN.settings["timing"],
-            cases=PLAN.settings["check"]["cases"],
+            device=SETTINGS["device"],
+            rungs=lambda wildcards: [
+                rung for rung in PLAN.ladder.values() if rung.entry == wildcards.entry
+            ],
+            tune=SETTINGS["tune"],
+            timing=SETTINGS["timing"],
+            cases=SETTINGS["check"]["cases"],
             shapes=[str(shape) for shape in PLAN.tune_shapes],
         script:
             "../scripts/trials.py"
@@ -64,6 +69,7 @@ if TRIED:
         """Each rung's best parameters on this GPU: config/tuned/GPU.yaml; without a GPU what is recorded of it."""
         input:
             trials=[f"{RAW}/trials/{entry}.json.gz" for entry in TRIED],
+            code=code("tune"),
         output:
             table=report(
                 f"results/{GPU}/tables/trials.csv",
@@ -84,9 +90,9 @@ if TRIED:
         conda:
             CONDA
         params:
-            package=PACKAGE,
-            entries=TRIED,
-            tuned=PLAN.tuned_path,
+            gpu=[PLAN.gpu],
+            ladder=list(PLAN.ladder.values()),
+            rungs=[PLAN.of_entry(entry) for entry in TRIED],
             shapes=[str(shape) for shape in PLAN.tune_shapes],
         script:
             "../scripts/tune.py"
@@ -100,6 +106,6 @@ else:
         conda:
             CONDA
         params:
-            tuned=PLAN.tuned_path,
+            title=PLAN.gpu.title,
         script:
-            "../scripts/tune.py"
+            "../scripts/untuned.py"

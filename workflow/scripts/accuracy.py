@@ -2,27 +2,24 @@
 
 from pathlib import Path
 
-from ladder.config.plan import plan_of_run, recorded_on
 from ladder.config.sources import source_digest
 from ladder.records import store
 from ladder.show.accuracy import accuracy_figure
 from ladder.show.style import save
-from ladder.system.terminal import one_line_errors
+from ladder.system.terminal import job
 from ladder.tables.accuracy import accuracy_table, changed_since
 from ladder.tables.files import read_table, write_table
 
-with one_line_errors(snakemake.log[0]):
-    run = plan_of_run(snakemake.config)
+with job(snakemake):
+    rungs, params, output = snakemake.params.rungs, snakemake.params, snakemake.output
     recorded = {path.stem: store.read_json(path) for path in map(Path, snakemake.input.records)}
-    changed = changed_since(recorded, {rung.name: source_digest(rung) for rung in run.accurate})
+    changed = changed_since(recorded, {rung.name: source_digest(rung) for rung in rungs})
     for name in changed:
         del recorded[name]
-    table = accuracy_table(recorded, {rung.name: rung.precision for rung in run.accurate})
-    write_table(table, Path(snakemake.output.table))
-    rungs = read_table(snakemake.input.rungs)
-    ladder = [rung.entry for rung in run.ladder.values() if rung.role == "rung"]
-    caption = f"Recorded on {recorded_on(run.raw())}; time is the median of launches at that shape."
+    table = accuracy_table(recorded, {rung.name: rung.precision for rung in rungs})
+    write_table(table, Path(output.table))
+    caption = f"Recorded on {params.recorded}; time is the median of launches at that shape."
     if changed:
         caption += f" Left out, for the source has changed since: {', '.join(changed)}."
-    figure = accuracy_figure(table, rungs, run.baseline.name, ladder, caption)
-    save(figure, [Path(snakemake.output.svg), Path(snakemake.output.png)])
+    figure = accuracy_figure(table, read_table(snakemake.input.rungs), params.baseline, params.ladder, caption)
+    save(figure, [Path(output.svg), Path(output.png)])

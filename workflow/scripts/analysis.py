@@ -2,20 +2,15 @@
 
 from pathlib import Path
 
-from ladder.config.plan import plan_of_run, recorded_on
 from ladder.show.style import save
 from ladder.show.why import all_figures
-from ladder.system.terminal import one_line_errors
+from ladder.system.terminal import job
 from ladder.tables.files import read_table
 
-with one_line_errors(snakemake.log[0]):
-    run = plan_of_run(snakemake.config)
+with job(snakemake):
+    params, folder = snakemake.params, Path(snakemake.output[0]).parent
+    (gpu,) = params.gpu
     tables = {Path(path).stem: read_table(path) for path in snakemake.input.tables}
-    folder = Path(snakemake.output[0]).parent
-    ladder = [rung.entry for rung in run.ladder.values() if rung.role == "rung"]
-    recorded = recorded_on(run.raw())
-    caption = (
-        f"Recorded on {recorded}; profiles by Nsight Compute, code by nvcc." if recorded else "Nothing is measured."
-    )
-    for name, figure in all_figures(tables, run.gpu, run.baseline.name, caption, ladder).items():
+    caption = f"Recorded on {params.recorded}; profiles by Nsight Compute, code by nvcc."
+    for name, figure in all_figures(tables, gpu, params.baseline, caption, params.ladder).items():
         save(figure, [folder / f"{name}.svg", folder / f"{name}.png"])

@@ -2,21 +2,19 @@
 
 from pathlib import Path
 
-from ladder.config.plan import plan_of_run
 from ladder.model.shape import Shape
 from ladder.show.comparison import compare_with, days, draw
 from ladder.show.style import save
-from ladder.system.terminal import one_line_errors
+from ladder.system.terminal import job
 from ladder.tables.files import write_table
 
-with one_line_errors(snakemake.log[0]):
-    run = plan_of_run(snakemake.config)
-    shapes = [Shape.parse(shape) for shape in snakemake.params.shapes]
-    baseline = run.settings["baseline"]
-    table = compare_with(baseline, run.gpu.name, snakemake.params.rungs, shapes, run.raw() / "time")
+with job(snakemake):
+    params, output, gpu = snakemake.params, snakemake.output, snakemake.wildcards.gpu
+    shapes, baseline = [Shape.parse(shape) for shape in params.shapes], params.baseline["name"]
+    table = compare_with(baseline, gpu, params.rungs, shapes, Path(f"results/{gpu}/raw/time"))
     caption = (
-        f"{run.gpu.title}, recorded {days(table, 'measured_at')}, against {baseline}, "
+        f"{params.title}, recorded {days(table, 'measured_at')}, against {baseline}, "
         f"recorded {days(table, 'baseline_measured_at')}; verdicts by NVBench's robust comparison."
     )
-    save(draw(table, caption), [Path(snakemake.output.svg), Path(snakemake.output.png)])
-    write_table(table, Path(snakemake.output.table))
+    save(draw(table, caption), [Path(output.svg), Path(output.png)])
+    write_table(table, Path(output.table))

@@ -4,14 +4,12 @@ from pathlib import Path
 
 from ladder.build.compile import build
 from ladder.build.toolchain import find_nvcc
-from ladder.config.plan import plan_of_run
-from ladder.system.terminal import Progress, one_line_errors
+from ladder.model.gpu import Target
+from ladder.system.terminal import job
 
-with one_line_errors(snakemake.log[0]):
-    run = plan_of_run(snakemake.config)
-    rung = run.by_name(snakemake.wildcards.kernel)
-    progress = Progress("compile", rung.name, [needed.name for needed in run.needed])
+with job(snakemake) as progress:
+    (rung,), target = snakemake.params.rung, Target(*snakemake.params.target)
     nvcc = find_nvcc(snakemake.params.nvcc)
-    record = build(rung, run.gpu, nvcc, snakemake.params.flags, Path(snakemake.output[0]))
+    record = build(rung, target, nvcc, snakemake.params.flags, Path(snakemake.output[0]))
     Path(snakemake.log[0]).write_text(record["log"])
-    progress.ended(record["status"], record["message"] or run.gpu.architecture)
+    progress.ended(record["status"], record["message"] or target.architecture)

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from ladder.build.emulator import compile_engine
-from ladder.system.terminal import one_line_errors
+from ladder.system.terminal import job
 
-with one_line_errors(snakemake.log[0]):
+with job(snakemake):
     compile_engine(Path(snakemake.output.engine), Path(snakemake.output.headers))

@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
-from ladder.system.terminal import one_line_errors
+from ladder.system.terminal import job
 from ladder.tables.experiments import experiment_table
 from ladder.tables.files import write_table
 
-with one_line_errors(snakemake.log[0]):
-    table = experiment_table([Path(path) for path in snakemake.input], snakemake.params.baseline)
+with job(snakemake):
+    table = experiment_table([Path(path) for path in snakemake.input.records], snakemake.params.baseline)
     write_table(table, Path(snakemake.output[0]))

@@ -1,19 +1,16 @@
-"""Draw every figure from the tables."""
+"""Draw the figures over sizes from the tables."""
 
 from pathlib import Path
 
-from ladder.config.plan import plan_of_run, recorded_on
 from ladder.show.by_size import all_figures
 from ladder.show.style import save
-from ladder.system.terminal import one_line_errors
+from ladder.system.terminal import job
 from ladder.tables.files import read_table
 
-with one_line_errors(snakemake.log[0]):
-    run = plan_of_run(snakemake.config)
+with job(snakemake):
+    params, folder = snakemake.params, Path(snakemake.output[0]).parent
     timings, rungs = read_table(snakemake.input.timings), read_table(snakemake.input.rungs)
-    caption = f"Recorded on {recorded_on(run.raw())}; medians with their 95 % intervals; ratios measured side by side."
-    folder = Path(snakemake.output[0]).parent
-    ladder = [rung.entry for rung in run.ladder.values() if rung.role == "rung"]
-    figures = all_figures(timings, rungs, run.baseline.name, run.gpu.peak_gflops, caption, ladder)
+    caption = f"Recorded on {params.recorded}; medians with their 95 % intervals; ratios measured side by side."
+    figures = all_figures(timings, rungs, params.baseline, params.peak_gflops, caption, params.ladder)
     for name, figure in figures.items():
         save(figure, [folder / f"{name}.svg", folder / f"{name}.png"])

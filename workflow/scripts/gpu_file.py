@@ -4,10 +4,10 @@ from ladder.config import gpus
 from ladder.system import nvml
 from ladder.system.errors import LadderError
 from ladder.system.paths import shown
-from ladder.system.terminal import one_line_errors, say
+from ladder.system.terminal import job, say
 
-with one_line_errors(snakemake.log[0]):
-    device = nvml.present(snakemake.config.get("device", 0))
+with job(snakemake):
+    device = nvml.present(snakemake.params.device)
     if device is None:
         raise LadderError("gpu_file: there is no GPU here whose properties could be kept")
     known = gpus.recognise(device)

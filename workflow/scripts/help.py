@@ -1,6 +1,6 @@
 """Print what can be asked of Snakemake here."""
 
-from ladder.system.terminal import one_line_errors
+from ladder.system.terminal import job
 
-with one_line_errors(snakemake.log[0]):
+with job(snakemake):
     print(snakemake.params.listing)

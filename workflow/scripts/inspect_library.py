@@ -6,14 +6,12 @@ from ladder.build.compile import Build
 from ladder.build.inspection import inspect
 from ladder.build.occupancy import limits_of
 from ladder.build.toolchain import find_nvcc
-from ladder.config.plan import plan_of_run
 from ladder.records import store
-from ladder.system.terminal import one_line_errors
+from ladder.system.terminal import job
 
-with one_line_errors(snakemake.log[0]):
-    run = plan_of_run(snakemake.config)
-    shapes, sms, log = snakemake.params.shapes, snakemake.params.sms, Path(snakemake.log[0])
-    nvcc = find_nvcc(run.settings["compile"]["nvcc"])
+with job(snakemake):
+    (gpu,), shapes, log = snakemake.params.gpu, snakemake.params.shapes, Path(snakemake.log[0])
+    nvcc = find_nvcc(snakemake.params.nvcc)
     calculator = Path(snakemake.input.calculator) if snakemake.input.calculator else None
-    record = inspect(Build(Path(snakemake.input.build)), shapes, sms, log, nvcc, limits_of(run.gpu), calculator)
+    record = inspect(Build(Path(snakemake.input.build)), shapes, gpu.sms, log, nvcc, limits_of(gpu), calculator)
     store.write_json(Path(snakemake.output[0]), record)

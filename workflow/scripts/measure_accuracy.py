@@ -3,26 +3,24 @@
 from pathlib import Path
 
 from ladder.build.compile import Build
-from ladder.config.plan import plan_of_run
 from ladder.measure.accuracy.stage import measure_accuracy
 from ladder.records import store
 from ladder.records.provenance import environment, settings_digest
+from ladder.system.nvml import present
 from ladder.system.paths import ROOT
 from ladder.system.process import gpu_lock
-from ladder.system.terminal import Progress, one_line_errors
+from ladder.system.terminal import job
 
-with one_line_errors(snakemake.log[0]):
-    run = plan_of_run(snakemake.config)
-    name, output, log = snakemake.wildcards.kernel, Path(snakemake.output[0]), Path(snakemake.log[0])
-    settings, check = snakemake.params.settings, store.read_json(Path(snakemake.input.check))
-    progress = Progress("accuracy", name, [rung.name for rung in run.accurate])
+with job(snakemake, "accuracy") as progress:
+    output, settings, device = Path(snakemake.output[0]), snakemake.params.settings, present(snakemake.params.device)
+    made, check = Build(Path(snakemake.input.build)), store.read_json(Path(snakemake.input.check))
 
     def where(compiled):
-        return environment(ROOT, run.device, compiled, settings_digest(settings))
+        return environment(ROOT, device, compiled, settings_digest(settings))
 
-    with gpu_lock(run.device.uuid):
-        made = Build(Path(snakemake.input.build))
-        record = measure_accuracy(made, check, settings, run.settings["device"], where, log)
+    with gpu_lock(device.uuid):
+        index, log = snakemake.params.device, Path(snakemake.log[0])
+        record = measure_accuracy(made, check, settings, index, where, log)
     if record["status"] == "ok" or not output.exists():  # what an earlier run recorded outlives a failure
-        store.write_json(output, {"rung": name, **record})
+        store.write_json(output, {"rung": snakemake.wildcards.kernel, **record})
     progress.ended(record["status"], record["message"])

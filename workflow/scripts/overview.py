@@ -2,16 +2,13 @@
 
 from pathlib import Path
 
-from ladder.config.plan import plan_of_run, recorded_on
 from ladder.show.overview import overview
 from ladder.show.style import save
-from ladder.system.terminal import one_line_errors
+from ladder.system.terminal import job
 from ladder.tables.files import read_table
 
-with one_line_errors(snakemake.log[0]):
-    run = plan_of_run(snakemake.config)
-    tables = [read_table(path) for path in (snakemake.input.timings, snakemake.input.rungs, snakemake.input.accuracy)]
-    caption = f"Recorded on {recorded_on(run.raw())}; medians."
-    ladder = [rung.entry for rung in run.ladder.values() if rung.role == "rung"]
-    figure = overview(*tables, run.baseline.name, caption, ladder)
-    save(figure, [Path(snakemake.output.svg), Path(snakemake.output.png)])
+with job(snakemake):
+    params, given, output = snakemake.params, snakemake.input, snakemake.output
+    tables = [read_table(path) for path in (given.timings, given.rungs, given.accuracy)]
+    figure = overview(*tables, params.baseline, f"Recorded on {params.recorded}; medians.", params.ladder)
+    save(figure, [Path(output.svg), Path(output.png)])

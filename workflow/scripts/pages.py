@@ -2,17 +2,14 @@
 
 from pathlib import Path
 
-from ladder.config.plan import plan_of_run
 from ladder.records import store
 from ladder.show.pages import index, page
-from ladder.system.terminal import one_line_errors
+from ladder.system.terminal import job
 from ladder.tables.files import read_table
 
-with one_line_errors(snakemake.log[0]):
-    run = plan_of_run(snakemake.config)
+with job(snakemake):
     tables = {Path(path).stem: read_table(path) for path in snakemake.input.tables}
-    rungs = [rung for rung in run.rungs if rung.role != "floor"]
-    folder = Path(snakemake.output.index).parent
-    for rung, path in zip(rungs, snakemake.input.inspections, strict=True):
-        store.write_text(folder / f"{rung.name}.md", page(rung, store.read_json(Path(path)), tables))
-    store.write_text(Path(snakemake.output.index), index(rungs, tables))
+    rungs, output = snakemake.params.rungs, snakemake.output
+    for rung, inspection, target in zip(rungs, snakemake.input.inspections, output.pages, strict=True):
+        store.write_text(Path(target), page(rung, store.read_json(Path(inspection)), tables))
+    store.write_text(Path(output.index), index(rungs, tables))

@@ -2,17 +2,16 @@
 
 from pathlib import Path
 
-from ladder.config.plan import plan_of_run, recorded_on
 from ladder.show.published import draw
 from ladder.show.style import save
-from ladder.system.terminal import one_line_errors
+from ladder.system.terminal import job
 from ladder.tables.files import read_table, write_table
 from ladder.tables.published import compare_published
 
-with one_line_errors(snakemake.log[0]):
-    run = plan_of_run(snakemake.config)
+with job(snakemake):
+    output = snakemake.output
     table = compare_published(read_table(snakemake.input.timings), read_table(snakemake.input.geomeans))
-    caption = f"Recorded on {recorded_on(run.raw())}; published figures and sources: workflow/data/published.csv"
+    caption = f"Recorded on {snakemake.params.recorded}; published figures and sources: workflow/data/published.csv"
     figure = draw(table, list(read_table(snakemake.input.rungs)["rung"]), caption)
-    save(figure, [Path(snakemake.output.svg), Path(snakemake.output.png)])
-    write_table(table, Path(snakemake.output.table))
+    save(figure, [Path(output.svg), Path(output.png)])
+    write_table(table, Path(output.table))

@@ -1,15 +1,16 @@
 """Say what compute-sanitizer has found; fails where it found something, or where nothing is recorded."""
 
-import sys
 from pathlib import Path
 
 from ladder.measure.sanitize.stage import summary
 from ladder.records import store
-from ladder.system.terminal import one_line_errors
+from ladder.system.errors import LadderError
+from ladder.system.terminal import job, say
 
-with one_line_errors(snakemake.log[0]):
+with job(snakemake):
     found = [store.read_json(Path(path)) for path in snakemake.input]
     text, failed = summary(found, snakemake.params.measuring, snakemake.params.gpu)
     Path(snakemake.log[0]).write_text(text)
-    print(text, end="", file=sys.stderr, flush=True)
-    sys.exit(1 if failed else 0)
+    say(text.rstrip("\n"))
+    if failed:
+        raise LadderError("sanitize: not every rung is recorded as clean")

@@ -1,16 +1,17 @@
 """Print the summary of the run, and fail where a rung failed."""
 
-import sys
 from pathlib import Path
 
 from ladder.show.summary import FAILURES, summary
-from ladder.system.terminal import one_line_errors, say
+from ladder.system.errors import LadderError
+from ladder.system.terminal import job, say
 from ladder.tables.files import read_table
 
-with one_line_errors(snakemake.log[0]):
+with job(snakemake):
     rungs, timings = read_table(snakemake.input.rungs), read_table(snakemake.input.timings)
     text = summary(rungs, timings, snakemake.params.headline, f"results/{snakemake.wildcards.gpu}")
     say("\n" + text)
     Path(snakemake.output[0]).write_text(text)
-    if rungs["status"].isin(FAILURES).any():
-        sys.exit(1)
+    failed = rungs.loc[rungs["status"].isin(FAILURES), "rung"]
+    if len(failed):
+        raise LadderError(f"{len(failed)} of {len(rungs)} rungs failed: {', '.join(failed)}")

@@ -2,19 +2,21 @@
 
 from pathlib import Path
 
-from ladder.config.plan import plan_of_run
-from ladder.system.terminal import one_line_errors
+from ladder.model.shape import Shape
+from ladder.system.terminal import job
 from ladder.tables.every import all_tables
 from ladder.tables.evidence import read_evidence
 from ladder.tables.files import write_table
 
-with one_line_errors(snakemake.log[0]):
-    run = plan_of_run(snakemake.config)
+with job(snakemake):
+    params, output = snakemake.params, {Path(path).stem: Path(path) for path in snakemake.output}
+    (gpu,), shapes = params.gpu, [Shape.parse(shape) for shape in params.shapes]
     inspections = Path(snakemake.input.inspections[0]).parent
     emulated = {Path(path).stem: Path(path) for path in snakemake.input.emulated}
+    raw = Path(f"results/{snakemake.wildcards.gpu}/raw")
     evidence = [
-        read_evidence(rung, inspections / f"{rung.name}.json", run.raw(), list(run.shapes), emulated.get(rung.name))
-        for rung in run.rungs
+        read_evidence(rung, inspections / f"{rung.name}.json", raw, shapes, emulated.get(rung.name))
+        for rung in params.rungs
     ]
-    for name, table in all_tables(evidence, run.gpu, run.baseline.name, run.first.name).items():
-        write_table(table, Path(f"results/{run.gpu.name}/tables/{name}.csv"))
+    for name, table in all_tables(evidence, gpu, params.baseline, params.first).items():
+        write_table(table, output[name])

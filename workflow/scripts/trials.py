@@ -3,52 +3,51 @@
 from pathlib import Path
 
 from ladder.build.compile import Build
-from ladder.config.plan import plan_of_run
 from ladder.measure.tune.stage import Search, default_trial, round_settings, shape_cases
 from ladder.model.cases import all_cases
 from ladder.model.shape import Shape
 from ladder.records import store
 from ladder.records.provenance import environment
 from ladder.records.trials import Record
+from ladder.system.nvml import present
 from ladder.system.paths import ROOT
 from ladder.system.process import gpu_lock
-from ladder.system.terminal import Progress, one_line_errors
+from ladder.system.terminal import job
 
-with one_line_errors(snakemake.log[0]):
-    run = plan_of_run(snakemake.config)
-    entry, log = snakemake.wildcards.entry, Path(snakemake.log[0])
-    tune, shapes = snakemake.params.tune, [Shape.parse(shape) for shape in snakemake.params.shapes]
-    names = store.read_json(Path(snakemake.input.builds))["trials"]
-    builds = {name: Build(Path(snakemake.input.builds).with_suffix("") / name) for name in names}
-    progress = Progress("tune", entry, run.tuned_entries)
+with job(snakemake, "tune") as progress:
+    entry, params = snakemake.wildcards.entry, snakemake.params
+    device, tune = present(params.device), params.tune
+    shapes = [Shape.parse(shape) for shape in params.shapes]
+    listed, baseline = Path(snakemake.input.builds), Build(Path(snakemake.input.baseline))
+    names = store.read_json(listed)["trials"]
+    builds = {name: Build(listed.with_suffix("") / name) for name in names}
 
     def where(compiled, digest):
-        place = environment(ROOT, run.device, compiled, digest)
+        place = environment(ROOT, device, compiled, digest)
         keys = ("nvcc", "flags", "architecture")
         return {**place, "compile": {key: place["compile"][key] for key in keys}}
 
-    baseline = Build(Path(snakemake.input.baseline))
     search = Search(
         entry=entry,
         builds=builds,
         compiled={name: made.record for name, made in builds.items()},
-        baseline=run.baseline.name,
+        baseline=baseline.folder.name,
         baseline_build=baseline,
-        cases=all_cases([Shape.parse(shape) for shape in tune["shapes"]], snakemake.params.cases, []),
+        cases=all_cases([Shape.parse(shape) for shape in tune["shapes"]], params.cases, []),
         shapes=[str(shape) for shape in shapes],
-        settings=round_settings(tune, snakemake.params.timing),
+        settings=round_settings(tune, params.timing),
         final_cases=shape_cases(shapes),
         finalists=tune["finalists"],
-        default=default_trial(entry, run.ladder),
-        variants=[rung.macros for rung in run.ladder.values() if rung.entry == entry],
+        default=default_trial(params.rungs[0]),
+        variants=[rung.macros for rung in params.rungs],
         batch=tune["batch"],
-        device=run.settings["device"],
+        device=params.device,
         time_limit_s=tune["time_limit_s"],
         where=where,
-        log=log,
+        log=Path(snakemake.log[0]),
         progress=progress,
     )
-    with gpu_lock(run.device.uuid):  # which what is left of a killed run may hold, and be writing the record
+    with gpu_lock(device.uuid):  # which what is left of a killed run may hold, and be writing the record
         record = Record.read(Path(snakemake.output[0]), entry)
         search.run(record)
     failed = [name for (name, _), trial in record.trials.items() if trial["status"] not in ("ok", "does not compile")]

@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-from ladder.config.plan import plan_of_run
 from ladder.config.sources import source_digest
 from ladder.config.tuned import read_tuned, tuned_text
 from ladder.measure.tune.stage import trial_rungs
@@ -11,36 +10,34 @@ from ladder.records import store
 from ladder.records.trials import Record
 from ladder.show.style import save
 from ladder.show.trials import trial_figure
-from ladder.system.errors import LadderError
-from ladder.system.terminal import one_line_errors, say
+from ladder.system.terminal import job, say
 from ladder.tables.files import write_table
 from ladder.tables.trials import choose, recorded_on, trial_table
 
-with one_line_errors(snakemake.log[0]):
-    run = plan_of_run(snakemake.config)
-    path = Path(snakemake.params.tuned)
-    if not snakemake.input:
-        raise LadderError(f"tune: no trial is recorded for {run.gpu.title}; run it on a machine with that GPU")
+with job(snakemake):
+    params, output = snakemake.params, snakemake.output
+    (gpu,), ladder = params.gpu, {rung.name: rung for rung in params.ladder}
     found = [Record.read(Path(name), Path(name).name.split(".")[0]) for name in snakemake.input.trials]
-    rungs = [rung for entry in snakemake.params.entries for rung in trial_rungs(entry, run.ladder, run.gpu)]
+    rungs = [rung for template in params.rungs for rung in trial_rungs(template, gpu)]
     digests = {rung.name: source_digest(rung) for rung in rungs}
-    best = choose(found, run.ladder, [Shape.parse(shape) for shape in snakemake.params.shapes], digests)
-    if run.measuring:
+    best = choose(found, ladder, [Shape.parse(shape) for shape in params.shapes], digests)
+    if output.tuned:
+        path = Path(output.tuned)
         earlier = read_tuned(path) if path.exists() else None
         kept = earlier.rungs if earlier and earlier.sizes == best.sizes else {}
         tried = {rung.entry for rung in rungs}
-        rest = {n: classes for n, classes in kept.items() if n in run.ladder and run.ladder[n].entry not in tried}
+        rest = {n: classes for n, classes in kept.items() if n in ladder and ladder[n].entry not in tried}
         named = {**rest, **best.rungs}
-        best = type(best)(best.sizes, {name: named[name] for name in run.ladder if name in named})
-        store.write_text(path, tuned_text(run.gpu.name, best))
+        best = type(best)(best.sizes, {name: named[name] for name in ladder if name in named})
+        store.write_text(path, tuned_text(gpu.name, best))
     table = trial_table(found, best, digests)
-    write_table(table, Path(snakemake.output.table))
-    save(trial_figure(table, recorded_on(found)), [Path(snakemake.output.svg), Path(snakemake.output.png)])
+    write_table(table, Path(output.table))
+    save(trial_figure(table, recorded_on(found)), [Path(output.svg), Path(output.png)])
     text = "".join(
         f"{rung:<24} {shape!s:>8}  {' '.join(f'{key}={value}' for key, value in macros.items())}\n"
         for rung, classes in best.rungs.items()
         for shape, macros in classes.items()
     )
     Path(snakemake.log[0]).write_text(text)
-    if run.measuring:  # else these are read again with every other record, and were said when they were made
-        say(f"\n{text}{len(table['trial'].unique())} trials: {snakemake.output.table}; tuned: {path}")
+    if output.tuned:  # else these are read again with every other record, and were said when they were made
+        say(f"\n{text}{len(table['trial'].unique())} trials: {output.table}; tuned: {output.tuned}")

@@ -12,7 +12,7 @@ from typing import Any
 
 from ladder.build.toolchain import Nvcc
 from ladder.config.sources import BY_SIZE, INCLUDE, by_size, source_digest
-from ladder.model.gpu import Gpu
+from ladder.model.gpu import Target
 from ladder.model.rung import Rung
 from ladder.records import store
 from ladder.records.store import digest_files
@@ -44,18 +44,18 @@ class Build:
         return store.read_json(self.folder / "compile.json")
 
 
-def build(rung: Rung, gpu: Gpu, nvcc: Nvcc, flags: list[str], folder: Path) -> dict[str, Any]:
+def build(rung: Rung, target: Target, nvcc: Nvcc, flags: list[str], folder: Path) -> dict[str, Any]:
     """Compile a rung into its folder and record how that went; returns the record.
 
     A rung that needs another compute capability than the GPU's is not compiled: its status is `does not apply`.
     """
     folder.mkdir(parents=True, exist_ok=True)
     made = Build(folder)
-    if not rung.runs_on(gpu.compute_capability):
-        message = f"needs compute capability {rung.compute_capability}; {gpu.title} has {gpu.compute_capability}"
+    if not rung.runs_on(target.compute_capability):
+        message = f"needs compute capability {rung.compute_capability}; {target.title} has {target.compute_capability}"
         record: dict[str, Any] = {"status": NOT_APPLICABLE, "message": message, "log": "", "build_digest": ""}
     else:
-        record = compile_rung(rung, gpu, nvcc, flags, made.library)
+        record = compile_rung(rung, target, nvcc, flags, made.library)
     store.write_json(folder / "compile.json", {"rung": rung.name, **record})
     return record
 
@@ -81,21 +81,21 @@ def why_not_measured(made: Build, check: dict[str, Any] | None) -> str:
 GLIBC = Path(__file__).with_name("glibc")  # what nvcc cannot read of a newer glibc than it knows, as it can
 
 
-def build_digest(rung: Rung, gpu: Gpu, nvcc: Nvcc, flags: list[str]) -> str:
+def build_digest(rung: Rung, target: Target, nvcc: Nvcc, flags: list[str]) -> str:
     """What identifies a build: the rung's code and all that makes a library of it."""
-    return digest_files([], source_digest(rung), nvcc.version, gpu.architecture, *flags)
+    return digest_files([], source_digest(rung), nvcc.version, target.architecture, *flags)
 
 
-def compile_command(rung: Rung, gpu: Gpu, nvcc: Nvcc, flags: list[str], output: Path) -> list[str]:
+def compile_command(rung: Rung, target: Target, nvcc: Nvcc, flags: list[str], output: Path) -> list[str]:
     """The nvcc command line that makes a rung's library; for several classes of size from `by_size.cu` beside it."""
-    virtual = gpu.architecture.replace("sm_", "compute_")
+    virtual = target.architecture.replace("sm_", "compute_")
     classes = len(rung.tuned) > 1
     macros = {} if classes else dict(rung.macros) | (dict(rung.tuned[0].macros) if rung.tuned else {})
     source = Path("kernels") / rung.source
     return [
         str(nvcc.path),
         *flags,
-        f"-gencode=arch={virtual},code={gpu.architecture}",
+        f"-gencode=arch={virtual},code={target.architecture}",
         "-Xptxas=-v",
         "-shared",
         "--no-device-link",  # no kernel calls into another file
@@ -113,7 +113,7 @@ def compile_command(rung: Rung, gpu: Gpu, nvcc: Nvcc, flags: list[str], output: 
     ]
 
 
-def compile_rung(rung: Rung, gpu: Gpu, nvcc: Nvcc, flags: list[str], library: Path) -> dict[str, Any]:
+def compile_rung(rung: Rung, target: Target, nvcc: Nvcc, flags: list[str], library: Path) -> dict[str, Any]:
     """Compile a rung; returns its compile record, whose `status` is `ok` or `failed` with the compiler's message.
 
     Keys: status, message, nvcc, flags, architecture, source_digest, build_digest (of the code and all that made it),
@@ -122,7 +122,7 @@ def compile_rung(rung: Rung, gpu: Gpu, nvcc: Nvcc, flags: list[str], library: Pa
     """
     if len(rung.tuned) > 1:
         (library.parent / BY_SIZE).write_text(by_size(rung))
-    command = compile_command(rung, gpu, nvcc, flags, library)
+    command = compile_command(rung, target, nvcc, flags, library)
     with tempfile.TemporaryDirectory(prefix="gemm-ladder-") as folder:
         kept = ["--keep", f"--keep-dir={folder}"]
         result = subprocess.run([*command, *kept], capture_output=True, text=True, check=False, cwd=ROOT)
@@ -137,10 +137,10 @@ def compile_rung(rung: Rung, gpu: Gpu, nvcc: Nvcc, flags: list[str], library: Pa
         "status": "ok" if result.returncode == 0 else "failed",
         "message": "" if result.returncode == 0 else first_error(log),
         "nvcc": nvcc.version,
-        "flags": [*flags, f"-gencode=arch={gpu.architecture.replace('sm_', 'compute_')},code={gpu.architecture}"],
-        "architecture": gpu.architecture,
+        "flags": [*flags, f"-gencode=arch={target.architecture.replace('sm_', 'compute_')},code={target.architecture}"],
+        "architecture": target.architecture,
         "source_digest": source_digest(rung),
-        "build_digest": build_digest(rung, gpu, nvcc, flags),
+        "build_digest": build_digest(rung, target, nvcc, flags),
         "log": log,
     }
     return record

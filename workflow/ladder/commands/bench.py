@@ -30,7 +30,7 @@ from ladder.measure.time.stage import time_rung
 from ladder.model.cases import all_cases, describe
 from ladder.model.rung import Rung, parse_variant, variant_name
 from ladder.model.shape import Shape, in_order
-from ladder.records.provenance import environment
+from ladder.records.provenance import environment, settings_digest
 from ladder.records.timings import read_time_record
 from ladder.show.summary import heading, line
 from ladder.system.errors import LadderError
@@ -177,7 +177,7 @@ def compiled(run: Plan, rungs: list[Rung], folder: Path) -> dict[str, Build]:
     with ThreadPoolExecutor() as pool:
         made = pool.map(lambda rung: build(rung, run.gpu, nvcc, flags, folder / rung.name), rungs)
         for rung, record in zip(rungs, made, strict=True):
-            Progress("compile", rung.name, [each.name for each in rungs])(record["status"])
+            Progress("compile", rung.name)(record["status"])
             if record["status"] == NOT_APPLICABLE:
                 raise LadderError(f"{rung.name}: {record['message']}")
             if record["status"] != "ok":
@@ -193,7 +193,7 @@ def emulated(run: Plan, made: Build, log: Path) -> str:
     """
     name = made.folder.name
     cases, threads = run.emulated_cases(), len(os.sched_getaffinity(0))
-    progress = Progress("emulate", name, [rung.name for rung in run.rungs])
+    progress = Progress("emulate", name)
     progress(f"{len(cases)} cases on {threads} CPUs")
     record = emulate_rung(run.by_name(name), made, cases, threads, run.settings["check"]["time_limit_s"], log)
     progress(record["status"])
@@ -210,7 +210,7 @@ def check(run: Plan, made: Build, log: Path, names: list[str], full: bool) -> No
     """
     settings, name = run.settings["check"], made.folder.name
     cases = run.cases() if full else all_cases([], [], list(run.shapes))
-    progress = Progress("check", name, names)
+    progress = Progress("check", name)
 
     def started(done: int, case: dict[str, Any]) -> None:
         if done % 50 == 0:
@@ -237,7 +237,7 @@ def timed(run: Plan, name: str, builds: dict[str, Build], folder: Path) -> Seque
     Raises LadderError where the timing fails.
     """
     shapes = in_order(list(run.shapes))
-    progress = Progress("time", name, [rung.name for rung in run.rungs])
+    progress = Progress("time", name)
 
     def started(kernel: str, shape: str) -> None:
         if kernel == name:
@@ -245,7 +245,7 @@ def timed(run: Plan, name: str, builds: dict[str, Build], folder: Path) -> Seque
 
     beside = dict.fromkeys([name, run.baseline.name, run.first.name])
     chosen = {each: builds[each] for each in beside}
-    where = environment(ROOT, run.device, builds[name].record, run.timing_digest)
+    where = environment(ROOT, run.device, builds[name].record, settings_digest(run.settings["timing"]))
     record, settings = folder / f"{name}.zip", run.settings["timing"]
     message = time_rung(name, chosen, shapes, settings, run.settings["device"], where, record, folder / "log", started)
     if message:

@@ -1,12 +1,10 @@
-"""What a run needs of the Snakemake that runs it: where settings came from, whether it is alone, what it shows."""
+"""What a run needs of the Snakemake that runs it: where settings came from, whether it is alone, what was asked for."""
 
 from __future__ import annotations
 
 import compileall
 import fcntl
-import logging
 import os
-import shutil
 import textwrap
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,29 +12,26 @@ from typing import Any
 
 import yaml
 
-from ladder.commands.progress import Above, Board, is_chatter
 from ladder.config.gpus import GPU_FILES
 from ladder.model.rung import Rung
-from ladder.system.terminal import QUIET
+from ladder.system.errors import LadderError
 
-REMEASURE = "GEMM_LADDER_REMEASURE"
 MEASURING = ("check", "time", "profile")  # the stages that need a GPU
 _held: list[int] = []
 
 
-def offer_package() -> None:
-    """Let the scripts of the rules, which are processes of their own, import this package.
+def offer_package(workflow: Any) -> None:
+    """Let the scripts of the rules, which are processes of their own, import this package, and tell them of --nocolor.
 
-    As bytecode, also where Python is told to write none: each process of a run would compile it again.
+    As bytecode, also where Python is told to write none: each process of a run would compile it again. NumPy's BLAS
+    keeps to one thread in each job, for Snakemake gives cores to jobs, and threads that wait would spin.
     """
     package = Path(__file__).resolve().parents[1]
     compileall.compile_dir(package, quiet=2)
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(package.parent), os.environ.get("PYTHONPATH")]))
-
-
-def one_core_a_job() -> None:
-    """Keep NumPy's BLAS in each job to one thread: Snakemake gives cores to jobs, and threads that wait would spin."""
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    if workflow.output_settings.nocolor:
+        os.environ["NO_COLOR"] = "1"
 
 
 def config_sources(workflow: Any) -> dict[str, str]:
@@ -61,11 +56,10 @@ def uses_conda(workflow: Any) -> bool:
     return "conda" in {str(method).lower() for method in workflow.deployment_settings.deployment_method}
 
 
-def hold_directory(folder: Path) -> None:
-    """Clear away the locks of a run that was killed.
+def run_alone(folder: Path) -> None:
+    """Hold a lock of the kernel on a folder until this process ends, however it ends.
 
-    Snakemake locks a directory by files that a killed run leaves behind. This process holds a lock of the kernel's
-    instead, which ends with it: whoever gets that one is alone, and what files lie there are stale.
+    Raises LadderError where another run holds it. Snakemake's own locks are files, which a killed run leaves behind.
     """
     folder.mkdir(exist_ok=True)
     handle = os.open(folder / "gemm-ladder.lock", os.O_RDWR | os.O_CREAT)
@@ -73,57 +67,19 @@ def hold_directory(folder: Path) -> None:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         os.close(handle)
-        return
+        raise LadderError("another run is at work in this folder and holds its lock; wait until it has ended") from None
     _held.append(handle)
-    shutil.rmtree(folder / "locks", ignore_errors=True)
 
 
-def unlimited_rate(workflow: Any) -> None:
-    """Let Snakemake sleep until a job ends: no run comes near its limit of 100 jobs a second.
-
-    For that limit it looks for ready jobs again a second after every look, these looks included, so that the end of
-    each job adds one more a second (Snakemake 9.27, JobScheduler.schedule). A limit that the user gives stays.
-    """
-    limiter = getattr(workflow.scheduler, "job_rate_limiter", None)
-    if limiter is not None and (limiter.max_jobs, limiter.timespan) == (100, 1):
-        workflow.scheduler.job_rate_limiter = None
-
-
-def remeasure_if_forced(workflow: Any) -> None:
-    """Tell the time stage to measure again what it already holds, where the user forces it (-F, -R time)."""
+def forced(workflow: Any) -> bool:
+    """Whether the user forces a stage whose results the time and check stages would otherwise keep (-F, -R time)."""
     settings = workflow.dag_settings
-    if settings.forceall or {"time", "check", "compile"} & {str(rule) for rule in settings.forcerun}:
-        os.environ[REMEASURE] = "1"
+    return bool(settings.forceall or {"time", "check", "compile"} & {str(rule) for rule in settings.forcerun})
 
 
-def show_progress(workflow: Any, memory: Path) -> None:
-    """Show how far the run is, as loudly as the user asked.
-
-    By default (`--quiet rules`) the lines of the stages and a live line, in a log a plain line now and then, take the
-    place of what Snakemake says of its own work. `--quiet` or `--quiet all` leaves the first line, errors and the
-    summary; `--quiet host` or `--verbose` shows what Snakemake says. `--nocolor` is passed on to the stages.
-    """
-    from snakemake.logging import logger
-    from snakemake.settings.enums import Quietness
-
-    output = workflow.output_settings
-    if output.nocolor:
-        os.environ["NO_COLOR"] = "1"
-    quiet = set(output.quiet or ())
-    if output.verbose or not quiet & {Quietness.ALL, Quietness.PROGRESS, Quietness.RULES}:
-        return
-    handlers = [handler for handler in logger.handlers if handler.name == "DefaultStreamHandler"]
-    for handler in handlers:
-        handler.addFilter(lambda record: workflow.dryrun or not is_chatter(record))
-    if quiet & {Quietness.ALL, Quietness.PROGRESS}:
-        os.environ[QUIET] = "1"
-        return
-    for handler in handlers:
-        if isinstance(handler, logging.StreamHandler):
-            alone = [rule.name for rule in workflow.rules if "gpu" in rule.resources]
-            board = Board(handler.stream, memory, alone, lambda: workflow.dryrun)
-            handler.setStream(Above(board))
-            logger.addHandler(board)
+def silent(workflow: Any) -> bool:
+    """Whether the user wants no lines of the stages: --quiet, --quiet all or --quiet progress."""
+    return bool({"ALL", "PROGRESS"} & {choice.name for choice in workflow.output_settings.quiet or ()})
 
 
 def listing(workflow: Any, ladder: Mapping[str, Rung]) -> str:

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import difflib
-import os
-import pickle
 import re
-import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -25,15 +21,12 @@ from ladder.model.gpu import Gpu
 from ladder.model.rung import Rung
 from ladder.model.shape import Shape
 from ladder.records import store
-from ladder.records.provenance import settings_digest
 from ladder.system import nvml
 from ladder.system.errors import LadderError
 from ladder.system.nvml import Present
 from ladder.system.paths import ROOT, shown
 
 KERNELS = ROOT / "config" / "kernels.yaml"
-_HANDED_DOWN = "GEMM_LADDER_PLAN"
-_MOST_HANDED_DOWN = 100_000  # bytes; Linux takes 128 KiB in one variable of an environment (execve(2))
 
 
 @dataclass(frozen=True)
@@ -146,11 +139,6 @@ class Plan:
         """The cases that a rung is watched with by compute-sanitizer."""
         return sanitizer_cases(self.settings["sanitize"]["shapes"], self.settings["check"]["cases"])
 
-    @property
-    def timing_digest(self) -> str:
-        """What identifies the timing settings in a record."""
-        return settings_digest(self.settings["timing"])
-
     def raw(self) -> Path:
         """The folder of this GPU's raw records."""
         return ROOT / "results" / self.gpu.name / "raw"
@@ -198,23 +186,6 @@ def plan(config: Mapping[str, Any], sources: Mapping[str, str] | None = None) ->
         profile_shapes=tuple(read_shapes(settings["profile"]["sizes"], places.get("profile", file), "profile.sizes")),
         settings=settings,
     )
-
-
-def hand_down(run: Plan) -> None:
-    """Leave a run's plan to its jobs, in their environment: none of them reads and validates the configuration anew."""
-    text = base64.b64encode(zlib.compress(pickle.dumps(run))).decode()
-    os.environ.pop(_HANDED_DOWN, None)
-    if len(text) <= _MOST_HANDED_DOWN:
-        os.environ[_HANDED_DOWN] = text
-
-
-def plan_of_run(config: Mapping[str, Any]) -> Plan:
-    """In a job: the plan of its run, decided anew where the job's environment does not have it, as on another machine.
-
-    Raises LadderError as `plan` does.
-    """
-    text = os.environ.get(_HANDED_DOWN)
-    return pickle.loads(zlib.decompress(base64.b64decode(text))) if text else plan(config)
 
 
 def check_macros(rung: Rung, place: str) -> None:

@@ -4,6 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
+
+
+class Target(NamedTuple):
+    """What a rung is compiled for."""
+
+    title: str
+    compute_capability: str
+    architecture: str
 
 
 @dataclass(frozen=True)
@@ -27,3 +36,8 @@ class Gpu:
     def peak_gflops(self) -> float:
         """FP32 peak in GFLOP/s: each lane of each SM does a multiplication and an addition in every cycle."""
         return self.sms * self.fp32_lanes_per_sm * 2 * self.sm_clock_mhz / 1000
+
+    @property
+    def target(self) -> Target:
+        """What rungs are compiled for on this GPU."""
+        return Target(self.title, self.compute_capability, self.architecture)

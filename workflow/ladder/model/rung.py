@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from ladder.model.precision import BOUNDS
@@ -61,6 +61,11 @@ class Rung:
         """Whether a GPU of this compute capability has the instructions that the rung needs."""
         newest = float(self.newest_compute_capability or "inf")
         return float(self.compute_capability) <= float(compute_capability) <= newest
+
+    @property
+    def as_built(self) -> Rung:
+        """The rung without what its library does not depend on: its words and its place in the ladder."""
+        return replace(self, title="", before=None, tune=None, baseline="")
 
     @property
     def declared(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What the scripts of the rules share: errors as one line, and progress lines."""
+"""What a job shows: its progress in lines, its errors in one line each."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ import contextlib
 import os
 import sys
 import time
+import traceback
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from ladder.system.errors import LadderError
 
 CLEAR = "\r\x1b[K"  # to the line's beginning, and nothing behind it
-QUIET = "GEMM_LADDER_QUIET"  # set where the user wants no progress lines
 GREEN, RED, PLAIN = "\x1b[32m", "\x1b[31m", "\x1b[0m"
 GOOD = ("ok", "pass", "emulated")
 BAD = ("failed", "wrong", "unusable", "crashed", "timeout", "not timed", "not profiled")
@@ -31,35 +32,46 @@ def colored(status: str) -> str:
     return f"{color}{status}{PLAIN}"
 
 
-@contextlib.contextmanager
-def one_line_errors(log: str) -> Iterator[None]:
-    """Turn a LadderError into its line, on the terminal and in the log, and a non-zero exit."""
-    try:
-        yield
-    except LadderError as error:
-        line = f"gemm-ladder: {error}"
-        with Path(log).open("a") as file:
-            file.write(line + "\n")
-        say(line)
-        sys.exit(1)
-    except KeyboardInterrupt:
-        sys.exit(130)  # whoever pressed the keys needs no traceback
-
-
 class Progress:
-    """Lines such as `[time 3/6] tiled@TILE=8  4096  (10/10)`: which kernel, which size, how far, what it took."""
+    """Lines such as `[time] tiled@TILE=8  4096  (10/10)`: which stage and rung, which size, how far."""
 
-    def __init__(self, stage: str, rung: str, rungs: list[str]) -> None:
-        """`rungs` are all that the stage has to do; the rung's time begins now."""
-        self.prefix = f"[{stage} {rungs.index(rung) + 1}/{len(rungs)}] {rung}"
+    def __init__(self, stage: str, name: str, quiet: bool = False) -> None:
+        """The time that `ended` tells begins now; nothing is printed where `quiet`."""
+        self.prefix = f"[{stage}] {name}"
+        self.quiet = quiet
         self.began = time.monotonic()
 
     def __call__(self, text: str) -> None:
         """Print one line."""
-        if QUIET not in os.environ:
+        if not self.quiet:
             say(f"{self.prefix}  {text}")
 
     def ended(self, status: str, message: str = "") -> None:
         """Print the last line of a rung: how it ended, and how long it took."""
         words = [colored(status), *filter(None, [message]), f"{time.monotonic() - self.began:.1f} s"]
         self("  ".join(words))
+
+
+@contextlib.contextmanager
+def job(snakemake: Any, stage: str = "") -> Iterator[Progress]:
+    """A script of a rule: gives its progress lines, and turns an error into one line there and in the rule's log.
+
+    A LadderError says itself what is wrong. Of any other exception the log has the traceback. Either way the script
+    ends with exit status 1.
+    """
+    log = Path(snakemake.log[0])
+    name = snakemake.wildcards.get("kernel") or snakemake.wildcards.get("entry") or ""
+    try:
+        yield Progress(stage or snakemake.rule, name, snakemake.config["quiet"])
+    except KeyboardInterrupt:
+        sys.exit(130)  # whoever pressed the keys needs no words
+    except Exception as error:
+        line = f"gemm-ladder: {error}"
+        if not isinstance(error, LadderError):
+            with log.open("a") as file:
+                traceback.print_exc(file=file)
+            line = f"gemm-ladder: {snakemake.rule}: {type(error).__name__}: {error}; this is our fault, see {log}"
+        with log.open("a") as file:
+            file.write(line + "\n")
+        say(line)
+        sys.exit(1)

@@ -26,7 +26,7 @@ from ladder.build.resources import resource_report
 from ladder.build.toolchain import Nvcc
 from ladder.config.space import Space
 from ladder.measure.time.stage import collect
-from ladder.model.gpu import Gpu
+from ladder.model.gpu import Gpu, Target
 from ladder.model.rung import Rung, parse_variant, variant_name
 from ladder.model.shape import Shape
 from ladder.records import store
@@ -37,16 +37,15 @@ from ladder.system.paths import ROOT
 from ladder.system.process import OUT_OF_MEMORY, Event, run_worker
 
 
-def trial_rungs(entry: str, ladder: Mapping[str, Rung], gpu: Gpu) -> list[Rung]:
-    """Every legal combination of an entry's space as a rung, the source's defaults first if they are legal.
+def trial_rungs(template: Rung, gpu: Gpu) -> list[Rung]:
+    """Every legal combination of the space of a rung's entry as a rung, the source's defaults first if they are legal.
 
     Raises LadderError where the declaration cannot be evaluated, names a macro that the source does not let be
     overridden, or leaves nothing legal.
     """
-    template = next(rung for rung in ladder.values() if rung.entry == entry)
     space = Space.of(template.tune or {})
     source = (ROOT / "kernels" / template.source).read_text()
-    where = f"config/kernels.yaml: {entry}.tune"
+    where = f"config/kernels.yaml: {template.entry}.tune"
     try:
         space.check(source)
         legal = space.legal_combinations(source, gpu)
@@ -57,7 +56,7 @@ def trial_rungs(entry: str, ladder: Mapping[str, Rung], gpu: Gpu) -> list[Rung]:
     return [
         dataclasses.replace(
             template,
-            name=variant_name(entry, macros),
+            name=variant_name(template.entry, macros),
             macros={key: str(value) for key, value in macros.items()},
             tuned=(),
         )
@@ -65,15 +64,14 @@ def trial_rungs(entry: str, ladder: Mapping[str, Rung], gpu: Gpu) -> list[Rung]:
     ]
 
 
-def default_trial(entry: str, ladder: Mapping[str, Rung]) -> str:
-    """The name of the trial that is the source's defaults."""
-    template = next(rung for rung in ladder.values() if rung.entry == entry)
+def default_trial(template: Rung) -> str:
+    """The name of the trial of a rung's entry that is the source's defaults."""
     source = (ROOT / "kernels" / template.source).read_text()
-    return variant_name(entry, Space.of(template.tune or {}).default(source))
+    return variant_name(template.entry, Space.of(template.tune or {}).default(source))
 
 
 def build_trials(
-    rungs: Sequence[Rung], gpu: Gpu, nvcc: Nvcc, flags: list[str], folder: Path, threads: int
+    rungs: Sequence[Rung], target: Target, nvcc: Nvcc, flags: list[str], folder: Path, threads: int
 ) -> dict[str, dict[str, Any]]:
     """Compile trials side by side, each into a folder of its own; returns their compile records by name.
 
@@ -85,10 +83,10 @@ def build_trials(
         kept = made / "compile.json"
         if kept.exists():
             record = store.read_json(kept)
-            if record["build_digest"] == build_digest(rung, gpu, nvcc, flags):
+            if record["build_digest"] == build_digest(rung, target, nvcc, flags):
                 return record
             kept.unlink()  # a kill during the next compilation must not leave the old word on a new library
-        return build(rung, gpu, nvcc, flags, made)
+        return build(rung, target, nvcc, flags, made)
 
     with ThreadPoolExecutor(threads) as pool:
         return dict(zip([rung.name for rung in rungs], pool.map(make, rungs), strict=True))

@@ -4,32 +4,23 @@ from __future__ import annotations
 
 import json
 import logging
-import re
 import shutil
 import statistics
 import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TextIO
 
-from ladder.system.terminal import CLEAR
+from snakemake_interface_logger_plugins.common import LogEvent
 
 BAR = 24  # characters
+CLEAR = "\r\x1b[K"  # to the line's beginning, and nothing behind it
 EVERY_S = 0.5  # the live line is drawn anew
 LOGGED_S = 30.0  # between two lines in a log
-# What Snakemake says while it works, and this module says better; everything else that it says is shown.
-CHATTER = (
-    "assuming unrestricted", "building dag", "using shell", "conda environments: ignored", "select jobs", "execute ",
-    "activating conda", "rules claiming", "elapsed time", "shutting down", "exiting because a job",
-)  # fmt: skip
-_SCRIPT_FAILED = re.compile(
-    r"\.snakemake/scripts/\S+' returned non-zero exit status 1\.|^Exiting because a job execution failed"
-)
-CHATTY_EVENTS = ("workflow_started", "job_started", "job_finished", "progress", "run_info", "resources_info")
 
 
 def clock(seconds: float) -> str:
@@ -73,7 +64,7 @@ class State:
     took: dict[str, list[float]] = field(default_factory=dict)
     earlier: dict[str, float] = field(default_factory=dict)
     at_once: int = 1
-    alone: Sequence[str] = ()
+    alone: set[str] = field(default_factory=set)  # rules whose jobs run one after another, on the GPU
 
     @property
     def typical(self) -> dict[str, float]:
@@ -96,47 +87,38 @@ class State:
         return f"[{bar:-<{BAR}}] {self.line(now)}  {running}"[: max(0, width - 1)].rstrip()
 
 
-class Board(logging.Handler):
+class Board:
     """Follows Snakemake's events: a live line on a terminal, a line at most every LOGGED_S seconds elsewhere.
 
-    `memory` is where the seconds that a job of each rule took are kept, so that a later run can say what is left. While
-    `idle` says so, as in a dry run, nothing is shown.
+    `memory` is where the seconds that a job of each rule took are kept, so that a later run can say what is left.
     """
 
-    def __init__(
-        self,
-        stream: TextIO,
-        memory: Path,
-        alone: Sequence[str] = (),
-        idle: Callable[[], bool] = lambda: False,
-        now: Callable[[], float] = time.monotonic,
-    ) -> None:
-        super().__init__()
-        self.stream, self.memory, self.idle, self.now = stream, memory, idle, now
+    def __init__(self, stream: TextIO, memory: Path, now: Callable[[], float] = time.monotonic) -> None:
+        self.stream, self.memory, self.now = stream, memory, now
         self.terminal = stream.isatty()
-        self.state = State(now(), earlier=remembered(memory), alone=alone)
+        self.state = State(now(), earlier=remembered(memory))
         self.guard = threading.RLock()
         self.drawn, self.whole_line, self.said = False, True, now()
         self.ended = threading.Event()
         self.ticker: threading.Thread | None = None
 
-    def emit(self, record: logging.LogRecord) -> None:
+    def follow(self, record: logging.LogRecord) -> None:
         """Take in an event of Snakemake's, and draw."""
-        event = str(getattr(record, "event", None) or "")
-        if self.idle():
-            return
+        event = getattr(record, "event", None)
         with self.guard:
             state = self.state
-            if event == "run_info":
+            if event == LogEvent.RUN_INFO:
                 state.total = Counter({rule: n for rule, n in record.stats.items() if rule != "total"})
                 state.began = self.now()
-            elif event == "resources_info":
+            elif event == LogEvent.RESOURCES_INFO:
                 state.at_once = getattr(record, "cores", None) or state.at_once
-            elif event == "job_info":
+            elif event == LogEvent.JOB_INFO:
                 names = record.wildcards or {}
                 name = names.get("kernel") or names.get("entry") or ""
                 state.running[record.jobid] = (record.rule_name, name, self.now())
-            elif event == "job_finished" and record.job_id in state.running:
+                if "gpu" in dict(record.resources or {}):
+                    state.alone.add(record.rule_name)
+            elif event == LogEvent.JOB_FINISHED and record.job_id in state.running:
                 rule, _, since = state.running.pop(record.job_id)
                 state.done[rule] += 1
                 state.took.setdefault(rule, []).append(self.now() - since)
@@ -187,22 +169,6 @@ class Board(logging.Handler):
                 self.write_above(f"{done} of {total} steps in {clock(self.now() - self.state.began)}\n")
                 self.stream.flush()
                 remember(self.memory, self.state.typical)
-        super().close()
-
-
-class Above:
-    """A stream whose writers do not disturb the live line of a board."""
-
-    def __init__(self, board: Board) -> None:
-        self.board = board
-
-    def write(self, text: str) -> int:
-        """Write above the live line."""
-        self.board.write_above(text)
-        return len(text)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.board.stream, name)
 
 
 def remembered(memory: Path) -> dict[str, float]:
@@ -221,16 +187,3 @@ def remember(memory: Path, typical: Mapping[str, float]) -> None:
         memory.write_text(json.dumps({rule: round(typical[rule], 3) for rule in sorted(typical)}, indent=1) + "\n")
     except OSError as error:
         print(f"gemm-ladder: {memory}: {error.strerror}; what is left will not be known", file=sys.stderr)
-
-
-def is_chatter(record: logging.LogRecord) -> bool:
-    """Whether this is what Snakemake says of its own work, which the board says better.
-
-    Of errors, that a script ended with status 1: it has said why itself, in a line or a traceback.
-    """
-    if record.levelno > logging.INFO:
-        return bool(_SCRIPT_FAILED.search(str(record.msg)))
-    event = getattr(record, "event", None)
-    if event is not None:
-        return str(event) in CHATTY_EVENTS
-    return str(record.msg).lower().startswith(CHATTER)

@@ -1,0 +1,89 @@
+"""A logger plugin for Snakemake: errors and how far the run is, in the place of what Snakemake says of its own work.
+
+`--logger ladder` (profiles/default) takes it. It shows its own words where the user asked for fewer of Snakemake's, by
+`--quiet rules`; with `--quiet host`, `--verbose` or in a dry run it shows what Snakemake says, as Snakemake would.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from logging import LogRecord
+from pathlib import Path
+
+from snakemake_interface_logger_plugins.base import LogHandlerBase
+from snakemake_interface_logger_plugins.common import LogEvent
+
+from snakemake_logger_plugin_ladder.board import Board
+
+DURATIONS = Path("build/durations.json")
+SHOWN = ("ALL", "PROGRESS", "RULES")  # the choices of --quiet that leave room for words of ours
+
+
+class LogHandler(LogHandlerBase):
+    """Writes to standard error: a live line on a terminal, a plain line now and then in a log."""
+
+    writes_to_stream = True
+    writes_to_file = False
+    has_formatter = False  # Snakemake's own formats its errors
+    needs_rulegraph = False
+
+    def __post_init__(self) -> None:
+        settings = self.common_settings
+        asked = {choice.name for choice in settings.quiet or ()}
+        self.ours = bool(asked & set(SHOWN)) and not settings.verbose and not settings.dryrun
+        self.stream = sys.stdout if settings.stdout else sys.stderr
+        silent = bool(asked & {"ALL", "PROGRESS"})
+        self.board = None if silent or not self.ours else Board(self.stream, DURATIONS)
+        self.untold: list[str] = []  # errors that a failed job may have told already
+        self.idle = False  # whether a run has begun and Snakemake has named no job of it yet
+
+    @property
+    def has_filter(self) -> bool:
+        """Whether Snakemake's own choice of records is left out: where this handler chooses."""
+        return self.ours
+
+    def emit(self, record: LogRecord) -> None:
+        """Show one of Snakemake's records, or draw what it changes."""
+        event = getattr(record, "event", None)
+        if not self.ours:
+            self._write(self.format(record))
+        elif event == LogEvent.JOB_ERROR:
+            self._job_failed(record)
+        elif event == LogEvent.ERROR:
+            self.untold.append(self.format(record))
+        elif record.levelno >= logging.WARNING:
+            self._write(self.format(record))
+        elif self.board is not None:
+            if event in (LogEvent.WORKFLOW_STARTED, LogEvent.RUN_INFO):
+                self.idle = event == LogEvent.WORKFLOW_STARTED
+            self.board.follow(record)
+
+    def _job_failed(self, record: LogRecord) -> None:
+        """Name the log of a job whose script has not said itself what failed, with what Snakemake knows of it."""
+        logs = [Path(path) for path in record.log or ()]
+        if not any("gemm-ladder: " in path.read_text(errors="replace") for path in logs if path.is_file()):
+            where = f"; see {', '.join(map(str, logs))}" if logs else ""
+            self._write("\n".join([*self.untold, f"gemm-ladder: {record.rule_name}: the job failed{where}"]))
+        self.untold.clear()
+
+    def _write(self, text: str) -> None:
+        if not text:
+            return
+        if self.board is not None:
+            self.board.write_above(text + "\n")
+        else:
+            self.stream.write(text + "\n")
+        self.stream.flush()
+
+    def close(self) -> None:
+        """Say what was not said yet, and how long all took."""
+        if self.idle and not self.untold:
+            self.untold.append("Nothing to be done: all that was asked for is there and up to date.")
+        for text in self.untold:
+            self._write(text)
+        self.untold.clear()
+        self.idle = False
+        if self.board is not None:
+            self.board.close()
+        super().close()
