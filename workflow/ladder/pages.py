@@ -11,6 +11,7 @@ import pandas as pd
 
 from ladder.config import ROOT, Rung, Shape
 from ladder.diagnosis import FP32_UNITS, LEAST, TENSOR_CORES
+from ladder.drawings import picture
 from ladder.inspection import main_kernel
 from ladder.precision import TITLES
 from ladder.sass import CLASSES
@@ -95,7 +96,7 @@ def page(rung: Rung, inspection: Mapping[str, Any], tables: Mapping[str, pd.Data
     parts = [f"# {rung.name}: {rung.title}", "", f"Source: `kernels/{rung.source}`; {'; '.join(verdict)}.", ""]
     if isinstance(row["message"], str) and row["message"]:
         parts += [row["message"], ""]
-    parts += [own_words(rung), ""]
+    parts += [own_words(rung), "", *picture(rung)]
     parts += _benchmark(own["timings"])
     parts += _good_and_bad(rung, own, tables["diagnosis"], tables["slots"], headline_shape(tables["timings"]))
     parts += _findings(own["diagnosis"])

@@ -42,6 +42,7 @@ rule pages:
     input:
         tables=expand("results/{{gpu}}/tables/{table}.csv", table=TABLES),
         inspections=[f"build/{GPU}/inspect/{name}.json" for name in PAGES],
+        drawings=expand("results/{{gpu}}/drawings/{name}.svg", name=DRAWINGS),
     output:
         index="results/{gpu}/pages/README.md",
         pages=expand("results/{{gpu}}/pages/{name}.md", name=PAGES),

@@ -39,6 +39,7 @@ rule html_report:
         expand("results/{{gpu}}/figures/{figure}.svg", figure=PUBLISHED),
         accuracy=ACCURACY_FILES,
         pages=expand("results/{{gpu}}/pages/{name}.md", name=PAGES),
+        drawings=expand("results/{{gpu}}/drawings/{name}.svg", name=DRAWINGS),
         templates=[
             "workflow/report/report.html.j2",
             "workflow/report/report.css",
