@@ -326,9 +326,20 @@ def test_constants_are_the_largest_class_of_the_tuned_build_or_the_sources_own()
     assert constants_of(LADDER["tma"])["STAGES"] == 4
 
 
-@pytest.mark.parametrize("macros", [{"BM": "100"}, {"TM": "0"}, {"BM": "wide"}], ids=str)
-def test_constants_that_make_no_tile_are_said_in_the_drawing(macros):
-    rung = replace(LADDER["vectorized"], macros=macros)
+@pytest.mark.parametrize(
+    ("name", "macros"),
+    [
+        ("vectorized", {"BM": "100"}),
+        ("vectorized", {"TM": "0"}),
+        ("vectorized", {"BM": "wide"}),
+        ("async_copy", {"STAGES": "1"}),
+        ("tma", {"STAGES": "many"}),
+        ("conflict_free@LAYOUT=1", {"LAYOUT": "3"}),
+    ],
+    ids=str,
+)
+def test_constants_that_make_no_tile_are_said_in_the_drawing(name, macros):
+    rung = replace(LADDER[name], macros=macros)
     svg = drawing(rung.entry, constants_of(rung))
     assert "no tile that can be drawn" in ET.fromstring(svg).find(f"{SVG}title").text
     assert "no tile that can be drawn" in picture(rung)[0]

@@ -56,7 +56,7 @@ def _box(x: float, y: float, width: float, height: float, fill: str = "", **more
 
 
 def _text(x: float, y: float, words: str, size: int = SIZE, fill: str = INK, **more: float | str) -> str:
-    """A line of text; the drawing itself names the usual size and colour."""
+    """A line of text; its group, or else the drawing, names the usual size and colour."""
     own = ({"font_size": size} if size != SIZE else {}) | ({"fill": fill} if fill != INK else {})
     return _tag("text", escape(words), x=x, y=y, **own, **more)
 
@@ -173,11 +173,7 @@ def _fetched(name: str, elements: Iterable[Element]) -> str:
     return f"{_count(rows, 'row')} x {4 * cols} bytes of {name}".replace(" ", "\u00a0")
 
 
-def _block(
-    layout: Layout,
-    constants: Constants,
-    load: str = "one load of warp 0",
-) -> list[Panel]:
+def _block(layout: Layout, constants: Constants, load: str = "one load of warp 0") -> list[Panel]:
     """The block's tiles of A, B and C; whose results are whose; what warp 0 fetches at once."""
     bm, bn, bk = layout.tile
     names = ["TILE"] * 3 if "TILE" in constants else ["BM", "BN", "BK"]
@@ -482,8 +478,8 @@ def _two_buffers(layout: Layout, _: Constants) -> list[Panel]:
     ]
 
 
-def _stages(layout: Layout, constants: Constants, own_warps: bool = False) -> list[Panel]:
-    stages = constants["STAGES"]
+def _stages(layout: Layout, _: Constants, own_warps: bool = False) -> list[Panel]:
+    stages = layout.stages
     until = 2 * stages
     dots = (
         f"Full dot: the tile has arrived. Open dot: each of the {layout.warps} warps that multiply has given the "
@@ -537,8 +533,8 @@ def _of_warp(_: Layout, constants: Constants) -> str:
     return f"a warp covers {wm} x {wn} results and needs {wm} + {wn} values a step"
 
 
-def _of_stages(constants: Constants) -> str:
-    return _count(constants["STAGES"] - 1, "tile")
+def _ahead(layout: Layout) -> str:
+    return _count(layout.stages - 1, "tile")
 
 
 PICTURES: Mapping[str, Picture] = {
@@ -569,11 +565,11 @@ PICTURES: Mapping[str, Picture] = {
         lambda *_: "the next tile is on its way while a tile is multiplied", (_two_buffers, _block, _warp)
     ),
     "async_copy": Picture(
-        lambda _, constants: f"{_of_stages(constants)} on their way while a tile is multiplied",
+        lambda layout, _: f"{_ahead(layout)} on the way while a tile is multiplied",
         (_stages, partial(_block, load="one copy of warp 0"), _warp),
     ),
     "tma": Picture(
-        lambda _, constants: f"warps of their own copy, up to {_of_stages(constants)} ahead of those that multiply",
+        lambda layout, _: f"warps of their own copy, up to {_ahead(layout)} ahead of those that multiply",
         (
             partial(_stages, own_warps=True),
             partial(_block, load="one copy by a warp (A) or by the copy engine (B)"),

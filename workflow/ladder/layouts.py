@@ -67,7 +67,8 @@ class Layout:
 
     `tile` is BM, BN and BK, where 0 says that no tiles are copied. `owner` takes the row and the column of a result in
     the block's tile and gives the thread. `loads` are the elements of A and B that the first global load or copy of
-    warp 0 fetches; `used` are the words of shared memory that a tile of A and of B fill.
+    warp 0 fetches; `used` are the words of shared memory that a tile of A and of B fill. `stages` are the
+    buffers that take turns, where there are any.
     """
 
     tile: tuple[int, int, int]
@@ -76,6 +77,7 @@ class Layout:
     loads: Mapping[str, frozenset[Element]]
     accesses: tuple[Access, ...] = ()
     used: Mapping[str, frozenset[int]] = field(default_factory=dict)
+    stages: int = 2
 
     @cached_property
     def owned(self) -> dict[int, list[Element]]:
@@ -88,8 +90,12 @@ class Layout:
 
     @property
     def is_whole(self) -> bool:
-        """Whether the threads share the block's tile evenly, as every rung's static_asserts demand."""
-        return set(self.owned) == set(range(self.threads)) and len(set(map(len, self.owned.values()))) == 1
+        """Whether the threads share the block's tile evenly, in two stages at least, as the rungs' asserts demand."""
+        return (
+            self.stages > 1
+            and set(self.owned) == set(range(self.threads))
+            and len(set(map(len, self.owned.values()))) == 1
+        )
 
     def of_warp(self, warp: int) -> list[Element]:
         """The results of a warp."""
@@ -261,7 +267,7 @@ def _vectorized(constants: Constants) -> Layout:
 
 
 def _conflict_free(constants: Constants) -> Layout:
-    return _thread_tiles(constants, (_reordered if constants["LAYOUT"] == 1 else _padded)(constants))
+    return _thread_tiles(constants, {1: _reordered, 2: _padded}[constants["LAYOUT"]](constants))
 
 
 def _reordered(constants: Constants) -> tuple[Place, Place]:
@@ -304,12 +310,12 @@ def _warp_tiles(constants: Constants, asynchronous: bool = False) -> Layout:
 
 
 def _async_copy(constants: Constants) -> Layout:
-    return _warp_tiles(constants, asynchronous=True)
+    return replace(_warp_tiles(constants, asynchronous=True), stages=constants["STAGES"])
 
 
 def _tma(constants: Constants) -> Layout:
     """As `async_copy`, but one thread has all of B's tile copied."""
-    layout = _warp_tiles(constants, asynchronous=True)
+    layout = _async_copy(constants)
     _, bn, bk = layout.tile
     box = frozenset((p, col) for p in range(bk) for col in range(bn))
     loads = tuple(each for each in layout.accesses if each.name.startswith("load"))
