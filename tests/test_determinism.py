@@ -21,6 +21,8 @@ import shutil
 from pathlib import Path
 from types import SimpleNamespace
 import yaml
+from ladder.drawings import constants_of, is_drawn
+from ladder.plan import plan
 
 GPU, RUNGS = "{RECORDED}", {FEW_RUNGS!r}
 results, inspect = Path("results") / GPU, Path("build") / GPU / "inspect"
@@ -57,6 +59,7 @@ def derive(rule, first, *files, outputs={{}}, params={{}}, **inputs):
 shutil.rmtree(results / "tables")
 shutil.rmtree(results / "figures")
 shutil.rmtree(results / "pages")
+shutil.rmtree(results / "drawings")
 (results / "figures").mkdir()
 derive("tables", "tables/any", inspections=inspections, emulated=emulated)
 derive("figures", "figures/any", **tables)
@@ -72,6 +75,8 @@ zips = map(str, sorted((results / "raw/experiments").glob("*.zip")))
 derive("experiments", "tables/experiments.csv", *zips, params={{"baseline": "cublas"}})
 made = sorted(map(str, (results / "tables").glob("*.csv")))
 derive("analysis", "figures/any", tables=made)
+drawn_rungs = {{rung.name: constants_of(rung) for rung in plan(config).rungs if is_drawn(rung)}}
+derive("drawings", "drawings/any", params={{"constants": drawn_rungs}})
 index = {{"index": str(results / "pages" / "README.md")}}
 derive("pages", "any", tables=made, inspections=inspections, outputs=index)
 if importlib.util.find_spec("altair"):

@@ -47,6 +47,7 @@ rule pages:
         tables=expand("results/{{gpu}}/tables/{table}.csv", table=TABLES),
         inspections=[f"build/{GPU}/inspect/{rung.name}.json" for rung in PAGES],
         code=code("pages"),
+        drawings=expand("results/{{gpu}}/drawings/{name}.svg", name=DRAWINGS),
     output:
         index="results/{gpu}/pages/README.md",
         pages=[f"results/{{gpu}}/pages/{rung.name}.md" for rung in PAGES],

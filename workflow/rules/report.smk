@@ -42,6 +42,7 @@ rule html_report:
         + ACCURACY_FILES[1:],
         pages=[f"results/{{gpu}}/pages/{rung.name}.md" for rung in PAGES],
         code=code("report"),
+        drawings=expand("results/{{gpu}}/drawings/{name}.svg", name=DRAWINGS),
         templates=[
             "workflow/report/report.html.j2",
             "workflow/report/report.css",

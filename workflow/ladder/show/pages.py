@@ -14,6 +14,7 @@ from ladder.build.sass import CLASSES
 from ladder.model.precision import TITLES
 from ladder.model.rung import Rung
 from ladder.model.shape import Shape
+from ladder.show.drawings import picture
 from ladder.system.paths import ROOT
 from ladder.tables.diagnosis import FP32_UNITS, LEAST, TENSOR_CORES
 from ladder.tables.timings import headline_shape, largest
@@ -97,7 +98,7 @@ def page(rung: Rung, inspection: Mapping[str, Any], tables: Mapping[str, pd.Data
     parts = [f"# {rung.name}: {rung.title}", "", f"Source: `kernels/{rung.source}`; {'; '.join(verdict)}.", ""]
     if isinstance(row["message"], str) and row["message"]:
         parts += [row["message"], ""]
-    parts += [own_words(rung), ""]
+    parts += [own_words(rung), "", *picture(rung)]
     parts += _benchmark(own["timings"])
     parts += _good_and_bad(rung, own, tables["diagnosis"], tables["slots"], headline_shape(tables["timings"]))
     parts += _findings(own["diagnosis"])

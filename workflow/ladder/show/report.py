@@ -330,7 +330,7 @@ def _section(rung: Rung, material: Material) -> dict[str, Any]:
         "title": rung.title,
         "status": row["status"],
         "message": row["message"] if isinstance(row["message"], str) else "",
-        "page": Markup(_page(page.read_text())) if page.exists() else "",
+        "page": Markup(_page(page.read_text(), rung.name, material.results)) if page.exists() else "",
         "file": f"kernels/{rung.source}",
         "code": Markup(highlight(source.read_text(), CppLexer(), HtmlFormatter(cssclass="code")))
         if source.exists()
@@ -338,9 +338,12 @@ def _section(rung: Rung, material: Material) -> dict[str, Any]:
     }
 
 
-def _page(text: str) -> str:
-    """A rung's page without its first heading, and without its figures, which are files beside it."""
+def _page(text: str, name: str, results: Path) -> str:
+    """A rung's page without its first heading; of its figures, which are files beside it, its own drawing alone."""
     first, _, rest = text.partition("\n")
     body = rest if first.startswith("# ") else text
-    body = "\n".join(line for line in body.splitlines() if not line.startswith("!["))
-    return MarkdownIt("commonmark", {"html": False}).enable("table").render(body)
+    drawing = f"../drawings/{name}.svg"
+    kept = f"]({drawing})" if (results / "pages" / drawing).exists() else None
+    lines = [line for line in body.splitlines() if not line.startswith("![") or (kept and line.endswith(kept))]
+    page = MarkdownIt("commonmark", {"html": False}).enable("table").render("\n".join(lines))
+    return page.replace(f'src="{drawing}"', f'class="drawing" src="{_figure(results / "drawings" / f"{name}.svg")}"')

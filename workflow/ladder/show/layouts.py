@@ -1,0 +1,337 @@
+"""Who does what in a block of a tutorial rung, from the rung's constants: results, global loads, shared accesses.
+
+The index arithmetic of each kernel stands here once more, as functions of its macros; tests/test_drawings.py holds them
+against the kernels in the emulator and against the profiles.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+BANKS = 32  # of shared memory, 4 bytes each; it serves 128 bytes at a time: 32 threads of 4 bytes, 8 of 16
+SECTOR = 8  # floats that global memory delivers at least
+
+Element = tuple[int, int]  # row and column of a matrix
+Constants = Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class Access:
+    """An instruction of warp 0 on a tile in shared memory.
+
+    `words` are the first of the `width` words that each lane asks for, `steps` the step along k that they belong to.
+    `times` is how many instructions like it a warp executes for one tile of k.
+    """
+
+    name: str
+    words: tuple[int, ...]
+    steps: tuple[int, ...]
+    width: int
+    times: int
+
+    def groups(self) -> list[range]:
+        """The lanes that shared memory serves together."""
+        size = BANKS // self.width
+        return [range(at, min(at + size, len(self.words))) for at in range(0, len(self.words), size)]
+
+    def asked(self, lanes: Iterable[int]) -> dict[int, set[int]]:
+        """The different words that these lanes ask for, by bank."""
+        banks: dict[int, set[int]] = defaultdict(set)
+        for lane in lanes:
+            for word in range(self.words[lane], self.words[lane] + self.width):
+                banks[word % BANKS].add(word)
+        return banks
+
+    def turns(self, lanes: Iterable[int]) -> int:
+        """How often a bank is asked by these lanes; 1 is no conflict."""
+        return max(map(len, self.asked(lanes).values()))
+
+    @property
+    def degree(self) -> int:
+        """The most turns that a group of its lanes takes."""
+        return max(map(self.turns, self.groups()))
+
+    @property
+    def conflicts(self) -> int:
+        """Turns beyond one for each group of lanes."""
+        return sum(self.turns(lanes) - 1 for lanes in self.groups())
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What a block does: its tile, who owns which result, and what warp 0 asks of global and shared memory.
+
+    `tile` is BM, BN and BK, where 0 says that no tiles are copied. `owner` takes the row and the column of a result in
+    the block's tile and gives the thread. `loads` are the elements of A and B that the first global load or copy of
+    warp 0 fetches; `used` are the words of shared memory that a tile of A and of B fill. `stages` are the
+    buffers that take turns, where there are any.
+    """
+
+    tile: tuple[int, int, int]
+    threads: int
+    owner: Callable[[int, int], int]
+    loads: Mapping[str, frozenset[Element]]
+    accesses: tuple[Access, ...] = ()
+    used: Mapping[str, frozenset[int]] = field(default_factory=dict)
+    stages: int = 2
+
+    @cached_property
+    def owned(self) -> dict[int, list[Element]]:
+        """The results of each thread, row by row."""
+        found: dict[int, list[Element]] = defaultdict(list)
+        for row in range(self.tile[0]):
+            for col in range(self.tile[1]):
+                found[self.owner(row, col)].append((row, col))
+        return dict(found)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the threads share the block's tile evenly, in two stages at least, as the rungs' asserts demand."""
+        return (
+            self.stages > 1
+            and set(self.owned) == set(range(self.threads))
+            and len(set(map(len, self.owned.values()))) == 1
+        )
+
+    def of_warp(self, warp: int) -> list[Element]:
+        """The results of a warp."""
+        return sorted(each for tid in range(32 * warp, 32 * warp + 32) for each in self.owned.get(tid, ()))
+
+    @property
+    def warps(self) -> int:
+        """The warps of a block that compute results."""
+        return -(-self.threads // 32)
+
+    def access(self, name: str) -> Access:
+        """The shared access of this name."""
+        return next(each for each in self.accesses if each.name == name)
+
+
+def pieces(elements: Iterable[Element]) -> list[tuple[int, int, int, int]]:
+    """The rectangles that a set of elements is made of: row, column, rows, columns of each."""
+    runs: dict[int, list[tuple[int, int]]] = {}  # row -> (column, columns)
+    for row, col in sorted(set(elements)):
+        in_row = runs.setdefault(row, [])
+        if in_row and sum(in_row[-1]) == col:
+            in_row[-1] = (in_row[-1][0], in_row[-1][1] + 1)
+        else:
+            in_row.append((col, 1))
+    found: dict[tuple[int, int, int], int] = {}  # (column, columns, row behind the last) -> rows
+    for row, in_row in runs.items():
+        for col, cols in in_row:
+            found[col, cols, row + 1] = found.pop((col, cols, row), 0) + 1
+    return sorted((end - rows, col, rows, cols) for (col, cols, end), rows in found.items())
+
+
+def sectors(elements: Iterable[Element]) -> dict[Element, set[int]]:
+    """The sectors of a row-major matrix that elements lie in: row and number in the row -> words used of its 8."""
+    found: dict[Element, set[int]] = defaultdict(set)
+    for row, col in sorted(elements):
+        found[row, col // SECTOR].add(col % SECTOR)
+    return dict(found)
+
+
+Place = Callable[[int, int], int]  # step of p, row of A or column of B -> word of the tile
+
+
+def _access(name: str, place: Place, lanes: Sequence[tuple[int, int]], width: int, times: int) -> Access:
+    words = tuple(place(p, index) for p, index in lanes)
+    return Access(name, words, tuple(p for p, _ in lanes), width, times)
+
+
+def _vectors(first: Iterable[Element], width: int) -> frozenset[Element]:
+    """The elements that lanes fetch, each `width` of a row from its first on."""
+    return frozenset((row, col + v) for row, col in first for v in range(width))
+
+
+def _one_each(constants: Constants, owner: Callable[[int, int], int], at: Callable[[int], Element]) -> Layout:
+    """One result a thread and no shared memory; `at` is where a thread's result is."""
+    bm, bn = constants["BM"], constants["BN"]
+    results = [at(tid) for tid in range(min(32, bm * bn))]
+    loads = {"A": frozenset((row, 0) for row, _ in results), "B": frozenset((0, col) for _, col in results)}
+    return Layout((bm, bn, 0), bm * bn, owner, loads)
+
+
+def _naive(constants: Constants) -> Layout:
+    bm = constants["BM"]
+    return _one_each(constants, lambda row, col: col * bm + row, lambda tid: (tid % bm, tid // bm))
+
+
+def _coalesced(constants: Constants) -> Layout:
+    bn = constants["BN"]
+    return _one_each(constants, lambda row, col: row * bn + col, lambda tid: divmod(tid, bn))
+
+
+def _scalar_tiles(bm: int, bn: int, bk: int, tm: int, tn: int) -> Layout:
+    """Tiles that are copied element by element, A's as it is; TM x TN neighbouring results a thread.
+
+    The compiler joins loads of up to 4 neighbours: of A along p, of B along the row.
+    """
+    across = bn // tn
+    threads = bm // tm * across
+    lanes = range(min(32, threads))
+    width_a, width_b = math.gcd(bk, 4), math.gcd(tn, 4)
+    rows, cols = [t // across * tm for t in lanes], [t % across * tn for t in lanes]
+    copied_a, copied_b = [divmod(t, bk) for t in lanes], [divmod(t, bn) for t in lanes]
+
+    def place_a(p: int, row: int) -> int:
+        return row * bk + p
+
+    def place_b(p: int, col: int) -> int:
+        return p * bn + col
+
+    return Layout(
+        tile=(bm, bn, bk),
+        threads=threads,
+        owner=lambda row, col: row // tm * across + col // tn,
+        loads={"A": frozenset(copied_a), "B": frozenset(copied_b)},
+        accesses=(
+            _access("load of A", place_a, [(0, row) for row in rows], width_a, tm * bk // width_a),
+            _access("load of B", place_b, [(0, col) for col in cols], width_b, bk * tn // width_b),
+            _access("store of A", place_a, [(p, row) for row, p in copied_a], 1, bm * bk // threads),
+            _access("store of B", place_b, copied_b, 1, bk * bn // threads),
+        ),
+        used={"A": frozenset(range(bm * bk)), "B": frozenset(range(bk * bn))},
+    )
+
+
+def _tiled(constants: Constants) -> Layout:
+    return _scalar_tiles(*[constants["TILE"]] * 3, 1, 1)
+
+
+def _tiled_1d(constants: Constants) -> Layout:
+    return _scalar_tiles(*(constants[name] for name in ("BM", "BN", "BK", "TM")), 1)
+
+
+def _tiled_2d(constants: Constants) -> Layout:
+    return _scalar_tiles(*(constants[name] for name in ("BM", "BN", "BK", "TM", "TN")))
+
+
+def _vector_tiles(
+    constants: Constants,
+    threads: int,
+    owner: Callable[[int, int], int],
+    places: tuple[Place, Place],
+    first: Callable[[int], Element],
+    asynchronous: bool = False,
+) -> Layout:
+    """Tiles that are copied by 16 bytes, A's transposed on its way; `first` is a thread's first result.
+
+    Asynchronous copies take A's elements one by one, 8 steps of p beside each other.
+    """
+    bm, bn, bk, tm, tn = (constants[name] for name in ("BM", "BN", "BK", "TM", "TN"))
+    lanes = range(min(32, threads))
+    copied_a = [(t // 8, t % 8) if asynchronous else (t // (bk // 4), t % (bk // 4) * 4) for t in lanes]
+    copied_b = [(t // (bn // 4), t % (bn // 4) * 4) for t in lanes]
+    place_a, place_b = places
+    results = [first(t) for t in lanes]
+    used = {
+        "A": frozenset(place_a(p, row) for p in range(bk) for row in range(bm)),
+        "B": frozenset(place_b(p, col) for p in range(bk) for col in range(bn)),
+    }
+    return Layout(
+        tile=(bm, bn, bk),
+        threads=threads,
+        owner=owner,
+        loads={"A": _vectors(copied_a, 1 if asynchronous else 4), "B": _vectors(copied_b, 4)},
+        accesses=(
+            _access("load of A", place_a, [(0, row) for row, _ in results], 4, bk * tm // 4),
+            _access("load of B", place_b, [(0, col) for _, col in results], 4, bk * tn // 4),
+            _access("store of A", place_a, [(p, row) for row, p in copied_a], 1, bm * bk // threads),
+            _access("store of B", place_b, copied_b, 4, bk * bn // 4 // threads),
+        ),
+        used=used,
+    )
+
+
+def _thread_tiles(constants: Constants, places: tuple[Place, Place]) -> Layout:
+    """TM x TN neighbouring results a thread, threads row by row."""
+    bm, bn, tm, tn = (constants[name] for name in ("BM", "BN", "TM", "TN"))
+    across = bn // tn
+    return _vector_tiles(
+        constants,
+        bm // tm * across,
+        lambda row, col: row // tm * across + col // tn,
+        places,
+        lambda tid: (tid // across * tm, tid % across * tn),
+    )
+
+
+def _vectorized(constants: Constants) -> Layout:
+    bm, bn = constants["BM"], constants["BN"]
+    return _thread_tiles(constants, (lambda p, row: p * bm + row, lambda p, col: p * bn + col))
+
+
+def _conflict_free(constants: Constants) -> Layout:
+    return _thread_tiles(constants, {1: _reordered, 2: _padded}[constants["LAYOUT"]](constants))
+
+
+def _reordered(constants: Constants) -> tuple[Place, Place]:
+    """LAYOUT = 1: of A's rows half trade places, of B the first vectors of all threads come before the second."""
+    bm, bn, bk, tn = (constants[name] for name in ("BM", "BN", "BK", "TN"))
+    gap = 128 // tn
+    pitch = bn + (tn // 4 - 1) * gap
+
+    def place_b(p: int, col: int) -> int:
+        return p * pitch + col % tn // 4 * (bn // tn * 4 + gap) + col // tn * 4 + col % 4
+
+    return lambda p, row: p * bm + (row ^ (p // 4 * (128 // bk) % 32)), place_b
+
+
+def _padded(constants: Constants) -> tuple[Place, Place]:
+    """LAYOUT = 2: gaps between A's rows and steps of p, and a vector left out after every 32 columns of B."""
+    bm, bn, bk = (constants[name] for name in ("BM", "BN", "BK"))
+    gap = 128 // bk
+    pitch_a, pitch_b = bm + 32 - gap, bn + bn // 32 * 4
+    return lambda p, row: p * pitch_a + row + p // 4 * gap, lambda p, col: p * pitch_b + col + col // 32 * 4
+
+
+def _warp_tiles(constants: Constants, asynchronous: bool = False) -> Layout:
+    """Warps of WM x WN results; a thread's TM x TN are blocks of 4 x 4 that lie STEP rows or columns apart."""
+    bm, bn, tm, tn, wm, wn = (constants[name] for name in ("BM", "BN", "TM", "TN", "WM", "WN"))
+    pitch = bm + 4
+    across, lanes_across = bn // wn, wn // tn
+    step_m, step_n = 4 * wm // tm, 4 * wn // tn
+
+    def owner(row: int, col: int) -> int:
+        lane = row % wm % step_m // 4 * lanes_across + col % wn % step_n // 4
+        return 32 * (row // wm * across + col // wn) + lane
+
+    def first(tid: int) -> Element:
+        warp, lane = divmod(tid, 32)
+        return warp // across * wm + lane // lanes_across * 4, warp % across * wn + lane % lanes_across * 4
+
+    places: tuple[Place, Place] = (lambda p, row: p * pitch + row, lambda p, col: p * bn + col)
+    return _vector_tiles(constants, bm // wm * across * 32, owner, places, first, asynchronous)
+
+
+def _async_copy(constants: Constants) -> Layout:
+    return replace(_warp_tiles(constants, asynchronous=True), stages=constants["STAGES"])
+
+
+def _tma(constants: Constants) -> Layout:
+    """As `async_copy`, but one thread has all of B's tile copied."""
+    layout = _async_copy(constants)
+    _, bn, bk = layout.tile
+    box = frozenset((p, col) for p in range(bk) for col in range(bn))
+    loads = tuple(each for each in layout.accesses if each.name.startswith("load"))
+    return replace(layout, loads={**layout.loads, "B": box}, accesses=loads)
+
+
+LAYOUTS: Mapping[str, Callable[[Constants], Layout]] = {
+    "naive": _naive,
+    "coalesced": _coalesced,
+    "tiled": _tiled,
+    "tiled_1d": _tiled_1d,
+    "tiled_2d": _tiled_2d,
+    "vectorized": _vectorized,
+    "conflict_free": _conflict_free,
+    "warp_tiled": _warp_tiles,
+    "double_buffered": _warp_tiles,
+    "async_copy": _async_copy,
+    "tma": _tma,
+}
