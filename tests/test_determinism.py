@@ -21,13 +21,19 @@ import shutil
 from pathlib import Path
 from types import SimpleNamespace
 import yaml
-from ladder.drawings import constants_of, is_drawn
-from ladder.plan import plan
+from ladder.config.plan import plan, recorded_on
+from ladder.show.drawings import constants_of, is_drawn
 
 GPU, RUNGS = "{RECORDED}", {FEW_RUNGS!r}
 results, inspect = Path("results") / GPU, Path("build") / GPU / "inspect"
 config = yaml.safe_load(Path("config/config.yaml").read_text())
-config |= {{"kernels": RUNGS, "sizes": [512, 1024]}}
+config |= {{"kernels": RUNGS, "sizes": [512, 1024], "quiet": True, "remeasure": False}}
+run = plan(config)
+every = {{
+    "gpu": [run.gpu], "title": run.gpu.title, "peak_gflops": run.gpu.peak_gflops, "recorded": recorded_on(run.raw()),
+    "rungs": list(run.rungs), "ladder": [rung.entry for rung in run.ladder.values() if rung.role == "rung"],
+    "shapes": [str(shape) for shape in run.shapes], "baseline": run.baseline.name, "first": run.first.name,
+}}
 emulated = [f"build/{{GPU}}/emulated/{{rung}}.json" for rung in RUNGS]
 inspections = [str(inspect / f"{{rung}}.json") for rung in RUNGS]
 tables = {{path.stem: str(path) for path in (results / "tables").glob("*.csv")}}
@@ -39,49 +45,54 @@ class Files(list):  # as Snakemake gives them to a script: by their place, and s
         vars(self).update(named)
 
 
+class Named(dict):  # as Snakemake gives wildcards to a script: attributes that can be asked for
+    __getattr__ = dict.__getitem__
+
+
 def drawn(table, figure):  # the outputs of a rule that makes a table and a figure of it
     paths = {{"table": f"tables/{{table}}.csv", "svg": f"figures/{{figure}}.svg", "png": f"figures/{{figure}}.png"}}
     return {{name: str(results / path) for name, path in paths.items()}}
 
 
-def derive(rule, first, *files, outputs={{}}, params={{}}, **inputs):
+def derive(rule, *outputs, named={{}}, params={{}}, **inputs):
     job = SimpleNamespace(
         config=config,
-        input=Files(files, **inputs),
-        params=SimpleNamespace(**params),
-        output=Files([str(results / first)], **outputs),
+        input=Files([], **inputs),
+        params=SimpleNamespace(**every | params),
+        output=Files(outputs, **named),
         log=["log"],
-        wildcards=SimpleNamespace(gpu=GPU),
+        rule=rule,
+        wildcards=Named(gpu=GPU),
     )
     runpy.run_path(f"workflow/scripts/{{rule}}.py", {{"snakemake": job}})
 
 
-shutil.rmtree(results / "tables")
-shutil.rmtree(results / "figures")
-shutil.rmtree(results / "pages")
-shutil.rmtree(results / "drawings")
+drawings = {{rung.name: constants_of(rung) for rung in run.rungs if is_drawn(rung)}}
+pages = [str(results / f"pages/{{rung.name}}.md") for rung in run.rungs]
+for folder in ("tables", "figures", "pages", "drawings"):
+    shutil.rmtree(results / folder)
 (results / "figures").mkdir()
-derive("tables", "tables/any", inspections=inspections, emulated=emulated)
-derive("figures", "figures/any", **tables)
-derive("published", "any", outputs=drawn("published", "published"), **tables)
-tried = ["tiled"]  # of RUNGS the one with recorded trials
-trials = [str(results / "raw/trials" / f"{{entry}}.json.gz") for entry in tried]
-tuning = {{"entries": tried, "shapes": ["1024", "4096"], "tuned": f"config/tuned/{{GPU}}.yaml"}}
-derive("tune", "any", *trials, trials=trials, outputs=drawn("trials", "tuning"), params=tuning)
+derive("tables", *tables.values(), inspections=inspections, emulated=emulated)
+derive("figures", str(results / "figures/any"), **tables)
+derive("published", named=drawn("published", "published"), **tables)
+tried = [rung for rung in run.ladder.values() if rung.entry == "tiled"][:1]  # of RUNGS the one with recorded trials
+trials = [str(results / "raw/trials/tiled.json.gz")]
+tuning = {{"ladder": list(run.ladder.values()), "rungs": tried, "shapes": ["1024", "4096"]}}
+derive("tune", trials=trials, named=drawn("trials", "tuning") | {{"tuned": []}}, params=tuning)
 erring = [str(path) for rung in RUNGS if (path := results / f"raw/accuracy/{{rung}}.json").exists()]
-derive("accuracy", "any", outputs=drawn("accuracy", "accuracy"), records=erring, rungs=tables["rungs"])
-derive("overview", "any", outputs=drawn("accuracy", "overview"), **tables)
-zips = map(str, sorted((results / "raw/experiments").glob("*.zip")))
-derive("experiments", "tables/experiments.csv", *zips, params={{"baseline": "cublas"}})
-made = sorted(map(str, (results / "tables").glob("*.csv")))
-derive("analysis", "figures/any", tables=made)
-drawn_rungs = {{rung.name: constants_of(rung) for rung in plan(config).rungs if is_drawn(rung)}}
-derive("drawings", "drawings/any", params={{"constants": drawn_rungs}})
-index = {{"index": str(results / "pages" / "README.md")}}
-derive("pages", "any", tables=made, inspections=inspections, outputs=index)
+accurate = {{"rungs": list(run.accurate)}}
+derive("accuracy", named=drawn("accuracy", "accuracy"), params=accurate, records=erring, rungs=tables["rungs"])
+derive("overview", named=drawn("accuracy", "overview"), **tables)
+zips = [str(path) for path in sorted((results / "raw/experiments").glob("*.zip"))]
+derive("experiments", str(results / "tables/experiments.csv"), records=zips)
+derive("analysis", str(results / "figures/any"), tables=list(tables.values()))
+derive("drawings", *(str(results / f"drawings/{{name}}.svg") for name in drawings), params={{"constants": drawings}})
+paged = {{"index": str(results / "pages/README.md"), "pages": pages}}
+derive("pages", named=paged, tables=list(tables.values()), inspections=inspections)
 if importlib.util.find_spec("altair"):
     (results / "report.html").unlink()
-    derive("report", "report.html")
+    reported = [path for name, path in tables.items() if name not in ("trials", "experiments")]
+    derive("report", str(results / "report.html"), tables=reported)
 """
 
 # What DERIVE imports, and all that these need.

@@ -179,14 +179,6 @@ def test_a_page_without_records_says_so(made):
     assert "There is no profile of this build." in text
 
 
-@pytest.mark.parametrize("gpu", sorted(path.parent.name for path in ROOT.glob("results/*/pages")))
-def test_the_pages_that_git_keeps_have_the_words_of_the_sources_as_they_are(gpu):
-    rungs = [rung for rung in read_kernels(ROOT / "config" / "kernels.yaml").values() if rung.role != "floor"]
-    for rung in rungs:
-        text = (ROOT / "results" / gpu / "pages" / f"{rung.name}.md").read_text()
-        assert f"\n{own_words(rung)}\n" in text, f"{rung.name}: make run ARGS='--config gpu={gpu}'"
-
-
 def test_the_index_links_every_page(made):
     text = index([a_rung("naive"), a_rung("coalesced")], made[0])
     assert "[naive](naive.md)" in text

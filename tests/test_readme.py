@@ -77,6 +77,6 @@ def test_errors_are_counted_by_shape_and_compared_at_the_same_shape(tmp_path, mo
 
 def test_the_faults_that_are_counted_are_those_of_the_corpus():
     counted = doc_numbers.faults()
-    sources = [path for path in (ROOT / "tests/faults").glob("*.cu") if not path.name.startswith("control_")]
+    sources = [path for path in (ROOT / "tests/faults").glob("*.patch")]
     assert counted["all"] == len(sources) >= counted["emulator"] >= counted["check"] >= counted["sanitizer"] > 0
     assert counted["runs"] > counted["sound"] > counted["alarms"]

@@ -1,4 +1,4 @@
-# experiments: the trials behind docs/performance.md as a table. Their records are made by hand, see CONTRIBUTING.md.
+# experiments: the trials behind docs/performance.md as a table. tools/trial.py makes their records.
 from glob import glob
 
 EXPERIMENTS = sorted(glob(f"{RAW}/experiments/*.zip"))

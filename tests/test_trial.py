@@ -3,7 +3,7 @@
 import json
 
 import pytest
-import record_trial
+import trial
 import write_docs
 from conftest import a_device, time_run
 from ladder.commands import bench
@@ -38,12 +38,12 @@ def measured(monkeypatch, tmp_path):
 
     monkeypatch.setattr(bench, "build", compiled_as_told)
     monkeypatch.setattr(bench, "check_rung", check_rung)
-    monkeypatch.setattr(record_trial, "time_rung", time_rung)
+    monkeypatch.setattr(trial, "time_rung", time_rung)
     return done
 
 
 def record(*arguments):
-    return record_trial.main(["a_trial", *arguments, "--sizes", "512", "256"])
+    return trial.main(["a_trial", *arguments, "--sizes", "512", "256"])
 
 
 @pytest.fixture
@@ -97,7 +97,7 @@ def test_nothing_is_recorded_of_a_wrong_variant(measured, mine, capsys):
 
 
 def test_nothing_is_recorded_where_the_timing_fails(measured, monkeypatch, capsys):
-    monkeypatch.setattr(record_trial, "time_rung", lambda *_: "naive at 512: no progress for 120 s; stopped")
+    monkeypatch.setattr(trial, "time_rung", lambda *_: "naive at 512: no progress for 120 s; stopped")
     assert record("naive") == 1
     last = capsys.readouterr().err.splitlines()[-1]
     assert last == "record_trial: a_trial: not recorded: naive at 512: no progress for 120 s; stopped"
@@ -129,7 +129,7 @@ def test_two_files_of_one_name_are_told_apart_or_refused(measured, mine, tmp_pat
 def test_what_cannot_be_is_one_line(arguments, words, capsys, monkeypatch):
     monkeypatch.chdir(ROOT)
     monkeypatch.setattr(nvml, "present", lambda index: None)
-    assert record_trial.main(arguments) == 1
+    assert trial.main(arguments) == 1
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("record_trial: ")
     assert words in line

@@ -1,6 +1,6 @@
 """Records a trial: times variants of kernels side by side with cuBLAS, and keeps their sources with the samples.
 
-usage: python tools/record_trial.py NAME VARIANT... [--sizes 2048 4096] [-C KEY=VALUE...]
+usage: python tools/trial.py NAME VARIANT... [--sizes 2048 4096] [-C KEY=VALUE...]
 
 On a GPU. A variant is what `python workflow/bench.py` takes: a rung (`tma`, `tiled@TILE=16`) or a file of your own
 (`mine.cu`, `mine.cu@BM=64,BN=64`). Each is compiled and checked at these sizes, then the time stage times all of
