@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ladder.model.shape import Shape
-from ladder.records import store
+from ladder.records import digests, store
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ def timed_shapes(path: Path, settings_digest: str, build_digest: str) -> set[str
     for files in store.read_runs(path).values():
         run = store.run_record(files, str(path))
         where = run["where"]
-        if where["compile"]["build_digest"] == build_digest:
+        if digests.build_of(where) == build_digest:
             wanted = where["config_digest"] == settings_digest
             held = held | set(run["shapes"]) if wanted else held - set(run["shapes"])
     return held
@@ -68,7 +68,7 @@ def read_time_record(path: Path, build_digest: str | None = None) -> dict[Shape,
     timings: dict[Shape, ShapeTiming] = {}
     for name, files in store.read_runs(path).items():
         record = store.run_record(files, f"{path}: {name}")
-        if build_digest not in (None, record["where"]["compile"]["build_digest"]):
+        if build_digest not in (None, digests.build_of(record["where"])):
             continue
         try:
             measured = list(measurements(files, record))
