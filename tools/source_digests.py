@@ -30,7 +30,7 @@ sys.path.insert(1, str(Path(__file__).resolve().parents[1] / "workflow"))
 import yaml
 from ladder.config.cpp import canonical
 from ladder.config.sources import source_digest
-from ladder.config.tuned import read_tuned, size_classes
+from ladder.config.tuned_file import read_tuned, size_classes
 from ladder.model.rung import Rung, parse_variant, variant_name
 from ladder.records import store
 from ladder.records.digests import CARRIED_OVER, build_digest

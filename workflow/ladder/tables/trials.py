@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pandas as pd
 
-from ladder.config.tuned import Tuned
+from ladder.config.tuned_file import Tuned
 from ladder.model.rung import Rung, parse_variant
 from ladder.model.shape import Shape
 from ladder.records.digests import present_source
