@@ -874,10 +874,13 @@ def test_a_check_shape_may_be_nothing(machine):
     assert {case["shape"] for case in plan.plan({"check": {"shapes": ["0x5x7"]}, "sizes": [5]}).cases()} >= {"0x5x7"}
 
 
-def test_the_timing_digest_follows_the_timing_settings_alone(machine):
+def test_the_timing_digest_follows_what_changes_samples_alone(machine):
     one = plan.plan({"timing": {"iterations": 50}}).timing_digest
     assert plan.plan({"kernels": ["naive"]}).timing_digest == one
-    assert plan.plan({"timing": {"iterations": 51}}).timing_digest != one
+    assert plan.plan({"timing": {"time_limit_s": 9}}).timing_digest == one
+    others = {"references": ["cublas"], "warmup": 9, "iterations": 9, "min_iterations": 9, "budget_s": 9}
+    for key, value in {**others, "reference_budget_s": 9}.items():
+        assert plan.plan({"timing": {key: value}}).timing_digest != one, key
 
 
 def test_each_family_of_inputs_is_checked_at_its_shapes_with_every_case_that_multiplies(machine):

@@ -155,7 +155,7 @@ def test_the_timings_and_profiles_of_an_old_record_are_those_of_the_present_buil
     files = time_run("naive", {("naive", "512"): [1e-3]})
     record = {**json.loads(files["record.json"]), "where": where}
     store.add_run(tmp_path / "time.zip", {**files, "record.json": json.dumps(record).encode()})
-    assert timed_shapes(tmp_path / "time.zip", "settings-1", BUILD) == {"512"}
+    assert timed_shapes(tmp_path / "time.zip", record["settings"], BUILD) == {"512"}
     assert [str(shape) for shape in read_time_record(tmp_path / "time.zip", BUILD)] == ["512"]
     store.write_json(tmp_path / "profile.json.gz", {"rung": "naive", "shapes": {"512": {"where": where}}})
     assert list(read_profiles(tmp_path / "profile.json.gz", BUILD)) == ["512"]

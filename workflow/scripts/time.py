@@ -27,7 +27,7 @@ with one_line_errors(snakemake.log[0]):
 
     shapes = in_order([Shape.parse(shape) for shape in snakemake.params.shapes])
     if REMEASURE not in os.environ:
-        held = timed_shapes(output, run.timing_digest, compiled["build_digest"])
+        held = timed_shapes(output, snakemake.params.settings, compiled["build_digest"])
         shapes = [shape for shape in shapes if shape not in held]
 
     def started(kernel, shape):

@@ -25,7 +25,7 @@ from ladder.model.gpu import Gpu
 from ladder.model.rung import Rung
 from ladder.model.shape import Shape
 from ladder.records import store
-from ladder.records.provenance import settings_digest
+from ladder.records.timings import timing_digest
 from ladder.system import nvml
 from ladder.system.errors import LadderError
 from ladder.system.nvml import Present
@@ -148,8 +148,8 @@ class Plan:
 
     @property
     def timing_digest(self) -> str:
-        """What identifies the timing settings in a record."""
-        return settings_digest(self.settings["timing"])
+        """What identifies the settings that samples depend on, as time records carry it."""
+        return timing_digest(self.settings["timing"])
 
     def raw(self) -> Path:
         """The folder of this GPU's raw records."""
