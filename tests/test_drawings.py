@@ -15,7 +15,7 @@ from emulator import Case, compile_rung, run
 from ladder.build.library import Library
 from ladder.config.kernels import read_kernels
 from ladder.config.plan import plan
-from ladder.config.tuned import tuned_file, with_tuned
+from ladder.config.tuned_file import tuned_file, with_tuned
 from ladder.model.rung import Rung, TunedClass
 from ladder.show.drawings import (
     COPY,

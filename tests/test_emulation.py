@@ -15,7 +15,7 @@ from ladder.config.documents import read_yaml
 from ladder.config.kernels import read_kernels
 from ladder.config.plan import plan
 from ladder.config.sources import sources
-from ladder.config.tuned import with_tuned
+from ladder.config.tuned_file import with_tuned
 from ladder.measure.check.emulate import emulate_rung
 from ladder.measure.check.worker import check_case
 from ladder.measure.devices import Emulator

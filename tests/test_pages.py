@@ -12,7 +12,7 @@ from conftest import ROUND_GPU, a_rung, a_timing, a_where, an_evidence
 from ladder.build.occupancy import LIMITS
 from ladder.config.gpus import read_gpu
 from ladder.config.kernels import read_kernels
-from ladder.show.pages import by_work, index, number, own_words, page, scaled
+from ladder.show.pages import by_work, index, number, page, scaled
 from ladder.show.style import save
 from ladder.show.why import FIGURES, all_figures, compute_ceilings, issue_slots, loop_shares, rates, warp_limits
 from ladder.system.paths import ROOT

@@ -73,7 +73,7 @@ def test_the_real_rungs_depend_on_the_contract():
 def test_the_source_digest_follows_the_content_of_what_is_included(tree, file, changes):
     before = source_digest(a_rung())
     with (tree / file).open("a") as text:
-        text.write("// more\n")
+        text.write("int more;\n")
     assert (source_digest(a_rung()) != before) is changes
 
 

@@ -1,4 +1,4 @@
-"""Tuning: what is legal, the search with its record, what is chosen, the tuned file and the builds by size."""
+"""Tuning: what is tried, the search with its record, what is chosen, the tuned file and the builds by size."""
 
 import gzip
 import json
@@ -16,9 +16,9 @@ from ladder.build.library import Library
 from ladder.build.resources import resource_report
 from ladder.config import gpus, plan, sources
 from ladder.config.kernels import read_kernels
+from ladder.config.search_space import SearchSpace, defaults, evaluate
 from ladder.config.sources import source_digest
-from ladder.config.space import Space, constants, defaults, evaluate
-from ladder.config.tuned import Tuned, odd_shapes, read_tuned, size_classes, tuned_text, with_tuned
+from ladder.config.tuned_file import Tuned, odd_shapes, read_tuned, size_classes, tuned_text, with_tuned
 from ladder.measure.tune import stage as tune_stage
 from ladder.measure.tune.stage import Search, round_settings
 from ladder.model.rung import TunedClass, parse_variant
@@ -48,25 +48,10 @@ SOURCE = """\
 #ifndef TM
 #define TM 8
 #endif
-#ifndef LAYOUT
-#define LAYOUT 2
+#ifndef MIN_BLOCKS
+#define MIN_BLOCKS 2
 #endif
-constexpr int THREADS = BM / TM * 16;  // of a block
-constexpr size_t SHARED_BYTES = sizeof(float) * BM * (LAYOUT == 1 ? 8 : 16);
-static_assert(BM % TM == 0, "the thread tiles must cover the block tile");
-#if LAYOUT == 1
-static_assert(BM % 32 == 0,
-              "the permutations must stay inside a row");
-constexpr int PITCH = BM;
-#elif LAYOUT == 2
-constexpr int PITCH = BM + 4;
-#endif
-inline int inside() {
-  constexpr int THREADS = 7;
-  static_assert(THREADS == 8, "not at file scope");
-  return THREADS;
-}
-__global__ void __launch_bounds__(THREADS, 2) kernel() {}
+#define FIXED 4
 """
 
 
@@ -74,78 +59,104 @@ def a_gpu(**limits):
     return type(ROUND_GPU)(**{**vars(ROUND_GPU), "limits": {**LIMITS, **limits}})
 
 
-def a_space(**changes) -> Space:
-    values = {"parameters": {"BM": (32, 128), "TM": (8,)}, "legal": (), "threads": "THREADS", "registers": "0"}
-    return Space(**{"shared_bytes": "0", **values, **changes})
+@pytest.fixture
+def combinations(project):
+    """The combinations of the parameters of SOURCE, under a declaration, on a GPU with these limits."""
+
+    def found(gpu=None, **tune):
+        write(project / "kernels/sgemm/t.cu", SOURCE)
+        declared = {"parameters": {"BM": [32, 128], "TM": [8]}, "restrictions": [], "shared_bytes": "0", **tune}
+        return SearchSpace.of(a_rung("t", tune=declared)).combinations(gpu or a_gpu())
+
+    return found
 
 
-# What is legal
+# What is tried
 
 
 @pytest.mark.parametrize(
     ("expression", "value"),
     [
-        ("7 / 2", 3),
-        ("7 % 4 == 3 && !(2 > 3)", 1),
-        ("X != 0 && 8 % X == 0", 0),
-        ("sizeof(float) * 3", 12),
-        ("1 == 2 ? 5 : 1 == 1 ? 6 : 7", 6),
-        ("2 * (X == 0 ? 5 : 6)", 10),
-        ("(6 & (6 - 1)) == 4", 1),
-        ("1 << 4 | 1", 17),
+        ("7 // 2 + 7 % 4 - 1", 5),
+        ("-X + 3 * (4 - 2)", 6),
+        ("X == 0 and not 2 > 3 or 1 // X", 1),
+        ("X != 0 and 8 % X == 0", 0),
+        ("1 <= X + 1 < 2", 1),
+        ("max(X, 3, min(5, 4))", 4),
+        ("X == 0 and Y == 2 or X == 1 and Y == 1", 1),
     ],
 )
-def test_expressions_mean_what_they_mean_in_cpp(expression, value):
-    assert evaluate(expression, {"X": 0}) == value
+def test_expressions_mean_what_they_mean_in_python(expression, value):
+    assert evaluate(expression, {"X": 0, "Y": 2}) == value
 
 
 @pytest.mark.parametrize(
-    "expression", ["Y", "8 % X", "__import__('os')", "X.real", "'a'", "1 +", "1 ? 2", "f(1)", "2 ** 9"]
-)
-def test_what_is_no_integral_expression_is_refused(expression):
-    with pytest.raises(ValueError, match="cannot be evaluated"):
-        evaluate(expression, {"X": 0})
-
-
-def test_a_sources_macros_constants_and_asserts_are_read_from_it():
-    assert defaults(SOURCE) == {"BM": 128, "TM": 8, "LAYOUT": 2}
-    names, failed = constants(SOURCE, {"BM": 128, "TM": 8, "LAYOUT": 2})
-    assert (names["THREADS"], names["SHARED_BYTES"], names["PITCH"], names["MIN_BLOCKS"]) == (256, 8192, 132, 2)
-    assert failed == []
-
-
-def test_the_asserts_of_the_branch_that_is_compiled_count():
-    assert constants(SOURCE, {"BM": 40, "TM": 8, "LAYOUT": 2})[1] == []
-    assert constants(SOURCE, {"BM": 40, "TM": 8, "LAYOUT": 1})[1] == ["the permutations must stay inside a row"]
-    assert constants(SOURCE, {"BM": 40, "TM": 0, "LAYOUT": 2})[1] == ["the thread tiles must cover the block tile"]
-
-
-@pytest.mark.parametrize(
-    ("space", "macros", "limits", "why"),
+    ("expression", "problem"),
     [
-        ({}, {"BM": 128, "TM": 8}, {}, ""),
-        ({}, {"BM": 128, "TM": 7}, {}, "the thread tiles must cover the block tile"),
-        ({}, {"BM": 1024, "TM": 8}, {}, "2048 threads a block"),
-        ({"legal": ("BM < 100",)}, {"BM": 128, "TM": 8}, {}, "not BM < 100"),
-        ({"registers": "TM * 32"}, {"BM": 128, "TM": 8}, {}, "at least 256 registers for each of 2 x 256 threads"),
-        ({"registers": "129"}, {"BM": 128, "TM": 8}, {}, "at least 129 registers for each of 2 x 256 threads"),
-        ({"registers": "128"}, {"BM": 128, "TM": 8}, {}, ""),
-        ({"registers": "64"}, {"BM": 128, "TM": 8}, {"registers_per_sm": 32768}, ""),
-        ({"registers": "65"}, {"BM": 128, "TM": 8}, {"registers_per_sm": 32768}, "at least 65 registers"),
-        ({"shared_bytes": "65537"}, {"BM": 128, "TM": 8}, {}, "65537 bytes of shared memory for each of 2 blocks"),
-        ({"shared_bytes": "65536"}, {"BM": 128, "TM": 8}, {}, "65536 bytes of shared memory for each of 2 blocks"),
-        ({"shared_bytes": "50176"}, {"BM": 128, "TM": 8}, {}, ""),
+        ("Z == 1", "'Z == 1': Z is no macro with a default in the source; known: X"),
+        ("8 % X", "'8 % X': divides by zero where X=0; test for it first, with `and`"),
+        ("X && 1", "'X && 1': is no Python expression; it may hold whole numbers, macros, + - * // %, comparisons,"),
+        ("1 +", "'1 +': is no Python expression"),
+        ("X / 2", "'X / 2': Div has no place in it; it may hold whole numbers, macros, + - * // %"),
+        ("2 ** 9", "'2 ** 9': Pow has no place in it"),
+        ("X << 9", "'X << 9': LShift has no place in it"),
+        ("X.real", "'X.real': X.real has no place in it"),
+        ("'a'", "'a' has no place in it"),
+        ("1.5 < X", "1.5 has no place in it"),
+        ("X is None", "has no place in it"),
+        ("abs(X)", "'abs(X)': abs(X) has no place in it"),
+        ("max(X, key=1)", "has no place in it"),
+        ("[].append(X)", "has no place in it"),
+        ("X[0]", "'X[0]': X[0] has no place in it"),
+        ("(lambda: X)()", "has no place in it"),
+        ("min(X)", "it may hold whole numbers"),
+        ("min > X", "it may hold whole numbers"),
+        ("__import__('os')", "has no place in it"),
     ],
 )
-def test_a_combination_beyond_the_source_the_declaration_or_the_gpu_is_illegal(space, macros, limits, why):
-    found = a_space(**space).why_illegal(SOURCE, macros, a_gpu(**limits))
-    assert found.startswith(why)
-    assert bool(found) == bool(why)
+def test_whatever_else_an_expression_holds_is_refused_with_the_remedy(expression, problem):
+    with pytest.raises(ValueError, match=r"^[^\n]*$") as caught:
+        evaluate(expression, {"X": 0})
+    assert problem in str(caught.value)
 
 
-def test_the_defaults_are_tried_first_even_where_they_are_not_declared():
-    combinations = list(a_space(parameters={"BM": (32, 64), "TM": (8,)}).combinations(SOURCE))
-    assert combinations == [{"BM": 128, "TM": 8}, {"BM": 32, "TM": 8}, {"BM": 64, "TM": 8}]
+def test_the_macros_that_a_source_lets_be_overridden_are_read_from_it():
+    assert defaults(SOURCE) == {"BM": 128, "TM": 8, "MIN_BLOCKS": 2}
+
+
+def test_the_defaults_are_tried_first_even_where_they_are_not_declared(combinations):
+    found = combinations(parameters={"BM": [32, 64], "TM": [8]})
+    assert found == [{"BM": 128, "TM": 8}, {"BM": 32, "TM": 8}, {"BM": 64, "TM": 8}]
+
+
+def test_a_combination_is_tried_where_every_restriction_is_true(combinations):
+    parameters = {"BM": [32, 64, 128], "TM": [4, 8, 16]}
+    found = combinations(parameters=parameters, restrictions=["BM // TM == 8", "BM * MIN_BLOCKS > 64"])
+    assert found == [{"BM": 64, "TM": 8}, {"BM": 128, "TM": 16}]
+
+
+@pytest.mark.parametrize(
+    ("shared_bytes", "limits", "tried"),
+    [
+        ("1024 * BM", {}, [32]),  # 100 KiB of an SM for two blocks of 32 + 1 KiB, not for two of 128 + 1 KiB
+        ("49 * 1024", {}, [128, 32]),
+        ("49 * 1024 + 1", {}, []),
+        ("49 * 1024 + 1", {"shared_memory_per_sm_kib": 228}, [128, 32]),
+    ],
+)
+def test_a_combination_is_tried_where_the_gpu_has_its_shared_memory(combinations, shared_bytes, limits, tried):
+    assert [macros["BM"] for macros in combinations(a_gpu(**limits), shared_bytes=shared_bytes)] == tried
+
+
+def test_without_the_macro_one_block_in_an_sm_is_enough(combinations, monkeypatch):
+    monkeypatch.setattr(f"{__name__}.SOURCE", SOURCE.replace("MIN_BLOCKS", "OTHER"))
+    assert len(combinations(shared_bytes="99 * 1024")) == 2
+    assert not combinations(shared_bytes="99 * 1024 + 1")
+
+
+def test_a_gpu_of_unknown_limits_has_the_shared_memory_that_every_block_has(combinations):
+    assert len(combinations(ROUND_GPU, shared_bytes="48 * 1024")) == 2
+    assert not combinations(ROUND_GPU, shared_bytes="48 * 1024 + 1")
 
 
 def tiled_of(ladder):
@@ -154,7 +165,7 @@ def tiled_of(ladder):
 
 
 @pytest.mark.parametrize("name", ["h100-sxm", "t4", "rtx-3090"])
-def test_every_declared_space_has_legal_combinations_on_every_kind_of_gpu(name):
+def test_every_declared_space_has_combinations_on_every_kind_of_gpu(name):
     ladder = read_kernels(REPOSITORY / "config/kernels.yaml")
     gpu = gpus.read_gpu(name)
     applying = [rung for rung in ladder.values() if float(rung.compute_capability) <= float(gpu.compute_capability)]
@@ -167,26 +178,49 @@ def test_every_declared_space_has_legal_combinations_on_every_kind_of_gpu(name):
             assert trials[0].name == tune_stage.default_trial(template)
 
 
-def test_what_the_asserts_refuse_the_compiler_refuses(nvcc, tmp_path):
-    ladder = read_kernels(REPOSITORY / "config/kernels.yaml")
-    gpu = gpus.read_gpu("h100-sxm")
-    rung = a_rung("warp_tiled@WN=32", source=ladder["warp_tiled"].source)
-    failed = constants((REPOSITORY / "kernels" / rung.source).read_text(), {**defaults_of(rung), "WN": 32})[1]
-    record = build(rung, gpu, nvcc, ["-O0", "-std=c++17"], tmp_path / "wrong")
-    assert record["status"] == "failed"
-    assert failed[0] in record["log"]
+def of_warp_tiled(*warp_columns):
+    source = read_kernels(REPOSITORY / "config/kernels.yaml")["warp_tiled"].source
+    return [a_rung(f"warp_tiled@WN={columns}", source=source) for columns in warp_columns]
 
 
-def defaults_of(rung):
-    return defaults((REPOSITORY / "kernels" / rung.source).read_text())
+def test_what_a_static_assert_forbids_the_compiler_refuses_before_it_makes_any_code(nvcc, tmp_path):
+    rungs, gpu = of_warp_tiled(64, 32), gpus.read_gpu("h100-sxm")
+    good, refused = tune_stage.build_trials(rungs, gpu, nvcc, ["-O0", "-std=c++17"], tmp_path, 2).values()
+    assert (good["status"], refused["status"]) == ("ok", "failed")
+    assert "static assertion failed" in refused["message"]
+    assert "ptxas" in good["log"]
+    assert "ptxas" not in refused["log"]
+
+
+def test_where_the_compiler_refuses_every_combination_one_line_says_why(nvcc, tmp_path):
+    with pytest.raises(LadderError) as caught:
+        tune_stage.build_trials(of_warp_tiled(32), gpus.read_gpu("h100-sxm"), nvcc, ["-std=c++17"], tmp_path, 1)
+    text = str(caught.value)
+    assert text.startswith(
+        "tune: the compiler refuses all 1 combinations; warp_tiled@WN=32: kernels/sgemm/warp_tiled.cu"
+    )
+    assert len(text.splitlines()) == 1
 
 
 @pytest.mark.parametrize(
     ("tune", "problem"),
     [
-        ({"parameters": {"XX": [1]}}, "tiled.tune: XX is no macro with a default in the source; known: BM, TM, LAYOUT"),
-        ({"parameters": {"BM": [3]}, "legal": ["BM == 1"]}, "tiled.tune: no combination is legal on Round GPU"),
-        ({"parameters": {"BM": [32]}, "legal": ["ZZ"]}, "tiled.tune: 'ZZ' cannot be evaluated"),
+        (
+            {"parameters": {"XX": [1]}},
+            "config/kernels.yaml: tiled.tune: XX is no macro with a default in the source; known: BM, TM, MIN_BLOCKS",
+        ),
+        (
+            {"parameters": {"BM": [3]}, "restrictions": ["BM == 1"]},
+            "tiled.tune: its restrictions leave no combination on Round GPU; widen the parameters",
+        ),
+        (
+            {"parameters": {"BM": [32]}, "restrictions": ["BM > 1", "ZZ > 1"]},
+            "config/kernels.yaml: tiled.tune: 'ZZ > 1': ZZ is no macro with a default in the source",
+        ),
+        ({"parameters": {"BM": [32]}, "restrictions": ["BM && TM"]}, "tiled.tune: 'BM && TM': is no Python expression"),
+        ({"parameters": {"BM": [32]}, "shared_bytes": "4 * FIXED"}, "'4 * FIXED': FIXED is no macro with a default"),
+        ({"parameters": {"TM": [0]}, "restrictions": ["BM % TM == 0"]}, "divides by zero where BM=128, TM=0"),
+        ({"parameters": {"BM": [1]}, "restrictions": [1]}, "tiled.tune.restrictions[0]: 1 is not of type string"),
         ({"parameters": {"BM": []}}, "tiled.tune.parameters.BM: [] has too few entries"),
         ({"parameters": {"BM": ["a"]}}, "tiled.tune.parameters.BM[0]: 'a' is not of type integer"),
         ({"parameter": {}}, "tiled.tune.parameter: unknown key; did you mean parameters?"),
@@ -605,7 +639,7 @@ def copy(tmp_path):
         "title": "the second",
         "source": "sgemm/coalesced.cu",
         "before": "naive",
-        "tune": {"parameters": {"BM": [4, 8], "BN": [32, 33]}, "threads": "BM * BN", "legal": ["BN % 32 == 0"]},
+        "tune": {"parameters": {"BM": [4, 8], "BN": [32, 33]}, "restrictions": ["BN % 32 == 0"]},
     }
     kernels = yaml.safe_load((folder / "config/kernels.yaml").read_text())
     kept = {name: kernels[name] for name in ("cublas", "naive")}

@@ -20,7 +20,7 @@ from ladder.commands.session import (
 from ladder.config.plan import plan, recorded_on
 from ladder.config.sources import sources
 from ladder.records.baseline import identity
-from ladder.system.code import modules_of
+from ladder.system.code import code_files
 from ladder.system.errors import LadderError
 
 offer_package(workflow)
@@ -58,8 +58,9 @@ wildcard_constraints:
 
 
 def code(script):
-    """The modules of the package that a rule's script imports: where one changes, its output is derived anew."""
-    return modules_of(WORKFLOW / "scripts" / f"{script}.py")
+    """A rule's script and the files of workflow/ that it leads to: where one changes, its output is derived anew."""
+    files = code_files(WORKFLOW / "scripts" / f"{script}.py")
+    return [os.path.relpath(file) for file in files]
 
 
 def rung_of(wildcards):

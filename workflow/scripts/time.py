@@ -6,8 +6,8 @@ from ladder.build.compile import Build, why_not_measured
 from ladder.measure.time.stage import time_rung
 from ladder.model.shape import Shape, in_order
 from ladder.records import store
-from ladder.records.provenance import environment, settings_digest
-from ladder.records.timings import timed_shapes
+from ladder.records.provenance import environment
+from ladder.records.timings import timed_shapes, timing_digest
 from ladder.system.nvml import present
 from ladder.system.paths import ROOT
 from ladder.system.process import gpu_lock
@@ -22,10 +22,9 @@ with job(snakemake) as progress:
     sound = {kernel: made for kernel, made in builds.items() if not reasons[kernel]}
     compiled, message = builds[name].record, reasons[name]
 
-    digest = settings_digest(settings)
     shapes = in_order([Shape.parse(shape) for shape in snakemake.params.shapes])
     if not snakemake.config["remeasure"]:
-        held = timed_shapes(output, digest, compiled["build_digest"])
+        held = timed_shapes(output, settings, compiled["build_digest"])
         shapes = [shape for shape in shapes if shape not in held]
 
     def started(kernel, shape):
@@ -33,7 +32,7 @@ with job(snakemake) as progress:
             progress(f"{shape}  ({shapes.index(shape) + 1}/{len(shapes)} sizes)")
 
     if not message and shapes:
-        where = environment(ROOT, device, compiled, digest)
+        where = environment(ROOT, device, compiled, timing_digest(settings))
         with gpu_lock(device.uuid):
             index = snakemake.params.device
             message = time_rung(name, sound, shapes, settings, index, where, output, log, started)

@@ -1,6 +1,5 @@
-"""Compile every legal combination of an entry's parameters, side by side."""
+"""Compile every combination of an entry's parameters that its restrictions allow, side by side."""
 
-from collections import Counter
 from pathlib import Path
 
 from ladder.build.toolchain import find_nvcc
@@ -11,11 +10,11 @@ from ladder.system.terminal import job
 with job(snakemake, "tune") as progress:
     (template,), (gpu,), output = snakemake.params.rung, snakemake.params.gpu, Path(snakemake.output[0])
     rungs = trial_rungs(template, gpu)
-    progress(f"{len(rungs)} legal combinations")
+    progress(f"{len(rungs)} combinations")
     nvcc = find_nvcc(snakemake.params.nvcc)
     folder, flags = output.with_suffix(""), snakemake.params.flags
     compiled = build_trials(rungs, gpu.target, nvcc, flags, folder, snakemake.threads)
     Path(snakemake.log[0]).write_text("".join(f"{name}\n{record['log']}\n" for name, record in compiled.items()))
     store.write_json(output, {"trials": list(compiled)})
-    counts = Counter(record["status"] for record in compiled.values())
-    progress(", ".join(f"{count} {status}" for status, count in counts.items()))
+    refused = sum(record["status"] != "ok" for record in compiled.values())
+    progress(f"{len(rungs) - refused} compiled" + (f", {refused} refused by the compiler" if refused else ""))

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from ladder.config.sources import source_digest
-from ladder.config.tuned import read_tuned, tuned_text
+from ladder.config.tuned_file import read_tuned, tuned_text
 from ladder.measure.tune.stage import trial_rungs
 from ladder.model.shape import Shape
 from ladder.records import store

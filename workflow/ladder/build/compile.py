@@ -14,8 +14,7 @@ from ladder.build.toolchain import Nvcc
 from ladder.config.sources import BY_SIZE, INCLUDE, by_size, source_digest
 from ladder.model.gpu import Target
 from ladder.model.rung import Rung
-from ladder.records import store
-from ladder.records.store import digest_files
+from ladder.records import digests, store
 from ladder.system.errors import LadderError
 from ladder.system.paths import ROOT
 
@@ -73,7 +72,7 @@ def why_not_measured(made: Build, check: dict[str, Any] | None) -> str:
         return ""
     if check["status"] != "pass":
         return f"its check failed: {check['message']}"
-    if check["where"]["compile"]["build_digest"] != compiled["build_digest"]:
+    if digests.build_of(check["where"]) != compiled["build_digest"]:
         return "its check was of another build; run the check stage again"
     return ""
 
@@ -83,7 +82,7 @@ GLIBC = Path(__file__).with_name("glibc")  # what nvcc cannot read of a newer gl
 
 def build_digest(rung: Rung, target: Target, nvcc: Nvcc, flags: list[str]) -> str:
     """What identifies a build: the rung's code and all that makes a library of it."""
-    return digest_files([], source_digest(rung), nvcc.version, target.architecture, *flags)
+    return digests.build_digest(source_digest(rung), nvcc.version, target.architecture, flags)
 
 
 def compile_command(rung: Rung, target: Target, nvcc: Nvcc, flags: list[str], output: Path) -> list[str]:

@@ -30,8 +30,8 @@ from ladder.measure.time.stage import time_rung
 from ladder.model.cases import all_cases, describe
 from ladder.model.rung import Rung, parse_variant, variant_name
 from ladder.model.shape import Shape, in_order
-from ladder.records.provenance import environment, settings_digest
-from ladder.records.timings import read_time_record
+from ladder.records.provenance import environment
+from ladder.records.timings import read_time_record, timing_digest
 from ladder.show.summary import heading, line
 from ladder.system.errors import LadderError
 from ladder.system.paths import ROOT, shown
@@ -245,7 +245,7 @@ def timed(run: Plan, name: str, builds: dict[str, Build], folder: Path) -> Seque
 
     beside = dict.fromkeys([name, run.baseline.name, run.first.name])
     chosen = {each: builds[each] for each in beside}
-    where = environment(ROOT, run.device, builds[name].record, settings_digest(run.settings["timing"]))
+    where = environment(ROOT, run.device, builds[name].record, timing_digest(run.settings["timing"]))
     record, settings = folder / f"{name}.zip", run.settings["timing"]
     message = time_rung(name, chosen, shapes, settings, run.settings["device"], where, record, folder / "log", started)
     if message:

@@ -19,7 +19,9 @@ from ladder.system.errors import LadderError
 if TYPE_CHECKING:
     from jsonschema.exceptions import ValidationError
 from ladder.model.shape import Shape
-from ladder.system.paths import SCHEMAS, shown
+from ladder.system.paths import ROOT, shown
+
+SCHEMAS = ROOT / "workflow" / "schemas"
 
 
 def dotted(path: Iterator[str | int] | tuple[str | int, ...]) -> str:

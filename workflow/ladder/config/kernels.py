@@ -6,22 +6,21 @@ import difflib
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from ladder.model.precision import baseline_of
-from ladder.system.errors import LadderError
-
-if TYPE_CHECKING:
-    pass
 from ladder.config.documents import read_yaml, schema, validated, with_defaults
+from ladder.config.search_space import SearchSpace
+from ladder.model.precision import baseline_of
 from ladder.model.rung import Rung, parse_variant, variant_name
+from ladder.system.errors import LadderError
 from ladder.system.paths import ROOT, shown
 
 
 def read_kernels(path: Path) -> dict[str, Rung]:
     """The ladder in its order: every variant of every entry of kernels.yaml, by its name.
 
-    Raises LadderError where the file breaks its schema, a source is missing or `before` names no rung.
+    Raises LadderError where the file breaks its schema, a source is missing, `before` names no rung, or what `tune`
+    declares is not of the source.
     """
     file = shown(path)
     entries = validated(read_yaml(path), "kernels", file)
@@ -36,6 +35,8 @@ def read_kernels(path: Path) -> dict[str, Rung]:
         for variant in values["variants"] or [{}]:
             rung = _rung(entry, values, variant)
             rungs[rung.name] = rung
+        if rung.tune:
+            SearchSpace.of(rung)
     for role in ("baseline", "rung"):
         if role not in {rung.role for rung in rungs.values()}:
             raise LadderError(f"{file}: no entry has the role {role}; the ladder needs one")

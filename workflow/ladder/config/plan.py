@@ -15,7 +15,7 @@ from ladder.config import gpus
 from ladder.config.documents import read_shapes, validated
 from ladder.config.kernels import read_kernels, select_rungs
 from ladder.config.sources import sources as sources_of
-from ladder.config.tuned import odd_shapes, tuned_file, with_tuned
+from ladder.config.tuned_file import odd_shapes, tuned_file, with_tuned
 from ladder.model.cases import all_cases, emulated_cases, sanitizer_cases
 from ladder.model.gpu import Gpu
 from ladder.model.rung import Rung

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ladder.model.cases import PLAIN
-from ladder.records import store
+from ladder.records import digests, store
 
 
 def still_to_check(
@@ -23,10 +23,11 @@ def still_to_check(
     earlier = store.read_json(path)
     if (earlier["status"], earlier.get("runs"), earlier.get("declared")) != ("pass", runs, dict(declared)):
         return cases
-    if any(earlier["where"][key] != where[key] for key in ("compile", "gpu", "software")):
+    held = {**earlier["where"], "compile": digests.present(earlier["where"]["compile"])}
+    if any(held[key] != where[key] for key in ("compile", "gpu", "software")):
         return cases
-    held = {_identity(case) for case in earlier["cases"]}
-    return [case for case in cases if _identity(case) not in held]
+    passed = {_identity(case) for case in earlier["cases"]}
+    return [case for case in cases if _identity(case) not in passed]
 
 
 def merge_check(path: Path, record: dict[str, Any]) -> dict[str, Any]:
@@ -37,7 +38,7 @@ def merge_check(path: Path, record: dict[str, Any]) -> dict[str, Any]:
     if record["status"] != "pass" or not path.exists():
         return record
     earlier = store.read_json(path)
-    if earlier["status"] != "pass" or earlier["where"]["compile"] != record["where"]["compile"]:
+    if earlier["status"] != "pass" or digests.present(earlier["where"]["compile"]) != record["where"]["compile"]:
         return record
     if earlier.get("declared", record.get("declared")) != record.get("declared"):
         return record  # what is held was judged as something else

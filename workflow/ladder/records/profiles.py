@@ -6,17 +6,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ladder.records import store
+from ladder.records import digests, store
 
 
 def read_profiles(path: Path, build_digest: str) -> dict[str, Any]:
     """The profiles of one build in a profile record, by shape; empty where there is no record yet."""
     shapes = store.read_json(path)["shapes"] if path.exists() else {}
-    return {
-        shape: profile
-        for shape, profile in shapes.items()
-        if profile["where"]["compile"]["build_digest"] == build_digest
-    }
+    return {shape: profile for shape, profile in shapes.items() if digests.build_of(profile["where"]) == build_digest}
 
 
 def keep_profiles(path: Path, rung: str, profiles: Mapping[str, Any], message: str, build_digest: str) -> None:

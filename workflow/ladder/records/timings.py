@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from ladder.model.shape import Shape
-from ladder.records import store
+from ladder.records import digests, store
+from ladder.records.provenance import settings_digest
 
 
 @dataclass(frozen=True)
@@ -41,16 +42,23 @@ class ShapeTiming:
         return self.measurements[self.rung]
 
 
-def timed_shapes(path: Path, settings_digest: str, build_digest: str) -> set[str]:
-    """The shapes whose latest measurement of this build in a time record was made with these settings."""
+SAMPLING = ("warmup", "iterations", "min_iterations", "budget_s", "reference_budget_s")  # what NVBench is asked for
+
+
+def timing_digest(settings: Mapping[str, Any]) -> str:
+    """What identifies the settings that samples depend on, beside which kernels too; a time limit is none of them."""
+    return settings_digest({key: settings[key] for key in ("references", *SAMPLING) if key in settings})
+
+
+def timed_shapes(path: Path, settings: Mapping[str, Any], build_digest: str) -> set[str]:
+    """The shapes whose latest measurement of this build in a time record was made with such settings."""
     if not path.exists():
         return set()
     held: set[str] = set()
     for files in store.read_runs(path).values():
         run = store.run_record(files, str(path))
-        where = run["where"]
-        if where["compile"]["build_digest"] == build_digest:
-            wanted = where["config_digest"] == settings_digest
+        if digests.build_of(run["where"]) == build_digest:
+            wanted = timing_digest(run["settings"]) == timing_digest(settings)
             held = held | set(run["shapes"]) if wanted else held - set(run["shapes"])
     return held
 
@@ -68,7 +76,7 @@ def read_time_record(path: Path, build_digest: str | None = None) -> dict[Shape,
     timings: dict[Shape, ShapeTiming] = {}
     for name, files in store.read_runs(path).items():
         record = store.run_record(files, f"{path}: {name}")
-        if build_digest not in (None, record["where"]["compile"]["build_digest"]):
+        if build_digest not in (None, digests.build_of(record["where"])):
             continue
         try:
             measured = list(measurements(files, record))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ladder.records import store
+from ladder.records import digests, store
 
 SCREEN, FINAL = "screen", "final"
 
@@ -60,6 +60,8 @@ class Record:
     def held(self, trial: str, stage: str, digest: str, settings: str) -> bool:
         """Whether a trial of this build has been through a round with these settings, however that ended."""
         found = self.trials.get((trial, stage))
-        if found is None or found["build_digest"] != digest or found["batch"] is None:
+        if found is None or found["batch"] is None:
             return False
-        return self.batches[found["batch"]]["where"]["config_digest"] == settings
+        where = self.batches[found["batch"]]["where"]
+        compiled = digests.present({**where["compile"], **found})
+        return compiled["build_digest"] == digest and where["config_digest"] == settings

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from xml.sax.saxutils import escape
 
-from ladder.config.space import defaults
+from ladder.config.search_space import defaults
 from ladder.model.rung import Rung
 from ladder.show.layouts import BANKS, LAYOUTS, SECTOR, Access, Constants, Element, Layout, pieces, sectors
 from ladder.system.paths import ROOT

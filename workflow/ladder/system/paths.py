@@ -10,7 +10,6 @@ if TYPE_CHECKING:
 
 
 ROOT = Path(__file__).resolve().parents[3]
-SCHEMAS = ROOT / "workflow" / "schemas"
 
 
 def shown(path: Path) -> str:

@@ -7,6 +7,8 @@ from typing import Any
 
 import pandas as pd
 
+from ladder.records.digests import source_of
+
 COLUMNS = ["rung", "precision", "family", "m", "n", "k", "error_normwise", "error_componentwise", "time_ms"]
 
 
@@ -26,4 +28,4 @@ def accuracy_table(records: Mapping[str, Mapping[str, Any]], precisions: Mapping
 
 def changed_since(records: Mapping[str, Mapping[str, Any]], digests: Mapping[str, str]) -> list[str]:
     """The rungs whose records are of another source than the present one; `digests` are by the rung's name."""
-    return [name for name, record in records.items() if record["where"]["compile"]["source_digest"] != digests[name]]
+    return [name for name, record in records.items() if source_of(record["where"]) != digests[name]]

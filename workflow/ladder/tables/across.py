@@ -12,6 +12,7 @@ from ladder.config import gpus
 from ladder.model.gpu import Gpu
 from ladder.model.rung import Rung
 from ladder.model.shape import Shape
+from ladder.records.digests import source_of
 from ladder.system.errors import LadderError
 from ladder.system.nvml import Present
 from ladder.tables.evidence import Evidence, read_evidence
@@ -60,7 +61,7 @@ def _on_one_gpu(evidence: Sequence[Evidence], name: str, baseline: str, first: s
         gpu=name,
         device=[place["gpu"]["name"] for place in places],
         driver=[place["gpu"]["driver"] for place in places],
-        source_digest=[place["compile"]["source_digest"] for place in places],
+        source_digest=[source_of(place) for place in places],
     )
 
 

@@ -18,6 +18,7 @@ from cuda.bench.scripts import nvbench_compare_robust as nvbench
 
 from ladder.model.shape import Shape
 from ladder.records import store
+from ladder.records.digests import build_of
 
 VERDICTS = {"FAST": "faster", "SLOW": "slower", "SAME": "same", "AMBG": "undecided", "????": "undecided"}
 COLUMNS = [
@@ -100,7 +101,7 @@ def _row(rung: str, shape: Shape, before: Timing, after: Timing) -> dict[str, An
         "change_percent": 100 * decided.frac_diff,
         "change_percent_low": 100 * low,
         "change_percent_high": 100 * high,
-        "same_build": before.where["compile"]["build_digest"] == after.where["compile"]["build_digest"],
+        "same_build": build_of(before.where) == build_of(after.where),
         "baseline_measured_at": before.where["measured_at"],
         "measured_at": after.where["measured_at"],
     }

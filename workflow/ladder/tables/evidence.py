@@ -15,6 +15,7 @@ from ladder.config.sources import source_digest
 from ladder.model.rung import Rung
 from ladder.model.shape import Shape
 from ladder.records import store
+from ladder.records.digests import build_of, source_of
 from ladder.records.profiles import read_profiles
 from ladder.records.timings import ShapeTiming, read_time_record
 
@@ -82,8 +83,8 @@ class Evidence:
     @property
     def source_is_current(self) -> bool | None:
         """Whether the records are of the source as it stands now; None where there are none."""
-        compiled = ((self.check or {}).get("where") or self._timing_where or {}).get("compile")
-        return compiled["source_digest"] == source_digest(self.rung) if compiled else None
+        where = (self.check or {}).get("where") or self._timing_where
+        return source_of(where) == source_digest(self.rung) if where else None
 
     @property
     def _timing_where(self) -> Mapping[str, Any] | None:
@@ -132,13 +133,13 @@ def read_evidence(
     check_path, time_path = raw / "check" / f"{rung.name}.json", raw / "time" / f"{rung.name}.zip"
     profile_path = raw / "profile" / f"{rung.name}.json.gz"
     check = store.read_json(check_path) if check_path.exists() else None
-    checked = check["where"]["compile"]["build_digest"] if check and check["status"] == "pass" else ""
+    checked = build_of(check["where"]) if check and check["status"] == "pass" else ""
     of_build = None if rung.role == "floor" else checked
     timings = read_time_record(time_path, of_build) if time_path.exists() else {}
     failure = store.read_failure(time_path) if time_path.exists() else None
     sanitized_path = raw / "sanitize" / f"{rung.name}.json"
     sanitized = store.read_json(sanitized_path) if sanitized_path.exists() else None
-    if sanitized and sanitized.get("where", {}).get("compile", {}).get("build_digest") != checked:
+    if sanitized and ("where" not in sanitized or build_of(sanitized["where"]) != checked):
         sanitized = None
     profile = store.read_json(profile_path) if profile_path.exists() else {"failure": None}
     return Evidence(

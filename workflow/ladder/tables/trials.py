@@ -7,9 +7,10 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pandas as pd
 
-from ladder.config.tuned import Tuned
+from ladder.config.tuned_file import Tuned
 from ladder.model.rung import Rung, parse_variant
 from ladder.model.shape import Shape
+from ladder.records.digests import present_source
 from ladder.records.trials import FINAL, SCREEN, Record
 
 COLUMNS = [
@@ -42,7 +43,7 @@ def trial_table(records: Sequence[Record], tuned: Tuned, digests: Mapping[str, s
                 "rung": record.entry,
                 "trial": name,
                 **{key: trial[key] for key in ("status", "message", "registers", "spill_bytes", "round")},
-                "source": "current" if digests.get(name) == trial["source_digest"] else "changed since",
+                "source": "current" if digests.get(name) == present_source(trial["source_digest"]) else "changed since",
                 "measured_at": batch.get("where", {}).get("measured_at", ""),
             }
             rows += [common] if not trial["times_s"] else []
@@ -103,7 +104,7 @@ def _finals(record: Record, shape: str, digests: Mapping[str, str]) -> list[tupl
     """Name, macros and time over cuBLAS's of the sound trials of the second round at a shape."""
     found = []
     for (name, stage), trial in record.trials.items():
-        current = digests.get(name) == trial["source_digest"]
+        current = digests.get(name) == present_source(trial["source_digest"])
         if stage == FINAL and current and _decisive(record, name)["status"] == "ok" and shape in trial["times_s"]:
             beside = record.batches[trial["batch"]]["times_s"][shape]
             ratio = float(np.median(trial["times_s"][shape]) / np.median(beside))

@@ -10,7 +10,7 @@ from typing import Any
 
 from ladder.build.compile import Build
 from ladder.records import provenance, store
-from ladder.records.timings import _states
+from ladder.records.timings import SAMPLING, _states
 from ladder.system.process import Event, run_worker
 
 
@@ -46,7 +46,7 @@ def time_rung(
             "shapes": shapes,
             "device": device,
             "folder": folder,
-            **{key: settings[key] for key in REQUESTED},
+            **{key: settings[key] for key in SAMPLING},
         }
         begun = time.monotonic()
         outcome = run_worker("ladder.measure.time.worker", request, on_event, settings["time_limit_s"], log)
@@ -69,9 +69,6 @@ def time_rung(
     }
     store.add_run(record, {**files, "record.json": store.to_json(content).encode()})
     return ""
-
-
-REQUESTED = ("warmup", "iterations", "min_iterations", "budget_s", "reference_budget_s")
 
 
 def collect(folder: Path) -> dict[str, bytes]:

@@ -1,4 +1,4 @@
-"""The tune stage: every legal combination of a rung's parameters checked and timed, the best few timed again.
+"""The tune stage: every combination of a rung's parameters that compiles checked and timed, the best few timed again.
 
 The search is a sweep in two rounds. The first takes a few samples of every combination; the second takes as many as the
 time stage does of those that were fastest and of the source's defaults. Both stand beside cuBLAS in one process, and
@@ -24,7 +24,7 @@ import numpy as np
 from ladder.build.compile import Build, build, build_digest
 from ladder.build.resources import resource_report
 from ladder.build.toolchain import Nvcc
-from ladder.config.space import Space
+from ladder.config.search_space import SearchSpace
 from ladder.measure.time.stage import collect
 from ladder.model.gpu import Gpu, Target
 from ladder.model.rung import Rung, parse_variant, variant_name
@@ -33,26 +33,18 @@ from ladder.records import store
 from ladder.records.timings import measurements
 from ladder.records.trials import FINAL, SCREEN, Record
 from ladder.system.errors import LadderError
-from ladder.system.paths import ROOT
 from ladder.system.process import OUT_OF_MEMORY, Event, run_worker
 
 
 def trial_rungs(template: Rung, gpu: Gpu) -> list[Rung]:
-    """Every legal combination of the space of a rung's entry as a rung, the source's defaults first if they are legal.
+    """Every combination of the space of a rung's entry that is worth compiling for a GPU, the source's defaults first.
 
-    Raises LadderError where the declaration cannot be evaluated, names a macro that the source does not let be
-    overridden, or leaves nothing legal.
+    Raises LadderError where an expression of the declaration cannot be evaluated, or nothing is left.
     """
-    space = Space.of(template.tune or {})
-    source = (ROOT / "kernels" / template.source).read_text()
-    where = f"config/kernels.yaml: {template.entry}.tune"
-    try:
-        space.check(source)
-        legal = space.legal_combinations(source, gpu)
-    except ValueError as error:
-        raise LadderError(f"{where}: {error}") from None
-    if not legal:
-        raise LadderError(f"{where}: no combination is legal on {gpu.title}; widen the parameters")
+    space = SearchSpace.of(template)
+    combinations = space.combinations(gpu)
+    if not combinations:
+        raise LadderError(f"{space.where}: its restrictions leave no combination on {gpu.title}; widen the parameters")
     return [
         dataclasses.replace(
             template,
@@ -60,14 +52,13 @@ def trial_rungs(template: Rung, gpu: Gpu) -> list[Rung]:
             macros={key: str(value) for key, value in macros.items()},
             tuned=(),
         )
-        for macros in legal
+        for macros in combinations
     ]
 
 
 def default_trial(template: Rung) -> str:
     """The name of the trial of a rung's entry that is the source's defaults."""
-    source = (ROOT / "kernels" / template.source).read_text()
-    return variant_name(template.entry, Space.of(template.tune or {}).default(source))
+    return variant_name(template.entry, SearchSpace.of(template).default)
 
 
 def build_trials(
@@ -75,7 +66,9 @@ def build_trials(
 ) -> dict[str, dict[str, Any]]:
     """Compile trials side by side, each into a folder of its own; returns their compile records by name.
 
-    What is compiled already, from the same sources with the same compiler, stays.
+    What is compiled already, from the same sources with the same compiler, stays. The compiler refuses what a
+    static_assert of the source forbids, in its front end and thus within a second. Raises LadderError where it refuses
+    every trial.
     """
 
     def make(rung: Rung) -> dict[str, Any]:
@@ -89,7 +82,11 @@ def build_trials(
         return build(rung, target, nvcc, flags, made)
 
     with ThreadPoolExecutor(threads) as pool:
-        return dict(zip([rung.name for rung in rungs], pool.map(make, rungs), strict=True))
+        compiled = dict(zip([rung.name for rung in rungs], pool.map(make, rungs), strict=True))
+    if all(record["status"] != "ok" for record in compiled.values()):
+        first, record = next(iter(compiled.items()))
+        raise LadderError(f"tune: the compiler refuses all {len(compiled)} combinations; {first}: {record['message']}")
+    return compiled
 
 
 def score(record: Record, trial: str, stage: str, shape: str) -> float | None:

@@ -1,0 +1,298 @@
+"""What identifies a rung's code, and how records from before that rule are compared with present builds."""
+
+import gzip
+import importlib
+import json
+import re
+import shutil
+import subprocess
+
+import pytest
+import yaml
+from conftest import REPOSITORY, a_check, a_rung, a_where, an_evidence, time_run, write
+from corpus import CONTROLS, FAULTS
+from ladder.build.compile import Build, why_not_measured
+from ladder.config.cpp import canonical
+from ladder.config.sources import source_digest
+from ladder.records import digests, store
+from ladder.records.checks import merge_check, still_to_check
+from ladder.records.profiles import read_profiles
+from ladder.records.timings import read_time_record, timed_shapes
+from ladder.records.trials import SCREEN, Record
+from ladder.tables.accuracy import changed_since
+
+# What the compiler sees of a source
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("int a = 1;  // one\n", "int a = 1;\n"),
+        ("f(/* rows= */ 1);", "f(1);"),
+        ("int a /* of\ntwo lines */ = 1;", "int a = 1;"),
+        ("// a comment that goes on \\\nint b;\nint a;", "int a;"),
+        ("f(a,\n  b);\n\n\n", "f(a, b);"),
+        ("f( a , b );", "f(a, b);"),
+        ("#define F(x)  x   // it's\nint a;", "#define F(x) x\nint a;"),
+        ("  #  define A 1\n", "#define A 1\n"),
+        ("#define A \\\n  1\nint b;", "#define A 1\nint b;"),
+        ("#define A /* of\ntwo lines */ 1\nint b;", "#define A 1\nint b;"),
+        ("unsi\\\ngned a;", "unsigned a;"),
+        ("int a = 1'000;  // it's\n", "int a = 1'000;\n"),
+        ("char a = '\"';  // \"\n", "char a = '\"';\n"),
+        ("char a = '\\'';  // \"\n", "char a = '\\'';\n"),
+        ('const char* a = "b \\" // c";  // d\n', 'const char* a = "b \\" // c";\n'),
+        ('asm("add;" /* d */ : "+r"(a));', 'asm("add;" : "+r"(a));'),
+        ('auto a = R"x(")")x";  // b\n', 'auto a = R"x(")")x";\n'),
+    ],
+)
+def test_comments_and_layout_do_not_count(one, other):
+    assert canonical(one) == canonical(other)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("int a = 1;", "int a = 2;"),
+        ("int ab;", "int a b;"),
+        ("a + +b;", "a ++b;"),
+        ("a = 0x1e + 2;", "a = 0x1e+2;"),
+        ("#define F(x)", "#define F (x)"),
+        ("#define A 1\nint b;", "#define A 1 int b;"),
+        ("int a;\n#define A", "int a; #define A"),
+        ('f("a  b");', 'f("a b");'),
+        ('f("// a");', 'f("// b");'),
+        ('f("/*", a, "*/");', 'f("/*", b, "*/");'),
+        ('f(R"(// a)");', 'f(R"(// b)");'),
+        ('f(R"(a\\\nb)");', 'f(R"(ab)");'),
+        ('f(R"(a\nb)");', 'f(R"(a b)");'),
+        ("a = '/' / '/'; b();", "a = '/' / '/'; c();"),
+        ("a = 1'000'000; b = '1';", "a = 1'000'000; b = '2';"),
+        ("int a; // b \\\nint c;", "int a; // b\nint c;"),
+    ],
+)
+def test_what_a_compiler_can_tell_apart_is_told_apart(one, other):
+    assert canonical(one) != canonical(other)
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not installed")
+def test_what_is_left_of_every_source_is_what_the_preprocessor_of_gcc_leaves():
+    kernels = [path for end in ("cu", "cuh", "h", "cpp") for path in sorted((REPOSITORY / "kernels").rglob(f"*.{end}"))]
+    command = ["g++", "-x", "c++", "-fpreprocessed", "-dD", "-E", "-P", "-"]
+    for path in [*kernels, *FAULTS, *CONTROLS]:
+        text = path.read_text().replace("#pragma once\n", "")  # which it takes out
+        left = subprocess.run(command, input=text, capture_output=True, text=True, check=True).stdout
+        assert without_spaces(canonical(text)) == without_spaces(canonical(left)), path
+
+
+def without_spaces(text):
+    """Without those between a macro's parameters, which it takes out."""
+    return re.sub(r"^#define \w+\([^()]*\)", lambda match: match[0].replace(", ", ","), text, flags=re.MULTILINE)
+
+
+def test_a_comment_changes_no_source_digest_and_a_macro_does(project):
+    source, header = project / "kernels/sgemm/naive.cu", project / "kernels/include/gemm.cuh"
+    write(source, '#include "gemm.cuh"\nint a = 1;  // one\n')
+    first = source_digest(a_rung())
+    write(source, '// The first rung.\n#include "gemm.cuh"  // the contract\nint a = 1;\n')
+    write(header, "// said again\n#pragma once\n")
+    assert source_digest(a_rung()) == first
+    write(header, "#pragma once\nint b;\n")
+    assert source_digest(a_rung()) != first
+
+
+# Records of the rule over bytes
+
+OLD, NEW = "0123456789abcdef", "fedcba9876543210"
+FLAGS = ["-O3", "-gencode=arch=compute_90a,code=sm_90a"]
+
+
+@pytest.fixture
+def where(monkeypatch):
+    """Where a record of the old rule was made; what it is of has the digest NEW, and `build` is its build's."""
+    monkeypatch.setattr(digests, "_carried_over", lambda: {OLD: NEW})
+    place = a_where()
+    old = digests.build_digest(OLD, "13.0.88", "sm_90a", ["-O3"])
+    return {**place, "compile": {**place["compile"], "flags": FLAGS, "source_digest": OLD, "build_digest": old}}
+
+
+BUILD = digests.build_digest(NEW, "13.0.88", "sm_90a", ["-O3"])
+PRESENT = {"nvcc": "13.0.88", "flags": FLAGS, "architecture": "sm_90a", "source_digest": NEW, "build_digest": BUILD}
+
+
+def test_an_old_record_is_of_the_present_build_of_the_same_sources(where):
+    assert digests.present(where["compile"]) == PRESENT
+    assert digests.present(PRESENT) == PRESENT
+    other = {**where["compile"], "source_digest": "1" * 16}
+    assert digests.present(other) == other
+
+
+def test_an_old_record_is_current_while_its_code_is(where, monkeypatch):
+    item = an_evidence("naive", check={**a_check(), "where": where})
+    monkeypatch.setattr("ladder.tables.evidence.source_digest", lambda rung: NEW)
+    assert item.source_is_current is True
+    monkeypatch.setattr("ladder.tables.evidence.source_digest", lambda rung: OLD)
+    assert item.source_is_current is False
+    assert changed_since({"a": {"where": where}}, {"a": NEW}) == []
+
+
+def test_a_build_that_passed_as_an_old_record_says_is_measured(where, tmp_path):
+    store.write_json(tmp_path / "compile.json", {"status": "ok", "message": "", **PRESENT})
+    assert why_not_measured(Build(tmp_path), {"status": "pass", "where": where}) == ""
+
+
+def test_the_cases_of_an_old_check_are_not_checked_again(where, tmp_path):
+    path, case = tmp_path / "check.json", {"shape": "4", "verdict": "pass"}
+    now = {**where, "compile": PRESENT}
+    earlier = {"status": "pass", "runs": 1, "declared": {}, "where": where, "cases": [case], "identical": True}
+    store.write_json(path, earlier)
+    assert still_to_check(path, [{"shape": "4"}, {"shape": "5"}], now, 1, {}) == [{"shape": "5"}]
+    merged = merge_check(path, {**earlier, "where": now, "cases": [{"shape": "5", "verdict": "pass"}]})
+    assert [each["shape"] for each in merged["cases"]] == ["5", "4"]
+
+
+def test_the_timings_and_profiles_of_an_old_record_are_those_of_the_present_build(where, tmp_path):
+    files = time_run("naive", {("naive", "512"): [1e-3]})
+    record = {**json.loads(files["record.json"]), "where": where}
+    store.add_run(tmp_path / "time.zip", {**files, "record.json": json.dumps(record).encode()})
+    assert timed_shapes(tmp_path / "time.zip", record["settings"], BUILD) == {"512"}
+    assert [str(shape) for shape in read_time_record(tmp_path / "time.zip", BUILD)] == ["512"]
+    store.write_json(tmp_path / "profile.json.gz", {"rung": "naive", "shapes": {"512": {"where": where}}})
+    assert list(read_profiles(tmp_path / "profile.json.gz", BUILD)) == ["512"]
+
+
+def test_an_old_trial_is_not_measured_again(where, tmp_path):
+    record = Record(tmp_path / "t.json.gz", "t", {}, {})
+    trial = {"trial": "t@BM=1", "round": SCREEN, **{key: where["compile"][key] for key in PRESENT if "digest" in key}}
+    record.add([trial], {"id": "b", "where": where})
+    assert record.held("t@BM=1", SCREEN, BUILD, "settings-1")
+    assert not record.held("t@BM=1", SCREEN, BUILD, "settings-2")
+
+
+# Carrying them over
+
+
+@pytest.fixture(scope="module")
+def tool():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(REPOSITORY / "tools")
+        return importlib.import_module("source_digests")
+
+
+@pytest.fixture
+def repository(tmp_path):
+    """Makes commits of a small project."""
+    folder = tmp_path / "repository"
+    entries = {"naive": {"title": "", "source": "sgemm/naive.cu"}, "tiled": {"title": "", "source": "sgemm/tiled.cu"}}
+    write(
+        folder / "config/kernels.yaml",
+        yaml.safe_dump({**entries, "tiled": {**entries["tiled"], "variants": [{"TILE": 8}]}}),
+    )
+    write(folder / "kernels/include/gemm.cuh", "#pragma once\n")
+    git = ["git", "-C", str(folder), "-c", "user.name=a", "-c", "user.email=a@b"]
+    subprocess.run(["git", "init", "-q", str(folder)], check=True)
+
+    def commit(**sources: str) -> str:
+        for name, text in sources.items():
+            write(folder / f"kernels/sgemm/{name}.cu", f'#include "gemm.cuh"\n{text}')
+        subprocess.run([*git, "add", "."], check=True)
+        subprocess.run([*git, "commit", "-qm", "x", "--allow-empty"], check=True)
+        return subprocess.run([*git, "rev-parse", "HEAD"], check=True, capture_output=True, text=True).stdout.strip()
+
+    commit.folder = folder
+    return commit
+
+
+def recorded_of(folder, name, commit, where):
+    """Writes a check record of the sources as they stand, by the rule over bytes; returns its digest."""
+    old = source_digest(a_rung(name), folder / "kernels", seen=str)
+    compiled = {**where["compile"], "source_digest": old, "flags": FLAGS}
+    compiled["build_digest"] = digests.build_digest(old, "13.0.88", "sm_90a", ["-O3"])
+    place = {**where, "software": {"git_commit": commit}, "compile": compiled}
+    store.write_json(folder / f"results/g/raw/check/{name}.json", {"rung": name, "where": place})
+    return old
+
+
+def carried_over(tool, folder, tmp_path):
+    recorded = tool.recorded_digests(folder / "results")
+    (tmp_path / "trees").mkdir()
+    return tool.carried_over(recorded, tool.History(folder, tmp_path / "trees", recorded))
+
+
+def test_a_digest_is_carried_over_from_the_commit_that_its_record_names(tool, repository, tmp_path):
+    first = repository(naive="int a;  // one\n", tiled="int t;\n")
+    folder = repository.folder
+    old = {name: recorded_of(folder, name, first, a_where()) for name in ("naive", "tiled@TILE=8")}
+    now = {name: source_digest(a_rung(name), folder / "kernels") for name in old}
+    repository(naive="int a, b;\n")
+    rows = carried_over(tool, folder, tmp_path)
+    assert rows["unknown"] == []
+    assert {row["recorded"]: row["present"] for row in rows["digests"]} == {old[name]: now[name] for name in old}
+    assert {(row["rung"], row["commit"]) for row in rows["digests"]} == {("naive", first), ("tiled@TILE=8", first)}
+
+
+def test_uncommitted_sources_are_found_in_a_later_commit_or_said_to_be_unknown(tool, repository, tmp_path):
+    first, folder = repository(naive="int a;\n", tiled="int t;\n"), repository.folder
+    write(folder / "kernels/sgemm/naive.cu", '#include "gemm.cuh"\nint b;  // two\n')
+    old = recorded_of(folder, "naive", f"{first}-dirty", a_where())
+    second = repository()
+    write(folder / "kernels/sgemm/tiled.cu", '#include "gemm.cuh"\nint nowhere;\n')
+    lost = recorded_of(folder, "tiled@TILE=8", f"{second}-dirty", a_where())
+    rows = carried_over(tool, folder, tmp_path)
+    assert [(row["recorded"], row["commit"]) for row in rows["digests"]] == [(old, second)]
+    assert [(row["recorded"], row["records"]) for row in rows["unknown"]] == [(lost, ["g/raw/check/tiled@TILE=8.json"])]
+
+
+def test_a_digest_whose_build_cannot_be_computed_again_is_not_carried_over(tool, repository, tmp_path):
+    commit, folder = repository(naive="int a;  // one\n", tiled="int t;\n"), repository.folder
+    recorded_of(folder, "naive", commit, a_where())
+    path = folder / "results/g/raw/check/naive.json"
+    record = store.read_json(path)
+    record["where"]["compile"]["build_digest"] = "0" * 16
+    store.write_json(path, record)
+    rows = carried_over(tool, folder, tmp_path)
+    assert (rows["digests"], len(rows["unknown"])) == ([], 1)
+
+
+def test_trials_and_time_records_are_carried_over_too(tool, repository, tmp_path):
+    commit, folder = repository(naive="int a;  // one\n", tiled="int t;\n"), repository.folder
+    place = {**a_where(), "software": {"git_commit": commit}}
+    old = {name: source_digest(a_rung(name), folder / "kernels", seen=str) for name in ("naive", "tiled@TILE=16")}
+    build = {name: digests.build_digest(digest, "13.0.88", "sm_90a", ["-O3"]) for name, digest in old.items()}
+    flags = {key: {**place["compile"], "flags": FLAGS}[key] for key in ("nvcc", "flags", "architecture")}
+    trial = {"trial": "tiled@TILE=16", "batch": "b", "source_digest": old["tiled@TILE=16"]}
+    trials = {
+        "entry": "tiled",
+        "batches": [{"id": "b", "where": {**place, "compile": flags}}],
+        "trials": [{**trial, "build_digest": build["tiled@TILE=16"]}],
+    }
+    path = folder / "results/g/raw/trials/tiled.json.gz"
+    path.parent.mkdir(parents=True)
+    path.write_bytes(gzip.compress(json.dumps(trials).encode()))
+    compiled = {**flags, "source_digest": old["naive"], "build_digest": build["naive"]}
+    record = json.dumps({"rung": "naive", "where": {**place, "compile": compiled}}).encode()
+    store.write_archive(folder / "results/g/raw/time/naive.zip", {"run/record.json": record})
+    rows = carried_over(tool, folder, tmp_path)
+    assert {row["recorded"] for row in rows["digests"]} == set(old.values())
+    assert rows["unknown"] == []
+
+
+def test_the_digests_carried_over_are_those_of_the_commits_that_they_name(tool, tmp_path):
+    rows = store.read_json(digests.CARRIED_OVER)["digests"]
+    commits = [row["commit"] for row in rows]
+    for commit in (max(set(commits), key=commits.count), rows[-1]["commit"]):
+        if subprocess.run(["git", "-C", str(REPOSITORY), "cat-file", "-e", commit], capture_output=True).returncode:
+            pytest.skip(f"git's history lacks {commit}")
+        recorded = tool.recorded_digests(REPOSITORY / "results")
+        history = tool.History(REPOSITORY, tmp_path, recorded)
+        of_commit = [row for row in rows if row["commit"] == commit]
+        found = {row["recorded"]: history.find(row["recorded"], [commit]) for row in of_commit}
+        assert {old: history.present(*place) for old, place in found.items()} == {
+            row["recorded"]: row["present"] for row in of_commit
+        }
+
+
+def test_only_sources_that_were_never_committed_are_unknown():
+    unknown = store.read_json(digests.CARRIED_OVER)["unknown"]
+    files = {file for row in unknown for file in row["records"]}
+    assert all("/experiments/" in file or file.endswith("/faults.json") for file in files)
