@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from conftest import a_rung, an_evidence
+from ladder.model.metrics import METRICS
 from ladder.tables import diagnosis
 from ladder.tables.diagnosis import RULES, Profile, diagnose, main_profile, slots, top_lines
 from ladder.tables.profiles import diagnosis_table, followers, hotspot_table, rung_comparison, slot_table
@@ -22,6 +23,20 @@ def kernel(name: str) -> dict:
 
 def profile(name: str) -> Profile:
     return Profile.of(kernel(name))
+
+
+def counters(**values: float) -> dict[str, list]:
+    """Metrics as a record has them, of their values by our names; `stall_wait` is a stall."""
+    stall = "smsp__average_warps_issue_stalled_{}_per_issue_active.ratio"
+    return {
+        METRICS[name].counter if name in METRICS else stall.format(name.removeprefix("stall_")): [value, ""]
+        for name, value in values.items()
+    }
+
+
+def changed(name: str, **values: float) -> Profile:
+    """A recorded profile with other values of some metrics, without its samples."""
+    return Profile(kernel(name)["metrics"] | counters(**values))
 
 
 def found(name: str) -> dict[str, float]:
@@ -72,26 +87,20 @@ def test_every_rule_cites_its_source_or_names_its_stall():
 
 
 def test_bandwidth_and_tail_are_found_where_they_bind():
-    dram = "gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed"
-    metrics = kernel("naive")["metrics"]
-    assert diagnosis.bandwidth(Profile(metrics)) is None
-    assert "90 %" in diagnosis.bandwidth(Profile(metrics | {dram: [90.0, "%"]})).evidence
-    half = metrics | {"sm__cycles_active.avg": [50.0, ""], "sm__cycles_elapsed.max": [100.0, ""]}
-    assert diagnosis.tail(Profile(half)).slots_percent == 50
+    assert diagnosis.bandwidth(profile("naive")) is None
+    assert "90 %" in diagnosis.bandwidth(changed("naive", dram_throughput=90.0)).evidence
+    half = changed("naive", sm_active_cycles=50.0, sm_elapsed_cycles=100.0)
+    assert diagnosis.tail(half).slots_percent == 50
 
 
 def test_of_several_kernels_the_one_that_multiplies_is_shown_however_short_it_is():
     def one(name: str, ns: float, **opcodes: int) -> dict:
-        return {"kernel": name, "metrics": {"gpu__time_duration.sum": [ns, "ns"]}, "opcodes": opcodes}
+        return {"kernel": name, "metrics": counters(duration=ns), "opcodes": opcodes}
 
     split, product, unused = one("split", 9, FFMA=7, FMUL=9), one("product", 5, HGMMA=3), one("other way", 1, IMAD=5)
     assert main_profile([split, product, unused])["kernel"] == "product"
     assert main_profile([one("first", 1, FFMA=8), one("sum", 5, FFMA=4)])["kernel"] == "first"
     assert main_profile([one("short", 1), one("long", 2)])["kernel"] == "long"
-
-
-TENSOR = "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active"
-GMMA = "smsp__average_warps_issue_stalled_gmma_per_issue_active.ratio"
 
 
 def test_a_rung_of_wgmma_is_bound_by_its_tensor_cores():
@@ -110,7 +119,7 @@ def test_a_rung_of_mma_is_bound_by_latency_and_what_it_issues_beside_its_product
 
 def on_tensor_cores(busy: float) -> Profile:
     """A recorded profile whose tensor pipes were so busy, and whose warps waited for them most."""
-    return Profile(kernel("conflict_free@LAYOUT=1")["metrics"] | {TENSOR: [busy, "%"], GMMA: [30.0, "inst"]})
+    return changed("conflict_free@LAYOUT=1", tensor_pipe_active=busy, stall_gmma=30.0)
 
 
 def test_where_tensor_cores_multiply_their_pipe_is_what_counts():
@@ -128,12 +137,11 @@ def test_where_tensor_cores_multiply_their_pipe_is_what_counts():
 
 
 def test_a_rung_whose_fp32_units_work_in_most_cycles_is_bound_by_them():
-    works = "sm__pipe_fma_cycles_active.avg.pct_of_peak_sustained_active"
-    metrics = kernel("conflict_free@LAYOUT=1")["metrics"]
-    assert diagnosis.fp32_units(Profile(metrics | {works: [75.0, "%"]})) is None
-    busy = Profile(metrics | {works: [80.0, "%"]})
+    name = "conflict_free@LAYOUT=1"
+    assert diagnosis.fp32_units(changed(name, fma_pipe_active=75.0)) is None
+    busy = changed(name, fma_pipe_active=80.0)
     assert diagnosis.fp32_units(busy).slots_percent == pytest.approx(slots(busy)["FFMA"])
-    assert diagnosis.fp32_units(Profile(on_tensor_cores(85.0).metrics | {works: [80.0, "%"]})) is None
+    assert diagnosis.fp32_units(changed(name, fma_pipe_active=80.0, tensor_pipe_active=85.0)) is None
     assert next(iter(shares("fastest", "4096"))) == diagnosis.FP32_UNITS
 
 
@@ -147,30 +155,27 @@ def test_the_work_of_the_next_rung_is_told_however_little_it_is():
 
 
 def test_a_warp_that_waits_for_busy_tensor_cores_is_not_why_they_idle():
-    throttled = {"smsp__average_warps_issue_stalled_math_pipe_throttle_per_issue_active.ratio": [50.0, "inst"]}
-    of_mma = kernel("mma_3xtf32")["metrics"]
-    assert slots(Profile(of_mma | throttled)) == pytest.approx(slots(Profile(of_mma)))
-    of_ffma = kernel("tiled@TILE=32")["metrics"]
-    assert diagnosis.dispatch(Profile(of_ffma | throttled)).slots_percent > 20
+    throttled = Profile(changed("mma_3xtf32", stall_math_pipe_throttle=50.0).metrics)
+    assert slots(throttled) == pytest.approx(slots(Profile(kernel("mma_3xtf32")["metrics"])))
+    assert diagnosis.dispatch(changed("tiled@TILE=32", stall_math_pipe_throttle=50.0)).slots_percent > 20
 
 
 def test_a_finding_names_its_stalls_the_longest_first_and_leaves_out_what_is_next_to_nothing():
-    stall = "smsp__average_warps_issue_stalled_{}_per_issue_active.ratio".format
     cycles = {"short_scoreboard": 2.0, "mio_throttle": 17.4, "wait": 1.01, "imc_miss": 0.01, "selected": 1.0}
-    waiting = Profile(kernel("tiled@TILE=32")["metrics"] | {stall(name): [n, ""] for name, n in cycles.items()})
+    cycles = {f"stall_{reason}": count for reason, count in cycles.items()}
+    waiting = changed("tiled@TILE=32", **cycles)
     total = sum(waiting.stalls.values())
     of = f"of {total:.1f} cycles between two instructions of a warp"
     assert diagnosis.mio_queue(waiting).evidence.startswith(f"19.4 {of}: mio throttle (17.4), short scoreboard (2.0); ")
-    fixed = Profile({**waiting.metrics, stall("no_instruction"): [0, ""], stall("branch_resolving"): [0, ""]})
+    fixed = changed("tiled@TILE=32", **cycles, stall_no_instruction=0, stall_branch_resolving=0)
     assert diagnosis.dependencies(fixed).evidence.startswith(
         f"1.0 {of.replace(f'{total:.1f}', f'{sum(fixed.stalls.values()):.1f}')}: wait; "
     )
 
 
 def test_what_accesses_global_memory_is_no_overhead():
-    metrics = kernel("naive")["metrics"]
-    counted = {"smsp__sass_inst_executed_op_global_ld.sum": [0.25 * metrics["smsp__inst_executed.sum"][0], "inst"]}
-    without, seen = Profile(metrics), Profile(metrics | counted)
+    without = profile("naive")
+    seen = changed("naive", global_loads=0.25 * without.get("executed_instructions"))
     assert (without.global_, seen.global_) == (0, 25)
     moved = seen.issued / 4
     shares = [

@@ -1,6 +1,7 @@
 """The package's folders import each other in one direction only, as workflow/ladder/README.md says."""
 
 import ast
+import re
 from pathlib import Path
 
 import pytest
@@ -40,3 +41,10 @@ def test_the_folders_are_those_of_the_readme():
 def test_a_folder_imports_only_from_those_below_it(folder):
     for path in (PACKAGE / folder).rglob("*.py"):
         assert imported(path) <= BELOW[folder] | {folder}, path.relative_to(PACKAGE)
+
+
+def test_only_the_registry_spells_metrics_of_nsight_compute():
+    spelled = re.compile(r"\b(smsp|sm|l1tex|lts|dram|gpu|gpc|launch|sass|derived)__|inst_executed")
+    for path in set(PACKAGE.rglob("*.py")) - {PACKAGE / "model/metrics.py"}:
+        texts = (node.value for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Constant))
+        assert [text for text in texts if isinstance(text, str) and spelled.search(text)] == [], path

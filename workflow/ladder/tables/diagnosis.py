@@ -11,7 +11,6 @@ gives a `Finding`, or None where it does not apply.
 from __future__ import annotations
 
 import math
-import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,8 +18,8 @@ from functools import cached_property
 from typing import Any
 
 from ladder.build.sass import class_of, multiplications
+from ladder.model.metrics import stall_counters, value_of
 
-_STALL = re.compile(r"smsp__average_warps_issue_stalled_(\w+)_per_issue_active\.ratio")
 _SAMPLED = {"no_instructions": "no_instruction"}  # reasons that samples name otherwise than averages
 _NO_STALLS = ("selected", "not_selected")  # a warp that issues, or could
 TENSOR_CORES, FP32_UNITS = "tensor cores", "FP32 units"  # the findings that a kernel may be content with
@@ -29,7 +28,7 @@ LEAST = 3.0  # percent of issue slots below which a finding is not listed
 
 @dataclass(frozen=True)
 class Profile:
-    """The metrics of one profiled kernel, by Nsight Compute's names, and the samples of its loop that multiplies.
+    """The metrics of one profiled kernel, as recorded, and the samples of its loop that multiplies.
 
     Where tensor cores multiply, read cycles of their pipe for `issue slots`.
     """
@@ -43,9 +42,8 @@ class Profile:
         return cls(kernel["metrics"], kernel.get("loop") or {})
 
     def get(self, name: str) -> float:
-        """A metric's value; not a number where the record has none."""
-        found = self.metrics.get(name, (math.nan, ""))[0]
-        return float(found) if isinstance(found, (int, float)) else math.nan
+        """A metric's value, by our name; not a number where the record has none."""
+        return value_of(self.metrics, name)
 
     def ratio(self, over: str, under: str) -> float:
         """One metric over another; 0 where the second is 0."""
@@ -55,8 +53,7 @@ class Profile:
     @cached_property
     def stalls(self) -> dict[str, float]:
         """Cycles that a warp waits for each reason, for each instruction that it issues."""
-        found = {match[1]: self.get(name) for name in self.metrics if (match := _STALL.fullmatch(name))}
-        return dict(sorted(found.items()))
+        return {reason: float(self.metrics[counter][0]) for reason, counter in stall_counters(self.metrics).items()}
 
     @cached_property
     def waits(self) -> dict[str, float]:
@@ -80,7 +77,7 @@ class Profile:
 
         They multiply where the pipes work in more than a twentieth of the cycles.
         """
-        works = self.get("sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active")
+        works = self.get("tensor_pipe_active")
         return works if works > 5 else 0.0
 
     @property
@@ -93,7 +90,7 @@ class Profile:
         """Percent of issue slots in which no warp could issue; of cycles in which tensor pipes that multiply idle."""
         if self.tensor:
             return 100 - self.tensor
-        return 100 - self.get("smsp__issue_active.avg.pct_of_peak_sustained_active")
+        return 100 - self.get("issue_slots_busy")
 
     @property
     def issued(self) -> float:
@@ -103,29 +100,28 @@ class Profile:
     @property
     def ffma(self) -> float:
         """Percent of executed instructions that are FFMAs."""
-        a_cycle = self.get("smsp__sass_thread_inst_executed_op_ffma_pred_on.sum.per_cycle_elapsed") / 32
-        return 100 * a_cycle * self.get("smsp__cycles_elapsed.avg") / self.get("smsp__inst_executed.sum")
+        a_cycle = self.get("ffma_per_cycle") / 32
+        return 100 * a_cycle * self.get("scheduler_cycles") / self.get("executed_instructions")
 
     @property
     def shared(self) -> float:
         """Percent of executed instructions that load from or store to shared memory."""
-        return self._executed("smsp__sass_inst_executed_op_shared_ld.sum", "smsp__sass_inst_executed_op_shared_st.sum")
+        return self._executed("shared_loads", "shared_stores")
 
     @property
     def global_(self) -> float:
         """Percent of executed instructions that load from or store to global memory, or copy from it."""
-        kinds = ("sass_inst_executed_op_global_ld", "sass_inst_executed_op_global_st", "inst_executed_op_ldgsts")
-        return self._executed(*(f"smsp__{kind}.sum" for kind in kinds))
+        return self._executed("global_loads", "global_stores", "global_copies")
 
     def _executed(self, *names: str) -> float:
         """Percent of executed instructions that these metrics count; what the record has not counts as none."""
         counted = sum(count for name in names if not math.isnan(count := self.get(name)))
-        return 100 * counted / self.get("smsp__inst_executed.sum")
+        return 100 * counted / self.get("executed_instructions")
 
     def wavefronts_per_ffma(self, sms: int) -> float:
         """Passes of the load/store data pipes of so many SMs for each FFMA of a warp; not a number where unrecorded."""
-        busy = self.get("l1tex__data_pipe_lsu_wavefronts.avg.pct_of_peak_sustained_elapsed") / 100  # one a cycle and SM
-        ffmas = self.get("smsp__sass_thread_inst_executed_op_ffma_pred_on.sum.per_cycle_elapsed") / 32
+        busy = self.get("load_pipe_busy") / 100  # one a cycle and SM
+        ffmas = self.get("ffma_per_cycle") / 32
         return busy * sms / ffmas if ffmas else math.nan
 
     def lost_to(self, *reasons: str) -> float:
@@ -160,13 +156,10 @@ def uncoalesced(profile: Profile) -> Finding | None:
     NVIDIA, CUDA C++ Best Practices Guide, «Coalesced Access to Global Memory»; Nsight Compute counts the excess as
     theoretical sectors. Applies where more than a tenth of them is excess; the slots are those of `global_loads`.
     """
-    excess = profile.ratio(
-        "derived__memory_l2_theoretical_sectors_global_excessive", "memory_l2_theoretical_sectors_global"
-    )
+    excess = profile.ratio("global_excessive_sectors", "global_sectors")
     if not excess > 0.1:
         return None
-    requests = "l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum"
-    sectors = profile.ratio("l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum", requests)
+    sectors = profile.ratio("global_load_sectors", "global_load_requests")
     text = f"{sectors:.1f} sectors a load request; {excess:.0%} of the sectors that global accesses ask for are excess"
     return Finding("uncoalesced global loads", _global_slots(profile), text)
 
@@ -179,7 +172,7 @@ def global_loads(profile: Profile) -> Finding | None:
     """
     if uncoalesced(profile):
         return None
-    hit = profile.get("lts__t_sector_hit_rate.pct")
+    hit = profile.get("l2_hit_rate")
     executed = f"{profile.global_:.0f} % of instructions load from or store to global memory; "
     text = f"{_waits(profile, *_GLOBAL)}; {executed if profile.global_ >= 0.5 else ''}{hit:.0f} % of sectors hit in L2"
     return Finding("global loads (queue and latency)", _global_slots(profile), text)
@@ -207,30 +200,27 @@ def mio_queue(profile: Profile) -> Finding | None:
 
 def load_conflicts(profile: Profile) -> Finding | None:
     """Shared loads that take more passes than their bytes need; see `_conflicts`."""
-    return _conflicts(profile, "ld", "loads")
+    return _conflicts(profile, "load")
 
 
 def store_conflicts(profile: Profile) -> Finding | None:
     """Shared stores that take more passes than their bytes need; see `_conflicts`."""
-    return _conflicts(profile, "st", "stores")
+    return _conflicts(profile, "store")
 
 
-def _conflicts(profile: Profile, operation: str, name: str) -> Finding | None:
+def _conflicts(profile: Profile, access: str) -> Finding | None:
     """Bank conflicts: NVIDIA, CUDA C++ Best Practices Guide, «Shared Memory and Memory Banks».
 
     Nsight Compute's counters also count waits for the data path; only with theoretical excess wavefronts (`shared
     excessive`), and where conflicts are more than a twentieth of the wavefronts, is it the access pattern. The slots
     are the conflicts' part of the time that the load/store data pipe works.
     """
-    conflicts = f"l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_{operation}.sum"
-    wavefronts = f"l1tex__data_pipe_lsu_wavefronts_mem_shared_op_{operation}.sum"
-    share = profile.ratio(conflicts, wavefronts)
-    if not (profile.get("derived__memory_l1_wavefronts_shared_excessive") > 0 and share > 0.05):
+    share = profile.ratio(f"shared_{access}_conflicts", f"shared_{access}_wavefronts")
+    if not (profile.get("shared_excessive_wavefronts") > 0 and share > 0.05):
         return None
-    busy = profile.get(f"{wavefronts}.pct_of_peak_sustained_elapsed")
-    executed = profile.ratio(wavefronts, f"smsp__sass_inst_executed_op_shared_{operation}.sum")
-    text = f"{share:.0%} of the wavefronts of shared {name} are bank conflicts; {executed:.1f} an instruction"
-    return Finding(f"bank conflicts in shared {name}", share * busy, text)
+    executed = profile.ratio(f"shared_{access}_wavefronts", f"shared_{access}s")
+    text = f"{share:.0%} of the wavefronts of shared {access}s are bank conflicts; {executed:.1f} an instruction"
+    return Finding(f"bank conflicts in shared {access}s", share * profile.get(f"shared_{access}_busy"), text)
 
 
 def barriers(profile: Profile) -> Finding | None:
@@ -254,7 +244,7 @@ def dependencies(profile: Profile) -> Finding | None:
     Stalls Wait, No Instruction, Branch Resolving and IMC Miss, in cycles in which no other warp could issue.
     """
     reasons = ("wait", "no_instruction", "branch_resolving", "imc_miss")
-    warps = profile.get("smsp__warps_active.avg.per_cycle_active")
+    warps = profile.get("active_warps")
     text = f"{_waits(profile, *reasons)}; {warps:.1f} warps a scheduler to hide it"
     return Finding("fixed latencies and instruction fetch", profile.lost_to(*reasons), text)
 
@@ -267,7 +257,7 @@ def overhead(profile: Profile) -> Finding | None:
     """
     rule = "addresses, guards and other instructions"
     if profile.tensor:
-        busy = profile.get("smsp__issue_active.avg.pct_of_peak_sustained_active")
+        busy = profile.get("issue_slots_busy")
         return Finding(rule, profile.lost_to("selected"), f"{busy:.0f} % of the issue slots hold an instruction")
     share = profile.issued * (100 - profile.ffma - profile.shared - profile.global_) / 100
     return Finding(rule, share, f"{profile.ffma:.0f} % of instructions are FFMAs")
@@ -279,7 +269,7 @@ def fp32_units(profile: Profile) -> Finding | None:
     Nsight Compute Profiling Guide, «Pipelines»: FMA. Applies where it works in more than three quarters of the cycles;
     the slots are those of the FFMAs.
     """
-    busy = profile.get("sm__pipe_fma_cycles_active.avg.pct_of_peak_sustained_active")
+    busy = profile.get("fma_pipe_active")
     if profile.tensor or not busy > 75:
         return None
     return Finding(FP32_UNITS, profile.issued * profile.ffma / 100, f"their pipe works in {busy:.0f} % of the cycles")
@@ -288,8 +278,7 @@ def fp32_units(profile: Profile) -> Finding | None:
 def tensor_pipe(profile: Profile) -> Finding | None:
     """Tensor cores that work in most cycles: nearer than this to their peak only fewer products make it faster.
 
-    NVIDIA's answer in its developer forum, topic 355164: `sm__pipe_tensor_cycles_active` counts the work of both HMMA
-    and HGMMA.
+    NVIDIA's answer in its developer forum, topic 355164: the metric counts the work of both HMMA and HGMMA.
     """
     if not profile.tensor > 60:
         return None
@@ -310,7 +299,7 @@ def tensor_results(profile: Profile) -> Finding | None:
 
 def bandwidth(profile: Profile) -> Finding | None:
     """Device memory near its bandwidth: the roofline's slanted part (S. Williams et al., 2009)."""
-    used = profile.get("gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed")
+    used = profile.get("dram_throughput")
     if not used > 60:
         return None
     return Finding("DRAM bandwidth", profile.empty, f"{used:.0f} % of the DRAM bandwidth is used")
@@ -321,8 +310,8 @@ def tail(profile: Profile) -> Finding | None:
 
     Slots of SMs that have finished: 100 % less the share of the elapsed cycles in which an SM is active.
     """
-    active = profile.ratio("sm__cycles_active.avg", "sm__cycles_elapsed.max")
-    waves = profile.get("launch__waves_per_multiprocessor")
+    active = profile.ratio("sm_active_cycles", "sm_elapsed_cycles")
+    waves = profile.get("waves")
     if not 0 < active < 1:
         return None
     return Finding("tail of the last wave", 100 * (1 - active), f"{waves:.2f} waves; SMs work {active:.0%} of the time")
@@ -379,7 +368,7 @@ def main_profile(kernels: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
         counts: Counter[str] = Counter()
         for opcode, count in kernel.get("opcodes", {}).items():
             counts[class_of(opcode)] += count
-        return *multiplications(counts), kernel["metrics"].get("gpu__time_duration.sum", [0])[0]
+        return *multiplications(counts), value_of(kernel["metrics"], "duration", 0.0)
 
     return max(kernels, key=rank)
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ladder.build import sass
+from ladder.model.metrics import EXECUTED_AT, EXECUTED_OPCODES, is_kept, sampled_reason
 from ladder.system.errors import LadderError
 
 
@@ -53,8 +54,8 @@ def kernel_of(action: Any, log: Path) -> dict[str, Any]:
 def _metrics(action: Any) -> dict[str, list[Any]]:
     metrics = {}
     for name in sorted(action.metric_names()):
-        if name.startswith("device__attribute_") or ".TriageCompute." in name:
-            continue  # the second are samples over time, which have no one value
+        if not is_kept(name):
+            continue
         metric = action.metric_by_name(name)
         value = metric.value()
         if isinstance(value, (int, float, str)) and value == value:
@@ -62,7 +63,6 @@ def _metrics(action: Any) -> dict[str, list[Any]]:
     return metrics
 
 
-_SAMPLES = "smsp__pcsamp_warps_issue_stalled_"
 HOTTEST = 10  # instructions that are kept of a profile
 
 
@@ -70,13 +70,14 @@ def _by_address(action: Any) -> dict[int, dict[str, int]]:
     """How often warps were sampled at each instruction, by its address and then by what they waited for."""
     found: dict[int, dict[str, int]] = {}
     for name in action.metric_names():
-        if not name.startswith(_SAMPLES) or name.endswith("_not_issued"):
+        reason = sampled_reason(name)
+        if not reason:
             continue
         metric = action.metric_by_name(name)
         addresses = metric.correlation_ids()
         for index in range(metric.num_instances() if addresses is not None else 0):
             if count := metric.as_uint64(index):
-                found.setdefault(addresses.as_uint64(index), {})[name.removeprefix(_SAMPLES)] = count
+                found.setdefault(addresses.as_uint64(index), {})[reason] = count
     return {address: found[address] for address in sorted(found)}
 
 
@@ -113,7 +114,7 @@ def sampled_instructions(action: Any) -> list[dict[str, Any]]:
     """The instructions at which most warps were sampled, most first: offset (bytes), sass, file, line and samples."""
     addresses = _by_address(action)
     start = min(addresses, default=0)
-    executed = action.metric_by_name("inst_executed")
+    executed = action.metric_by_name(EXECUTED_AT)
     if executed is not None and (ids := executed.correlation_ids()) is not None:
         start = min([start, *(ids.as_uint64(index) for index in range(executed.num_instances()))])
     hottest = sorted(addresses, key=lambda address: (-sum(addresses[address].values()), address))[:HOTTEST]
@@ -134,7 +135,7 @@ def loop_samples(action: Any) -> dict[str, int]:
     holds the instruction of the fastest unit (`sass.MULTIPLYING`) that is executed most. Empty where none multiplies in
     a loop, or the report does not say how often instructions are executed.
     """
-    executed = action.metric_by_name("inst_executed")
+    executed = action.metric_by_name(EXECUTED_AT)
     ids = executed.correlation_ids() if executed is not None else None
     if ids is None:
         return {}
@@ -156,7 +157,7 @@ def loop_samples(action: Any) -> dict[str, int]:
 
 def opcodes(action: Any) -> dict[str, int]:
     """How often warps executed each opcode, by its name."""
-    metric = action.metric_by_name("sass__inst_executed_per_opcode")
+    metric = action.metric_by_name(EXECUTED_OPCODES)
     names = metric.correlation_ids() if metric is not None else None
     if names is None:
         return {}
