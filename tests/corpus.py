@@ -16,7 +16,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import numpy as np
 from ladder.measure.devices import EMULATED_SMS, EMULATED_STREAM
-from ladder.measure.inputs import draw
+from ladder.measure.inputs import draw_inputs
 from ladder.model.cases import EMULATED_LONG
 from ladder.model.shape import Shape
 
@@ -163,7 +163,7 @@ def run(library: Library, case: Case, seed: int, data: int | None = None):
     offsets = case.offset if isinstance(case.offset, tuple) else (case.offset,) * 3
     a, b = rng.standard_normal((case.m, case.k)), rng.standard_normal((case.k, case.n))
     if case.family:
-        inputs = draw(case.family, Shape(case.m, case.n, case.k), True, False, seed)
+        inputs = draw_inputs(case.family, Shape(case.m, case.n, case.k), True, False, seed)
         a, b = inputs.A, inputs.B
     A = matrix(case.m, case.k, gaps[0], offsets[0], a)
     B = matrix(case.k, case.n, gaps[1], offsets[1], b)

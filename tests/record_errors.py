@@ -21,7 +21,7 @@ from ladder.measure.check.worker import in_float64  # noqa: E402
 from ladder.model.shape import Shape  # noqa: E402
 from ladder.records import store  # noqa: E402
 from ladder.records.provenance import environment, settings_digest  # noqa: E402
-from ladder.show.accuracy import FAMILIES  # noqa: E402
+from ladder.show.accuracy import FAMILY_TITLES  # noqa: E402
 from record_measuring import between, checked_builds, record_as  # noqa: E402
 
 SPLIT = ("mma_3xtf32", "wgmma_3xtf32", "wgmma_3xfp16")
@@ -36,7 +36,7 @@ KS = (256, 384, 512, 640, 768, 1024, 1536, 2048, 3072, 4096, 8192, 16384)
 SEED = 8
 TITLES = {
     "uniform": "uniform in [-1, 1)",
-    **FAMILIES,
+    **FAMILY_TITLES,
     "cancellation": "cancelling",
     "signed_zeros": "seven of eight are zeros",
     "subnormal": "A subnormal",

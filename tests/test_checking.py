@@ -7,8 +7,8 @@ import pytest
 from conftest import a_build, a_case, a_check, a_where
 from ladder.measure.check import worker as check_worker
 from ladder.measure.check.stage import check_rung
-from ladder.measure.devices import Emulator
-from ladder.model.cases import all_cases, describe
+from ladder.measure.devices import EmulatedDevice
+from ladder.model.cases import all_cases, case_text
 from ladder.model.shape import Shape
 from ladder.records import store
 from ladder.records.checks import merge_check, still_to_check
@@ -51,11 +51,11 @@ def test_a_timed_shape_that_is_checked_already_is_not_checked_twice():
     ],
 )
 def test_a_case_is_described_by_what_is_not_plain_about_it(changes, words):
-    assert describe({"shape": "31x33x32", **PLAIN} | changes) == words
+    assert case_text({"shape": "31x33x32", **PLAIN} | changes) == words
 
 
 def test_a_case_without_scalars_is_plain():
-    assert describe({"shape": "7"}) == "7"
+    assert case_text({"shape": "7"}) == "7"
 
 
 # The verdict over all cases
@@ -227,7 +227,7 @@ def test_nothing_is_kept_of_what_does_not_belong_together(tmp_path, earlier, rec
 
 # One case: the judgement, with NumPy in the place of CuPy
 
-ON_CPU = Emulator(threads=1, time_limit_s=30)
+ON_CPU = EmulatedDevice(threads=1, time_limit_s=30)
 
 
 def problem(shape: Shape, alpha=1.0, beta=0.0, seed=0):
@@ -250,7 +250,7 @@ SQUARE = Shape(33, 17, 100)
 @pytest.mark.parametrize("shape", [SQUARE, Shape(5, 7, 0), Shape(1, 1, 1)], ids=str)
 def test_a_rounded_product_passes(shape, alpha, beta):
     A, B, C, right = problem(shape, alpha, beta)
-    found = check_worker.judge(shape, alpha, beta, A, B, C, right.astype(np.float32))
+    found = check_worker.case_error(shape, alpha, beta, A, B, C, right.astype(np.float32))
     assert found["verdict"] == "pass"
     assert 0 <= found["error_normwise"] < 1e-7
 
@@ -258,9 +258,9 @@ def test_a_rounded_product_passes(shape, alpha, beta):
 @pytest.mark.parametrize("panel_bytes", [8 * 17, 8 * 17 * 10, 1 << 28])
 def test_the_errors_do_not_depend_on_the_panels(monkeypatch, panel_bytes):
     A, B, C, right = problem(SQUARE, 2.0, -1.0)
-    whole = check_worker.judge(SQUARE, 2.0, -1.0, A, B, C, right.astype(np.float32))
+    whole = check_worker.case_error(SQUARE, 2.0, -1.0, A, B, C, right.astype(np.float32))
     monkeypatch.setattr(check_worker, "PANEL_BYTES", panel_bytes)
-    found = check_worker.judge(SQUARE, 2.0, -1.0, A, B, C, right.astype(np.float32))
+    found = check_worker.case_error(SQUARE, 2.0, -1.0, A, B, C, right.astype(np.float32))
     assert found["error_normwise"] == pytest.approx(whole["error_normwise"], rel=1e-3)
     assert found["error_componentwise"] == whole["error_componentwise"]
 
@@ -272,7 +272,7 @@ def test_a_nan_where_a_number_belongs_is_told_with_its_place(monkeypatch, value,
     A, B, C, right = problem(SQUARE)
     result = right.astype(np.float32)
     result[25, 3] = value
-    found = check_worker.judge(SQUARE, 1, 0, A, B, C, result)
+    found = check_worker.case_error(SQUARE, 1, 0, A, B, C, result)
     assert found == {"verdict": "NaN or infinity at row 25, column 3"}
 
 
@@ -280,7 +280,7 @@ def test_one_wrong_element_is_told():
     A, B, C, right = problem(SQUARE)
     result = right.astype(np.float32)
     result[32, 16] *= np.float32(1.001)
-    found = check_worker.judge(SQUARE, 1, 0, A, B, C, result)
+    found = check_worker.case_error(SQUARE, 1, 0, A, B, C, result)
     assert found["verdict"] == "an element's error exceeds the bound of an FP32 product"
     assert found["error_componentwise"] > found["error_normwise"] > 0
 
@@ -289,7 +289,7 @@ def test_one_wrong_element_is_told():
 def test_scalars_that_are_ignored_are_told(wrong_alpha, wrong_beta):
     A, B, C, _ = problem(SQUARE)
     result = (wrong_alpha * (A.astype(np.float64) @ B) + wrong_beta * C).astype(np.float32)
-    found = check_worker.judge(SQUARE, 2.0, 0.75, A, B, C, result)
+    found = check_worker.case_error(SQUARE, 2.0, 0.75, A, B, C, result)
     assert found["verdict"] == "an element's error exceeds the bound of an FP32 product"
 
 
@@ -301,7 +301,7 @@ def test_arithmetic_in_tf32_is_told_by_the_norm():
         bits = values.view(np.uint32)
         return ((bits + 0xFFF + ((bits >> 13) & 1)) & np.uint32(0xFFFFE000)).view(np.float32).astype(np.float64)
 
-    found = check_worker.judge(shape, 1, 0, A, B, C, (tf32(A) @ tf32(B)).astype(np.float32))
+    found = check_worker.case_error(shape, 1, 0, A, B, C, (tf32(A) @ tf32(B)).astype(np.float32))
     assert found["verdict"] == "the error's norm exceeds that of FP32 rounding"
     assert 1e-4 < found["error_normwise"] < 1e-3
 
@@ -311,14 +311,14 @@ def test_anything_but_zero_where_nothing_was_summed_is_told():
     A, B, C, right = problem(shape)
     result = right.astype(np.float32)
     result[0, 0] = 1e-30
-    found = check_worker.judge(shape, 1, 0, A, B, C, result)
+    found = check_worker.case_error(shape, 1, 0, A, B, C, result)
     assert found["verdict"] == "an element's error exceeds the bound of an FP32 product"
 
 
 def test_a_verdict_is_json():
     A, B, C, right = problem(Shape(5, 7, 0))
     for result in (right, right + 1):
-        found = check_worker.judge(Shape(5, 7, 0), 1, 0, A, B, C, result.astype(np.float32))
+        found = check_worker.case_error(Shape(5, 7, 0), 1, 0, A, B, C, result.astype(np.float32))
         assert json.loads(json.dumps(found, allow_nan=False)) == found
 
 

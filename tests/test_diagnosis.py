@@ -11,14 +11,14 @@ import pytest
 from conftest import a_rung, an_evidence
 from ladder.model.metrics import METRICS
 from ladder.tables import diagnosis
-from ladder.tables.diagnosis import RULES, Profile, diagnose, main_profile, slots, top_lines
+from ladder.tables.diagnosis import RULES, Profile, diagnose, multiplying_profile, slots, top_lines
 from ladder.tables.profiles import diagnosis_table, followers, hotspot_table, rung_comparison, slot_table
 
 RECORDED = json.loads(gzip.decompress((Path(__file__).parent / "data" / "profiles.json.gz").read_bytes()))
 
 
 def kernel(name: str) -> dict:
-    return main_profile(RECORDED[name]["2048"]["kernels"])
+    return multiplying_profile(RECORDED[name]["2048"]["kernels"])
 
 
 def profile(name: str) -> Profile:
@@ -98,9 +98,9 @@ def test_of_several_kernels_the_one_that_multiplies_is_shown_however_short_it_is
         return {"kernel": name, "metrics": counters(duration=ns), "opcodes": opcodes}
 
     split, product, unused = one("split", 9, FFMA=7, FMUL=9), one("product", 5, HGMMA=3), one("other way", 1, IMAD=5)
-    assert main_profile([split, product, unused])["kernel"] == "product"
-    assert main_profile([one("first", 1, FFMA=8), one("sum", 5, FFMA=4)])["kernel"] == "first"
-    assert main_profile([one("short", 1), one("long", 2)])["kernel"] == "long"
+    assert multiplying_profile([split, product, unused])["kernel"] == "product"
+    assert multiplying_profile([one("first", 1, FFMA=8), one("sum", 5, FFMA=4)])["kernel"] == "first"
+    assert multiplying_profile([one("short", 1), one("long", 2)])["kernel"] == "long"
 
 
 def test_a_rung_of_wgmma_is_bound_by_its_tensor_cores():
@@ -237,7 +237,7 @@ RAW = Path(__file__).resolve().parents[1] / "results" / "h100-sxm" / "raw" / "pr
 def now(name: str, shape: str) -> dict:
     """The main kernel of a recorded profile of the rungs as they stand."""
     record = json.loads(gzip.decompress((RAW / f"{name}.json.gz").read_bytes()))
-    return main_profile(record["shapes"][shape]["kernels"])
+    return multiplying_profile(record["shapes"][shape]["kernels"])
 
 
 def shares(name: str, shape: str) -> dict[str, float]:
@@ -273,7 +273,7 @@ def test_every_recorded_profile_has_hot_lines_with_a_reason_but_cublas(path):
     record = json.loads(gzip.decompress(path.read_bytes()))
     assert {"2048", "4096"} <= set(record["shapes"])
     for profile_of in record["shapes"].values():
-        lines = top_lines(main_profile(profile_of["kernels"]))
+        lines = top_lines(multiplying_profile(profile_of["kernels"]))
         if record["rung"].startswith("cublas"):
             continue
         assert lines, record["rung"]

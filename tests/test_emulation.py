@@ -18,7 +18,7 @@ from ladder.config.sources import sources
 from ladder.config.tuned import with_tuned
 from ladder.measure.check.emulate import emulate_rung
 from ladder.measure.check.worker import check_case
-from ladder.measure.devices import Emulator
+from ladder.measure.devices import EmulatedDevice
 from ladder.model.cases import EMULATED_ALONE, PLAIN, emulated_cases, emulated_runs
 from ladder.model.rung import Rung, TunedClass, variant_name
 from ladder.model.shape import Shape
@@ -155,7 +155,7 @@ def test_long_sums_are_emulated_on_one_sm_where_a_product_of_any_size_has_tiles_
     kept = emulated_cases([long, short])[:2]
     assert kept == [long | {"sms": 1}, short]
     library = Library(for_the_emulator(ROOT / "kernels/sgemm/mma_3xtf32.cu"))
-    errors = [check_case(Emulator(1, 60), library, case, 1)["error_normwise"] for case in (long, *kept[:1], long)]
+    errors = [check_case(EmulatedDevice(1, 60), library, case, 1)["error_normwise"] for case in (long, *kept[:1], long)]
     assert errors[0] == errors[2] != errors[1]
 
 

@@ -23,7 +23,7 @@ from ladder.config.plan import KERNELS
 from ladder.measure.accuracy.worker import measure
 from ladder.measure.check.stage import check_rung
 from ladder.measure.check.worker import check_case
-from ladder.measure.devices import Gpu
+from ladder.measure.devices import CudaDevice
 from ladder.model.bounds import componentwise_bound
 from ladder.model.metrics import RATIOS, value_of
 from ladder.model.shape import Shape
@@ -78,11 +78,11 @@ FAILING = {
 CHECK_ALL = """
 import json, sys
 from pathlib import Path
-from ladder.check_worker import check_case
-from ladder.devices import Gpu
-from ladder.library import Library, provide_cublas
+from ladder.build.library import Library, provide_cublas
+from ladder.measure.check.worker import check_case
+from ladder.measure.devices import CudaDevice
 
-device = Gpu(0)
+device = CudaDevice(0)
 provide_cublas()
 cases = json.loads(sys.argv[1])
 for folder, declared in json.loads(sys.argv[2]).items():
@@ -254,7 +254,7 @@ def test_every_rung_of_the_ladder_is_right_and_every_wrong_one_is_found(compiled
 
 
 def test_errors_are_measured_with_the_time_of_a_launch(builds, gpu_alone):
-    found = measure(Gpu(0), Library(Build(builds["naive"]).library), Shape(256, 256, 1024), "normal")
+    found = measure(CudaDevice(0), Library(Build(builds["naive"]).library), Shape(256, 256, 1024), "normal")
     assert 0 < found["error_normwise"] < 1e-5
     assert 0.001 < found["time_ms"] < 100
 
@@ -263,7 +263,7 @@ def test_any_product_that_hypothesis_draws_is_right(builds, gpu_alone):
     ladder = {name: rung for name, rung in read_kernels(KERNELS).items() if rung.role != "floor"}
     present = [name for name in ladder if Build(builds[name]).record["status"] == "ok"]
     assert {"cublas", "naive"} <= {*present}
-    device = Gpu(0)
+    device = CudaDevice(0)
     provide_cublas()
     libraries = {name: Library(Build(builds[name]).library) for name in present}
 
@@ -283,7 +283,7 @@ def test_matrices_that_fastest_copies_first_give_the_right_product(builds, gpu_a
     assert any("copy_aligned" in launch.kernel for launch in library.launches(shape, sms=132))
     case = {"shape": str(shape), "alpha": -1.25, "beta": 0.75, "padding": padding, "offset": [0, 4, 1]}
     for family in ("uniform", "nonfinite"):
-        assert check_case(Gpu(0), library, {**case, "family": family}, 3, runs=2)["verdict"] == "pass"
+        assert check_case(CudaDevice(0), library, {**case, "family": family}, 3, runs=2)["verdict"] == "pass"
 
 
 @pytest.mark.parametrize("family", ["uniform", "nonfinite", "wide_range", "subnormal"])
@@ -299,7 +299,8 @@ def test_products_for_each_kernel_of_mma_3xtf32_are_right(builds, gpu_alone, fam
     ):
         assert any(kernel in launch.kernel for launch in library.launches(shape, sms=132))
         case = {"shape": str(shape), "alpha": -1.25, "beta": 0.75, "padding": padding, "offset": offset}
-        assert check_case(Gpu(0), library, {**case, "family": family}, 3, runs=2, **rung.declared)["verdict"] == "pass"
+        record = check_case(CudaDevice(0), library, {**case, "family": family}, 3, runs=2, **rung.declared)
+        assert record["verdict"] == "pass"
 
 
 @pytest.mark.parametrize(
@@ -333,13 +334,13 @@ def test_the_errors_are_those_that_numpy_finds(gpu_alone, monkeypatch, shape, al
     size = np.sqrt(terms + (addend**2).sum())
 
     old = before if beta else np.full_like(before, np.nan)  # which is not to be read
-    judged = check_worker.judge(shape, alpha, beta, *map(cp.asarray, (A, B, old, C)))
+    judged = check_worker.case_error(shape, alpha, beta, *map(cp.asarray, (A, B, old, C)))
     assert judged["verdict"] == "pass"
     assert judged["error_componentwise"] == pytest.approx((difference / scale).max(), rel=1e-3)
     assert judged["error_normwise"] == pytest.approx(np.linalg.norm(difference) / size, rel=1e-3)
 
     C[-1, -1] = (product + addend)[-1, -1] + 1.5 * componentwise_bound(shape.k) * scale[-1, -1]
-    judged = check_worker.judge(shape, alpha, beta, *map(cp.asarray, (A, B, old, C)))
+    judged = check_worker.case_error(shape, alpha, beta, *map(cp.asarray, (A, B, old, C)))
     assert judged["verdict"] != "pass"
 
 

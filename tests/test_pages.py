@@ -13,7 +13,7 @@ from ladder.build.occupancy import LIMITS
 from ladder.config.gpus import read_gpu
 from ladder.config.kernels import read_kernels
 from ladder.model.metrics import value_of
-from ladder.show.pages import by_work, index, number, own_words, page, scaled
+from ladder.show.pages import by_work, number, own_words, page, pages_index, scaled
 from ladder.show.style import save
 from ladder.show.why import FIGURES, all_figures, compute_ceilings, issue_slots, loop_shares, rates, warp_limits
 from ladder.system.paths import ROOT
@@ -166,7 +166,7 @@ def test_a_page_shows_the_stalls_most_first_and_no_empty_ones(recorded):
 
 def test_the_index_sets_the_rungs_side_by_side(recorded):
     ladder = read_kernels(ROOT / "config/kernels.yaml")
-    text = index([rung for rung in ladder.values() if rung.role != "floor"], recorded[1])
+    text = pages_index([rung for rung in ladder.values() if rung.role != "floor"], recorded[1])
     head = next(line for line in text.splitlines() if line.startswith("| metric | unit |"))
     profiled = set(recorded[1]["profiles"]["rung"])
     assert {"naive", "coalesced", "tiled@TILE=32"} <= profiled
@@ -189,7 +189,7 @@ def test_the_pages_that_git_keeps_have_the_words_of_the_sources_as_they_are(gpu)
 
 
 def test_the_index_links_every_page(made):
-    text = index([a_rung("naive"), a_rung("coalesced")], made[0])
+    text = pages_index([a_rung("naive"), a_rung("coalesced")], made[0])
     assert "[naive](naive.md)" in text
     assert "uncoalesced global loads" in text
     assert "[coalesced](coalesced.md)" in text

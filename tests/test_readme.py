@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from ladder.show.summary import summary
+from ladder.show.summary import run_summary
 from ladder.tables.files import read_table
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -12,7 +12,7 @@ RESULTS = ROOT / "results" / "h100-sxm"
 
 def test_the_quick_start_shows_the_summary_of_the_recorded_run():
     tables = [read_table(RESULTS / "tables" / f"{name}.csv") for name in ("rungs", "timings")]
-    table = summary(*tables, "", "").split("\n\n")[1]
+    table = run_summary(*tables, "", "").split("\n\n")[1]
     assert table.count("\n") > 10
     assert f"```\n{table.strip()}\n```" in (ROOT / "docs/quick-start.md").read_text()
 

@@ -8,7 +8,7 @@ import time
 
 import pytest
 from conftest import a_build, a_where, write
-from ladder.measure.sanitize.stage import read_findings, require_sanitizer, run_tool, sanitize_rung, summary
+from ladder.measure.sanitize.stage import read_findings, require_sanitizer, run_tool, sanitize_rung, sanitizer_report
 from ladder.model.cases import sanitizer_cases
 from ladder.system.errors import LadderError
 from pipeline import FEW, copy_project, snakemake
@@ -207,7 +207,9 @@ def test_a_missing_sanitizer_is_one_line_with_the_remedy(monkeypatch, tmp_path):
 )
 def test_the_summary_fails_where_a_rung_was_blamed_or_not_watched(status, failed):
     tools = [{"tool": "memcheck", "findings": read_findings(MEMCHECK)}] if status == "failed" else []
-    text, fails = summary([{"rung": "naive", "status": status, "message": "m", "tools": tools}], True, "h100-sxm")
+    text, fails = sanitizer_report(
+        [{"rung": "naive", "status": status, "message": "m", "tools": tools}], True, "h100-sxm"
+    )
     assert fails == failed
     assert text.startswith(f"naive  {status}  m\n")
     assert ("    memcheck: Invalid __global__ read" in text) == (status == "failed")

@@ -375,7 +375,7 @@ def test_tables_read_back_as_they_were_written_to_six_digits(tmp_path, monkeypat
         back = read_table(path)
         assert list(back.columns) == list(table.columns)
         assert len(back) == len(table)
-        for column in set(files.TEXT) & set(table.columns):
+        for column in set(files.TEXT_COLUMNS) & set(table.columns):
             assert back[column].tolist() == table[column].fillna("").tolist(), (name, column)
         if name == "timings":
             for column in ("gflops", "time_ms_median", "speedup_over_cublas", "share_of_peak"):

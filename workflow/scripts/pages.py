@@ -4,7 +4,7 @@ from pathlib import Path
 
 from ladder.config.plan import plan_of_run
 from ladder.records import store
-from ladder.show.pages import index, page
+from ladder.show.pages import page, pages_index
 from ladder.system.terminal import one_line_errors
 from ladder.tables.files import read_table
 
@@ -15,4 +15,4 @@ with one_line_errors(snakemake.log[0]):
     folder = Path(snakemake.output.index).parent
     for rung, path in zip(rungs, snakemake.input.inspections, strict=True):
         store.write_text(folder / f"{rung.name}.md", page(rung, store.read_json(Path(path)), tables))
-    store.write_text(Path(snakemake.output.index), index(rungs, tables))
+    store.write_text(Path(snakemake.output.index), pages_index(rungs, tables))

@@ -27,7 +27,7 @@ from ladder.config.plan import KERNELS, Plan, check_macros, plan
 from ladder.measure.check.emulate import emulate_rung
 from ladder.measure.check.stage import check_rung
 from ladder.measure.time.stage import time_rung
-from ladder.model.cases import all_cases, describe
+from ladder.model.cases import all_cases, case_text
 from ladder.model.rung import Rung, parse_variant, variant_name
 from ladder.model.shape import Shape, in_order
 from ladder.records.provenance import environment
@@ -214,7 +214,7 @@ def check(run: Plan, made: Build, log: Path, names: list[str], full: bool) -> No
 
     def started(done: int, case: dict[str, Any]) -> None:
         if done % 50 == 0:
-            progress(f"{describe(case)}  ({done}/{len(cases)} cases)")
+            progress(f"{case_text(case)}  ({done}/{len(cases)} cases)")
 
     record = check_rung(
         made,

@@ -81,7 +81,7 @@ def emulated_runs(case: Mapping[str, Any]) -> int:
     return 2 if Shape.parse(case["shape"]).flop <= EMULATED_TWICE else 1
 
 
-def describe(case: Mapping[str, Any]) -> str:
+def case_text(case: Mapping[str, Any]) -> str:
     """A case in the words of a message: its shape, and what differs from alpha 1, beta 0 and a tight layout."""
     extras = [
         f"{key.replace('family', 'inputs')} {format(case[key], 'g') if isinstance(case[key], float) else case[key]}"

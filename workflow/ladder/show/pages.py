@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ladder.build.inspection import main_kernel
+from ladder.build.inspection import multiplying_kernel
 from ladder.build.sass import CLASSES
 from ladder.model.precision import TITLES
 from ladder.model.rung import Rung
@@ -338,7 +338,7 @@ def _counts(instructions: pd.DataFrame, shape: str) -> list[str]:
 
 def _loop(inspection: Mapping[str, Any], instructions: pd.DataFrame) -> list[str]:
     shapes = list(inspection["launches"])
-    found = main_kernel(dict(inspection), largest(shapes)) if shapes else None
+    found = multiplying_kernel(dict(inspection), largest(shapes)) if shapes else None
     if found is None:
         return []
     kernel = found[1]
@@ -352,7 +352,7 @@ def _loop(inspection: Mapping[str, Any], instructions: pd.DataFrame) -> list[str
     return parts
 
 
-def index(rungs: Sequence[Rung], tables: Mapping[str, pd.DataFrame]) -> str:
+def pages_index(rungs: Sequence[Rung], tables: Mapping[str, pd.DataFrame]) -> str:
     """The index of the pages: each rung, its rate at the size of most rungs, and what binds it first."""
     timings, diagnosis = tables["timings"], tables["diagnosis"]
     shape = headline_shape(timings)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-COLUMNS = ["rung", "precision", "family", "m", "n", "k", "error_normwise", "error_componentwise", "time_ms"]
+ACCURACY_COLUMNS = ["rung", "precision", "family", "m", "n", "k", "error_normwise", "error_componentwise", "time_ms"]
 
 
 def accuracy_table(records: Mapping[str, Mapping[str, Any]], precisions: Mapping[str, str]) -> pd.DataFrame:
@@ -21,7 +21,7 @@ def accuracy_table(records: Mapping[str, Mapping[str, Any]], precisions: Mapping
         for name, record in records.items()
         for point in record["points"]
     ]
-    return pd.DataFrame(rows, columns=COLUMNS)
+    return pd.DataFrame(rows, columns=ACCURACY_COLUMNS)
 
 
 def changed_since(records: Mapping[str, Mapping[str, Any]], digests: Mapping[str, str]) -> list[str]:

@@ -5,7 +5,7 @@ empty ones are shared out to what warps waited for, by the cycles that they wait
 100 %. Where tensor cores multiply, one instruction keeps them busy for many cycles, so the cycles of their pipe stand
 for the slots: it works, or it idles while warps issue other instructions or wait. Names of stall reasons and their
 meaning: NVIDIA, Nsight Compute Profiling Guide, «Metrics Reference: Warp Stall Reasons». A rule takes a `Profile` and
-gives a `Finding`, or None where it does not apply.
+gives a `Limit`, or None where it does not apply.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ class Profile:
 
 
 @dataclass(frozen=True)
-class Finding:
+class Limit:
     """What binds a kernel: the rule that says so, percent of issue slots that it takes, and the evidence in words."""
 
     rule: str
@@ -150,7 +150,7 @@ def slots(profile: Profile) -> dict[str, float]:
     }
 
 
-def uncoalesced(profile: Profile) -> Finding | None:
+def uncoalesced(profile: Profile) -> Limit | None:
     """Loads whose warps touch more 32-byte sectors than their bytes need, where warps wait for global memory.
 
     NVIDIA, CUDA C++ Best Practices Guide, «Coalesced Access to Global Memory»; Nsight Compute counts the excess as
@@ -161,10 +161,10 @@ def uncoalesced(profile: Profile) -> Finding | None:
         return None
     sectors = profile.ratio("global_load_sectors", "global_load_requests")
     text = f"{sectors:.1f} sectors a load request; {excess:.0%} of the sectors that global accesses ask for are excess"
-    return Finding("uncoalesced global loads", _global_slots(profile), text)
+    return Limit("uncoalesced global loads", _global_slots(profile), text)
 
 
-def global_loads(profile: Profile) -> Finding | None:
+def global_loads(profile: Profile) -> Limit | None:
     """Coalesced global loads: warps that wait for a place in their queue (LG Throttle) or for data (Long Scoreboard).
 
     Nsight Compute Profiling Guide: LG Throttle is of too many local and global accesses in flight. The slots are the
@@ -175,7 +175,7 @@ def global_loads(profile: Profile) -> Finding | None:
     hit = profile.get("l2_hit_rate")
     executed = f"{profile.global_:.0f} % of instructions load from or store to global memory; "
     text = f"{_waits(profile, *_GLOBAL)}; {executed if profile.global_ >= 0.5 else ''}{hit:.0f} % of sectors hit in L2"
-    return Finding("global loads (queue and latency)", _global_slots(profile), text)
+    return Limit("global loads (queue and latency)", _global_slots(profile), text)
 
 
 _GLOBAL = ("lg_throttle", "long_scoreboard")
@@ -186,7 +186,7 @@ def _global_slots(profile: Profile) -> float:
     return profile.lost_to(*_GLOBAL) + profile.issued * profile.global_ / 100
 
 
-def mio_queue(profile: Profile) -> Finding | None:
+def mio_queue(profile: Profile) -> Limit | None:
     """Warps that wait for shared memory: a place in the MIO queue (MIO Throttle) or its data (Short Scoreboard).
 
     Nsight Compute Profiling Guide; the shared-memory worklogs quote MIO Throttle, which is the same queue from the side
@@ -195,20 +195,20 @@ def mio_queue(profile: Profile) -> Finding | None:
     reasons = ("mio_throttle", "short_scoreboard")
     text = f"{_waits(profile, *reasons)}; {profile.shared:.0f} % of instructions load from or store to shared memory"
     taken = profile.lost_to(*reasons) + profile.issued * profile.shared / 100
-    return Finding("MIO queue (shared memory)", taken, text)
+    return Limit("MIO queue (shared memory)", taken, text)
 
 
-def load_conflicts(profile: Profile) -> Finding | None:
+def load_conflicts(profile: Profile) -> Limit | None:
     """Shared loads that take more passes than their bytes need; see `_conflicts`."""
     return _conflicts(profile, "load")
 
 
-def store_conflicts(profile: Profile) -> Finding | None:
+def store_conflicts(profile: Profile) -> Limit | None:
     """Shared stores that take more passes than their bytes need; see `_conflicts`."""
     return _conflicts(profile, "store")
 
 
-def _conflicts(profile: Profile, access: str) -> Finding | None:
+def _conflicts(profile: Profile, access: str) -> Limit | None:
     """Bank conflicts: NVIDIA, CUDA C++ Best Practices Guide, «Shared Memory and Memory Banks».
 
     Nsight Compute's counters also count waits for the data path; only with theoretical excess wavefronts (`shared
@@ -220,25 +220,25 @@ def _conflicts(profile: Profile, access: str) -> Finding | None:
         return None
     executed = profile.ratio(f"shared_{access}_wavefronts", f"shared_{access}s")
     text = f"{share:.0%} of the wavefronts of shared {access}s are bank conflicts; {executed:.1f} an instruction"
-    return Finding(f"bank conflicts in shared {access}s", share * profile.get(f"shared_{access}_busy"), text)
+    return Limit(f"bank conflicts in shared {access}s", share * profile.get(f"shared_{access}_busy"), text)
 
 
-def barriers(profile: Profile) -> Finding | None:
+def barriers(profile: Profile) -> Limit | None:
     """Warps that wait for the others of their block: stalls Barrier and Membar."""
-    return Finding("barriers", profile.lost_to("barrier", "membar"), _waits(profile, "barrier", "membar"))
+    return Limit("barriers", profile.lost_to("barrier", "membar"), _waits(profile, "barrier", "membar"))
 
 
-def dispatch(profile: Profile) -> Finding | None:
+def dispatch(profile: Profile) -> Limit | None:
     """Warps whose chosen instruction is held back: stalls Dispatch and Math Pipe Throttle.
 
     Nsight Compute Profiling Guide: conflicts or resources that are not there, among them the ports of the register file
     (see the register-bank conflicts of the inner loop in the table of instructions).
     """
     reasons = ("dispatch_stall",) if profile.tensor else ("dispatch_stall", "math_pipe_throttle")
-    return Finding("dispatch and register ports", profile.lost_to(*reasons), _waits(profile, *reasons))
+    return Limit("dispatch and register ports", profile.lost_to(*reasons), _waits(profile, *reasons))
 
 
-def dependencies(profile: Profile) -> Finding | None:
+def dependencies(profile: Profile) -> Limit | None:
     """Warps that wait a fixed time for their own last instruction, for the next one to be fetched, or for a branch.
 
     Stalls Wait, No Instruction, Branch Resolving and IMC Miss, in cycles in which no other warp could issue.
@@ -246,10 +246,10 @@ def dependencies(profile: Profile) -> Finding | None:
     reasons = ("wait", "no_instruction", "branch_resolving", "imc_miss")
     warps = profile.get("active_warps")
     text = f"{_waits(profile, *reasons)}; {warps:.1f} warps a scheduler to hide it"
-    return Finding("fixed latencies and instruction fetch", profile.lost_to(*reasons), text)
+    return Limit("fixed latencies and instruction fetch", profile.lost_to(*reasons), text)
 
 
-def overhead(profile: Profile) -> Finding | None:
+def overhead(profile: Profile) -> Limit | None:
     """Issue slots that hold neither an FFMA nor an access to memory: addresses, guards, loops and barriers.
 
     Where an SM has 128 FP32 lanes an FFMA needs a slot in every cycle, so each other instruction is paid for. Where
@@ -258,12 +258,12 @@ def overhead(profile: Profile) -> Finding | None:
     rule = "addresses, guards and other instructions"
     if profile.tensor:
         busy = profile.get("issue_slots_busy")
-        return Finding(rule, profile.lost_to("selected"), f"{busy:.0f} % of the issue slots hold an instruction")
+        return Limit(rule, profile.lost_to("selected"), f"{busy:.0f} % of the issue slots hold an instruction")
     share = profile.issued * (100 - profile.ffma - profile.shared - profile.global_) / 100
-    return Finding(rule, share, f"{profile.ffma:.0f} % of instructions are FFMAs")
+    return Limit(rule, share, f"{profile.ffma:.0f} % of instructions are FFMAs")
 
 
-def fp32_units(profile: Profile) -> Finding | None:
+def fp32_units(profile: Profile) -> Limit | None:
     """FP32 units that work in most cycles: nearer than this to their peak there is little left to gain.
 
     Nsight Compute Profiling Guide, «Pipelines»: FMA. Applies where it works in more than three quarters of the cycles;
@@ -272,20 +272,20 @@ def fp32_units(profile: Profile) -> Finding | None:
     busy = profile.get("fma_pipe_active")
     if profile.tensor or not busy > 75:
         return None
-    return Finding(FP32_UNITS, profile.issued * profile.ffma / 100, f"their pipe works in {busy:.0f} % of the cycles")
+    return Limit(FP32_UNITS, profile.issued * profile.ffma / 100, f"their pipe works in {busy:.0f} % of the cycles")
 
 
-def tensor_pipe(profile: Profile) -> Finding | None:
+def tensor_pipe(profile: Profile) -> Limit | None:
     """Tensor cores that work in most cycles: nearer than this to their peak only fewer products make it faster.
 
     NVIDIA's answer in its developer forum, topic 355164: the metric counts the work of both HMMA and HGMMA.
     """
     if not profile.tensor > 60:
         return None
-    return Finding(TENSOR_CORES, profile.tensor, f"their pipe works in {profile.tensor:.0f} % of the cycles")
+    return Limit(TENSOR_CORES, profile.tensor, f"their pipe works in {profile.tensor:.0f} % of the cycles")
 
 
-def tensor_results(profile: Profile) -> Finding | None:
+def tensor_results(profile: Profile) -> Limit | None:
     """Warps that wait for what tensor cores compute: stalls GMMA and Warpgroup Arrive.
 
     Applies where tensor cores multiply. The slots are cycles in which the pipe idles meanwhile, as between a product
@@ -294,18 +294,18 @@ def tensor_results(profile: Profile) -> Finding | None:
     reasons = ("gmma", "warpgroup_arrive")
     if not profile.tensor:
         return None
-    return Finding("results of tensor cores", profile.lost_to(*reasons), _waits(profile, *reasons))
+    return Limit("results of tensor cores", profile.lost_to(*reasons), _waits(profile, *reasons))
 
 
-def bandwidth(profile: Profile) -> Finding | None:
+def bandwidth(profile: Profile) -> Limit | None:
     """Device memory near its bandwidth: the roofline's slanted part (S. Williams et al., 2009)."""
     used = profile.get("dram_throughput")
     if not used > 60:
         return None
-    return Finding("DRAM bandwidth", profile.empty, f"{used:.0f} % of the DRAM bandwidth is used")
+    return Limit("DRAM bandwidth", profile.empty, f"{used:.0f} % of the DRAM bandwidth is used")
 
 
-def tail(profile: Profile) -> Finding | None:
+def tail(profile: Profile) -> Limit | None:
     """A last wave of blocks that leaves SMs idle, of few waves.
 
     Slots of SMs that have finished: 100 % less the share of the elapsed cycles in which an SM is active.
@@ -314,10 +314,10 @@ def tail(profile: Profile) -> Finding | None:
     waves = profile.get("waves")
     if not 0 < active < 1:
         return None
-    return Finding("tail of the last wave", 100 * (1 - active), f"{waves:.2f} waves; SMs work {active:.0%} of the time")
+    return Limit("tail of the last wave", 100 * (1 - active), f"{waves:.2f} waves; SMs work {active:.0%} of the time")
 
 
-RULES: tuple[Callable[[Profile], Finding | None], ...] = (
+RULES: tuple[Callable[[Profile], Limit | None], ...] = (
     uncoalesced,
     global_loads,
     mio_queue,
@@ -348,7 +348,7 @@ def _waits(profile: Profile, *reasons: str) -> str:
     return f"{text}; {share:.0%} of the waits in the loop that multiplies" if profile.loop else text
 
 
-def diagnose(profile: Profile, least: float = LEAST) -> list[Finding]:
+def diagnose(profile: Profile, least: float = LEAST) -> list[Limit]:
     """What binds a kernel, most first; findings below `least` percent of the issue slots are left out.
 
     Bank conflicts are listed whatever they cost, as they are what a rung can mend.
@@ -358,7 +358,7 @@ def diagnose(profile: Profile, least: float = LEAST) -> list[Finding]:
     return sorted(kept, key=lambda finding: -finding.slots_percent)
 
 
-def main_profile(kernels: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
+def multiplying_profile(kernels: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
     """Of the kernels of one product the one that computes it, by what warps executed (`sass.multiplications`).
 
     Of equals, as where a record was made before opcodes were kept, the one that takes the longest.

@@ -10,7 +10,7 @@ import pandas as pd
 
 from ladder.model.metrics import METRICS, RATIOS, stall_counters
 from ladder.model.rung import Rung
-from ladder.tables.diagnosis import FP32_UNITS, TENSOR_CORES, Profile, diagnose, main_profile, slots, top_lines
+from ladder.tables.diagnosis import FP32_UNITS, TENSOR_CORES, Profile, diagnose, multiplying_profile, slots, top_lines
 from ladder.tables.evidence import Evidence
 
 
@@ -23,7 +23,7 @@ def profile_table(evidence: Sequence[Evidence]) -> pd.DataFrame:
     rows = []
     for item in evidence:
         for shape, profile in item.profiles.items():
-            main = main_profile(profile["kernels"])
+            main = multiplying_profile(profile["kernels"])
             for kernel in profile["kernels"]:
                 of = (item.rung.name, shape, kernel["kernel"], kernel is main)
                 rows += [(*of, *row) for row in _metric_rows(kernel["metrics"])]
@@ -66,7 +66,7 @@ def advice_table(evidence: Sequence[Evidence]) -> pd.DataFrame:
         {"rung": item.rung.name, "shape": shape, "kernel": kernel["kernel"], "multiplies": kernel is main, **advice}
         for item in evidence
         for shape, profile in item.profiles.items()
-        for main in [main_profile(profile["kernels"])]
+        for main in [multiplying_profile(profile["kernels"])]
         for kernel in profile["kernels"]
         for advice in sorted(kernel["advice"], key=lambda advice: -(advice["estimated_speedup_percent"] or 0))
     ]
@@ -83,7 +83,7 @@ def hotspot_table(evidence: Sequence[Evidence]) -> pd.DataFrame:
         {"rung": item.rung.name, "shape": shape, "place": place, **line}
         for item in evidence
         for shape, profile in item.profiles.items()
-        for place, line in enumerate(top_lines(main_profile(profile["kernels"])), 1)
+        for place, line in enumerate(top_lines(multiplying_profile(profile["kernels"])), 1)
     ]
     return pd.DataFrame(
         rows, columns=["rung", "shape", "place", "file", "line", "samples", "percent", "reason", "text"]
@@ -99,7 +99,7 @@ def slot_table(evidence: Sequence[Evidence]) -> pd.DataFrame:
         (item.rung.name, shape, use, percent)
         for item in evidence
         for shape, profile in item.profiles.items()
-        for use, percent in slots(Profile.of(main_profile(profile["kernels"]))).items()
+        for use, percent in slots(Profile.of(multiplying_profile(profile["kernels"]))).items()
     ]
     return pd.DataFrame(rows, columns=["rung", "shape", "use", "percent"])
 
@@ -124,7 +124,7 @@ def diagnosis_table(evidence: Sequence[Evidence]) -> pd.DataFrame:
     this shape or its shares are of something else).
     """
     profiles = {
-        (item.rung.name, shape): Profile.of(main_profile(profile["kernels"]))
+        (item.rung.name, shape): Profile.of(multiplying_profile(profile["kernels"]))
         for item in evidence
         for shape, profile in item.profiles.items()
     }
@@ -198,7 +198,7 @@ def rung_comparison(evidence: Sequence[Evidence]) -> pd.DataFrame:
     for item in evidence:
         for shape, profile in item.profiles.items():
             column = columns.setdefault(item.rung.name, {})
-            main = Profile.of(main_profile(profile["kernels"]))
+            main = Profile.of(multiplying_profile(profile["kernels"]))
             stalls = {f"stall_{reason}": cycles for reason, cycles in main.stalls.items()}
             for label, (name, unit) in _COMPARED.items():
                 value = main.get(name) if name in METRICS else stalls.get(name, math.nan)

@@ -19,7 +19,7 @@ from ladder.build.emulator import (
     why_no_emulator,
 )
 from ladder.config.sources import BY_SIZE, by_size, sources
-from ladder.measure.check.stage import verdict
+from ladder.measure.check.stage import check_verdict
 from ladder.model.cases import emulated_runs
 from ladder.model.rung import Rung
 from ladder.model.shape import Shape
@@ -84,5 +84,5 @@ def emulate_rung(
             "declared": rung.declared,
         }
         outcome = run_worker("ladder.measure.check.worker", request, on_event, time_limit_s, log)
-    status, message = verdict(done, current, outcome)
+    status, message = check_verdict(done, current, outcome)
     return {"status": EMULATED if status == "pass" else status, "message": message, "cases": done}

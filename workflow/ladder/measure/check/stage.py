@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ladder.build.compile import Build
-from ladder.model.cases import describe
+from ladder.model.cases import case_text
 from ladder.system.errors import LadderError
 from ladder.system.process import OUT_OF_MEMORY, Event, Outcome, run_worker
 
@@ -54,8 +54,8 @@ def check_rung(
     outcome = run_worker("ladder.measure.check.worker", request, on_event, time_limit_s, log)
     where["wall_s"] = round(time.monotonic() - begun, 3)
     if OUT_OF_MEMORY in outcome.message and all(case["verdict"] == "pass" for case in done):
-        raise LadderError(f"check: {made.folder.name}: {verdict([], current, outcome)[1]}")
-    status, message = verdict(done, current, outcome)
+        raise LadderError(f"check: {made.folder.name}: {check_verdict([], current, outcome)[1]}")
+    status, message = check_verdict(done, current, outcome)
     identical = all(case.pop("identical", True) for case in done)
     return {
         **{"status": status, "message": message, "where": where},
@@ -64,12 +64,12 @@ def check_rung(
     }
 
 
-def verdict(done: list[dict[str, Any]], current: Mapping[str, Any], outcome: Outcome) -> tuple[str, str]:
+def check_verdict(done: list[dict[str, Any]], current: Mapping[str, Any], outcome: Outcome) -> tuple[str, str]:
     """`pass` or `failed`, and what failed in one line, of the cases that ran, the one begun last and how it ended."""
     wrong = [case for case in done if case["verdict"] != "pass"]
     if wrong:
         more = f" (and {len(wrong) - 1} more of {len(done)} cases)" if len(wrong) > 1 else ""
-        return "failed", f"{describe(wrong[0])}: {wrong[0]['verdict']}{more}"
+        return "failed", f"{case_text(wrong[0])}: {wrong[0]['verdict']}{more}"
     if outcome.status != "ok":
-        return "failed", f"{describe(current)}: {outcome.message}" if current else outcome.message
+        return "failed", f"{case_text(current)}: {outcome.message}" if current else outcome.message
     return "pass", ""

@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 
 from ladder.build.library import Library, Operands, provide_cublas
-from ladder.measure.devices import EMULATED_SMS, Call, Emulator, Gpu
-from ladder.measure.inputs import RANDOM_SIGNS, draw
+from ladder.measure.devices import EMULATED_SMS, Call, CudaDevice, EmulatedDevice
+from ladder.measure.inputs import RANDOM_SIGNS, draw_inputs
 from ladder.model.bounds import componentwise_bound, statistical_bound, underflow_bound
 from ladder.model.shape import Shape
 from ladder.system import process
@@ -102,12 +102,12 @@ def _view(memory: Any, rows: int, columns: int, ld: int, start: int) -> Any:
 
 
 def buffer(
-    device: Gpu | Emulator, values: np.ndarray | None, rows: int, columns: int, padding: int, offset: int
+    device: CudaDevice | EmulatedDevice, values: np.ndarray | None, rows: int, columns: int, padding: int, offset: int
 ) -> Buffer:
     """A guarded matrix on the device with the values given, or with NaNs for None; a WideBuffer where the gaps are."""
     ld = max(1, columns + padding)
     start = GUARD + offset
-    if padding >= WIDE and isinstance(device, Emulator):
+    if padding >= WIDE and isinstance(device, EmulatedDevice):
         elements = _view(device.reserve(start + rows * ld), rows, columns, ld, start)
         elements[...] = SENTINEL.view(np.float32) if values is None else values
         return WideBuffer(elements, elements.copy(), rows, columns, ld, 0)
@@ -120,7 +120,7 @@ def buffer(
 
 
 def check_case(
-    device: Gpu | Emulator,
+    device: CudaDevice | EmulatedDevice,
     library: Library,
     case: dict[str, Any],
     seed: int,
@@ -141,14 +141,14 @@ def check_case(
     """
     shape, family = Shape.parse(case["shape"]), case.get("family", "uniform")
     alpha, beta = case["alpha"], case["beta"]
-    inputs = draw(family, shape, alpha != 0 and shape.k > 0, beta != 0, seed)
+    inputs = draw_inputs(family, shape, alpha != 0 and shape.k > 0, beta != 0, seed)
     sizes = ((inputs.A, shape.m, shape.k), (inputs.B, shape.k, shape.n), (inputs.C, shape.m, shape.n))
     paddings, offsets = (each if isinstance(each, list) else [each] * 3 for each in (case["padding"], case["offset"]))
     layouts = zip(paddings, offsets, strict=True)
     A, B, C = (buffer(device, *size, *layout) for size, layout in zip(sizes, layouts, strict=True))
     a, b, c = (device.address(each.memory) + 4 * each.start for each in (A, B, C))
     operands = Operands(a, A.ld, b, B.ld, c, C.ld)
-    if isinstance(device, Emulator):
+    if isinstance(device, EmulatedDevice):
         library.functions.emulator_set_sms(ctypes.c_int(case.get("sms", EMULATED_SMS)))
     bytes_needed = library.workspace_bytes(shape, alpha, beta, operands)
     workspace = device.put(np.full(max(1, bytes_needed // 4 + 1), SENTINEL, np.uint32))
@@ -182,7 +182,7 @@ def check_case(
             computed = Shape(len(matrices[3]), matrices[3].shape[1], shape.k)
             if not computed.m:
                 return record | {"verdict": "wrote nothing"}
-            record |= judge(computed, alpha, beta, *matrices, family, subnormals, precision, written)
+            record |= case_error(computed, alpha, beta, *matrices, family, subnormals, precision, written)
         if record["verdict"] != "pass":
             return record
         first = C.memory.copy() if runs > 1 else None
@@ -198,7 +198,7 @@ def _written(A: Any, B: Any, before: Any, C: Any) -> tuple[Any, ...]:
     return A[rows], B[:, columns], before[rows][:, columns], C[rows][:, columns], written[rows][:, columns]
 
 
-def judge(
+def case_error(
     shape: Shape,
     alpha: float,
     beta: float,
@@ -216,10 +216,10 @@ def judge(
     The error's norm is that of the statistical test, null for inputs whose signs are not random.
     """
     with np.errstate(all="ignore"):
-        return _judge(shape, alpha, beta, A, B, before, C, family in RANDOM_SIGNS, subnormals, precision, written)
+        return _case_error(shape, alpha, beta, A, B, before, C, family in RANDOM_SIGNS, subnormals, precision, written)
 
 
-def _judge(
+def _case_error(
     shape: Shape,
     alpha: float,
     beta: float,
@@ -336,7 +336,7 @@ def main() -> None:
     asked = process.request()
     try:
         emulated = asked.get("emulate")
-        device = Emulator(**emulated) if emulated else Gpu(asked["device"])
+        device = EmulatedDevice(**emulated) if emulated else CudaDevice(asked["device"])
         if not emulated:
             provide_cublas()
         library = Library(Path(asked["library"]))

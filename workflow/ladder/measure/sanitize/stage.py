@@ -101,7 +101,7 @@ def run_tool(
     with log.open("a") as file:
         file.write(f"{tool}:\n{text}\n")
     findings = read_findings(text)
-    verdict, message = judge(text, findings, process.returncode, time_limit_s if overdue else None)
+    verdict, message = tool_verdict(text, findings, process.returncode, time_limit_s if overdue else None)
     wall_s = round(time.monotonic() - begun, 3)
     return {
         "tool": tool,
@@ -112,11 +112,13 @@ def run_tool(
     }
 
 
-def judge(text: str, findings: Sequence[Mapping[str, str]], status: int, overdue_s: float | None) -> tuple[str, str]:
+def tool_verdict(
+    text: str, findings: Sequence[Mapping[str, str]], status: int, overdue_s: float | None
+) -> tuple[str, str]:
     """The verdict and the line that says why, from a tool's output, its exit status and the limit that it exceeded."""
     if findings:
         more = f" (and {len(findings) - 1} more)" if len(findings) > 1 else ""
-        return "failed", describe(findings[0]) + more
+        return "failed", finding_text(findings[0]) + more
     if overdue_s is not None:
         return "not run", f"not done within {overdue_s:g} s; stopped"
     counts = [int(errors or hazards) for errors, hazards in _SUMMARY.findall(text)]
@@ -170,7 +172,7 @@ def _distinct(findings: Sequence[dict[str, str]]) -> list[dict[str, str]]:
     return list({tuple(finding[key] for key in keys): finding for finding in reversed(findings)}.values())[::-1]
 
 
-def describe(finding: Mapping[str, str]) -> str:
+def finding_text(finding: Mapping[str, str]) -> str:
     """A finding in one line."""
     parts = [finding["text"]]
     if finding["kernel"]:
@@ -218,7 +220,7 @@ def sanitize_rung(
     }  # fmt: skip
 
 
-def summary(found: Sequence[Mapping[str, Any]], measuring: bool, gpu: str) -> tuple[str, bool]:
+def sanitizer_report(found: Sequence[Mapping[str, Any]], measuring: bool, gpu: str) -> tuple[str, bool]:
     """What `snakemake sanitize` says: a line for each record, its findings below; and whether it should fail.
 
     Raises LadderError where nothing is measured and nothing is recorded.
@@ -233,6 +235,6 @@ def summary(found: Sequence[Mapping[str, Any]], measuring: bool, gpu: str) -> tu
     for record in found:
         lines.append(f"{record['rung']:<{width}}  {record['status']}  {record['message']}".rstrip())
         for tool in record["tools"]:
-            lines += [f"    {tool['tool']}: {describe(finding)}" for finding in tool["findings"]]
+            lines += [f"    {tool['tool']}: {finding_text(finding)}" for finding in tool["findings"]]
     bad = [record for record in found if record["status"] not in ("pass", NOT_APPLICABLE)]
     return "\n".join(lines) + "\n", bool(bad)

@@ -15,18 +15,18 @@ import cupy as cp
 
 from ladder.build.library import Library, provide_cublas
 from ladder.measure.check.worker import check_case
-from ladder.measure.devices import Gpu
-from ladder.measure.time.worker import Timing
-from ladder.model.cases import describe
+from ladder.measure.devices import CudaDevice
+from ladder.measure.time.worker import TimingRun
+from ladder.model.cases import case_text
 from ladder.system import process
 
 
-def verdict(device: Gpu, library: Library, cases: list[dict[str, Any]]) -> str:
+def verdict(device: CudaDevice, library: Library, cases: list[dict[str, Any]]) -> str:
     """`pass`, or the first case that fails and how."""
     for case in cases:
         found = check_case(device, library, case, secrets.randbits(48))["verdict"]
         if found != "pass":
-            return f"{describe(case)}: {found}"
+            return f"{case_text(case)}: {found}"
     return "pass"
 
 
@@ -34,7 +34,7 @@ def main() -> None:
     """Check every library of the request, then time those that passed."""
     asked = process.request()
     try:
-        device = Gpu(asked["device"])
+        device = CudaDevice(asked["device"])
         provide_cublas()
         sound = {}
         for name, path in asked["libraries"].items():
@@ -44,7 +44,7 @@ def main() -> None:
             if found == "pass":
                 sound[name] = path
         cp.get_default_memory_pool().free_all_blocks()
-        Timing({**asked, "libraries": sound, "rung": asked["baseline"]}).run()
+        TimingRun({**asked, "libraries": sound, "rung": asked["baseline"]}).run()
     except Exception as error:  # whatever it is, the parent needs the line and the run goes on
         process.fail_with(error)
 
