@@ -138,7 +138,7 @@ def record_ladder(folder: Path) -> None:
         entries = list(pool.map(check, (rung for rung in run_plan.rungs if rung.role == "rung")))
     wall_s = round(time.monotonic() - begun)
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    shapes = len({case["shape"] for case in cases})
+    shapes = len({case.shape for case in cases})
     place = where() | {"cpus": 2, "wall_s": wall_s, "cpu_s": round(used.ru_utime + used.ru_stime)}
     store.write_json(LADDER, {"where": place, "cases": len(cases), "shapes": shapes, "entries": entries})
     print(f"{wall_s} s, {place['cpu_s']} s of the CPUs")
@@ -297,7 +297,7 @@ def record_gpu(folder: Path, output: Path, limit_s: float) -> None:
         "where": environment(ROOT, here, sample, "")
         | {"sanitizer": sanitizer_version(sanitizer), "wall_s": round(time.monotonic() - begun)},
         "cases": len(cases),
-        "sanitizer_cases": watched,
+        "sanitizer_cases": [case.as_record() for case in watched],
         "entries": [
             {
                 "name": rung.name,

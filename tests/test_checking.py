@@ -4,41 +4,33 @@ import json
 
 import numpy as np
 import pytest
-from conftest import a_build, a_case, a_check, a_where
+from conftest import a_build, a_case, a_check, a_where, asked
 from ladder.measure.check import worker as check_worker
 from ladder.measure.check.stage import check_rung
 from ladder.measure.devices import EmulatedDevice
-from ladder.model.cases import all_cases, case_text
+from ladder.model.cases import Case, all_cases
 from ladder.model.shape import Shape
 from ladder.records import store
 from ladder.records.checks import merge_check, still_to_check
 from ladder.system.errors import LadderError
 from ladder.system.process import Outcome
 
-PLAIN = {"alpha": 1, "beta": 0, "padding": 0, "offset": 0, "family": "uniform"}
-
-
 # Cases
 
 
 def test_every_shape_is_crossed_with_every_case_and_what_is_timed_is_added_as_it_is_timed():
-    cases = [PLAIN, PLAIN | {"alpha": 2, "padding": 3}]
-    assert all_cases([Shape(7, 7, 7), Shape(1, 2, 0)], cases, [Shape(128, 128, 128)]) == [
-        {"shape": "7", **PLAIN},
-        {"shape": "7", **PLAIN, "alpha": 2, "padding": 3},
-        {"shape": "1x2x0", **PLAIN},
-        {"shape": "1x2x0", **PLAIN, "alpha": 2, "padding": 3},
-        {"shape": "128", **PLAIN},
+    other = {"alpha": 2, "padding": 3}
+    assert all_cases([Shape(7, 7, 7), Shape(1, 2, 0)], [{}, other], [Shape(128, 128, 128)]) == [
+        *(asked("7"), asked("7", **other)),
+        *(asked("1x2x0"), asked("1x2x0", **other)),
+        asked("128"),
     ]
 
 
 def test_a_timed_shape_that_is_checked_already_is_not_checked_twice():
     timed = [Shape(7, 7, 7), Shape(8, 8, 8)]
-    assert all_cases([Shape(7, 7, 7)], [PLAIN | {"alpha": 1.0}], timed) == [
-        {"shape": "7", **PLAIN},
-        {"shape": "8", **PLAIN},
-    ]
-    assert len(all_cases([Shape(7, 7, 7)], [PLAIN | {"beta": 1}], timed)) == 3
+    assert all_cases([Shape(7, 7, 7)], [{"alpha": 1.0}], timed) == [asked("7"), asked("8")]
+    assert len(all_cases([Shape(7, 7, 7)], [{"beta": 1}], timed)) == 3
 
 
 @pytest.mark.parametrize(
@@ -47,15 +39,27 @@ def test_a_timed_shape_that_is_checked_already_is_not_checked_twice():
         ({}, "31x33x32"),
         ({"alpha": -1.25, "beta": 0.75, "padding": 3}, "31x33x32, alpha -1.25, beta 0.75, padding 3"),
         ({"alpha": 0, "offset": 1}, "31x33x32, alpha 0, offset 1"),
-        ({"seed": 5, "verdict": "pass"}, "31x33x32"),
+        ({"padding": (1, 0, 0), "family": "normal"}, "31x33x32, padding [1, 0, 0], inputs normal"),
     ],
 )
 def test_a_case_is_described_by_what_is_not_plain_about_it(changes, words):
-    assert case_text({"shape": "31x33x32", **PLAIN} | changes) == words
+    assert str(asked("31x33x32", **changes)) == words
 
 
-def test_a_case_without_scalars_is_plain():
-    assert case_text({"shape": "7"}) == "7"
+@pytest.mark.parametrize(
+    ("case", "record"),
+    [
+        (asked("7"), {"alpha": 1, "beta": 0, "padding": 0, "offset": 0, "family": "uniform"}),
+        (
+            asked("7", alpha=-0.5, offset=(0, 1, 0), family="normal", sms=1, blocks=4),
+            {"alpha": -0.5, "beta": 0, "padding": 0, "offset": [0, 1, 0], "family": "normal", "sms": 1, "blocks": 4},
+        ),
+    ],
+)
+def test_a_case_reads_back_from_its_record_whatever_else_stands_there(case, record):
+    assert case.as_record() == {"shape": "7", **record}
+    assert Case.of(json.loads(json.dumps(case.as_record() | {"seed": 5, "verdict": "pass"}))) == case
+    assert Case.of({"shape": "7"}) == asked("7")
 
 
 # The verdict over all cases
@@ -68,7 +72,7 @@ def checked(tmp_path, monkeypatch):
     def check(events, outcome=Outcome("ok", ""), made=None):  # noqa: B008
         def worker(module, request, on_event, time_limit_s, log):
             assert (module, time_limit_s) == ("ladder.measure.check.worker", 60)
-            assert request["cases"] == [{"shape": "7", **PLAIN}]
+            assert request["cases"] == [asked("7").as_record()]
             for event in events:
                 on_event(event)
             return outcome
@@ -76,16 +80,21 @@ def checked(tmp_path, monkeypatch):
         monkeypatch.setattr("ladder.measure.check.stage.run_worker", worker)
         check.progress = []
         made = made or a_build(tmp_path / "naive")
-        cases = [{"shape": "7", **PLAIN}]
         return check_rung(
-            made, cases, 0, 60, lambda compiled: a_where(), tmp_path / "log", lambda *at: check.progress.append(at)
+            made,
+            [asked("7")],
+            0,
+            60,
+            lambda compiled: a_where(),
+            tmp_path / "log",
+            lambda *at: check.progress.append(at),
         )
 
     return check
 
 
 def events_of(*cases):
-    return [event for case in cases for event in ({"starts": {"shape": case["shape"], **PLAIN}}, {"case": case})]
+    return [event for case in cases for event in ({"starts": {"shape": case["shape"]}}, {"case": case})]
 
 
 def test_a_rung_passes_when_every_case_does(checked):
@@ -96,7 +105,7 @@ def test_a_rung_passes_when_every_case_does(checked):
         **{"status": "pass", "message": "", "where": a_where()},
         **{"declared": {}, "runs": 1, "identical": True, "cases": cases},
     }
-    assert [(done, case["shape"]) for done, case in checked.progress] == [(0, "7"), (1, "8")]
+    assert checked.progress == [(0, asked("7")), (1, asked("8"))]
 
 
 def test_the_first_wrong_case_is_told_and_the_others_are_counted(checked):
@@ -110,7 +119,7 @@ def test_the_first_wrong_case_is_told_and_the_others_are_counted(checked):
 
 def test_a_worker_that_crashed_is_told_with_the_case_it_was_at(checked):
     crash = Outcome("failed", "crashed: killed by SIGSEGV")
-    record = checked([*events_of(a_case("7")), {"starts": {"shape": "8", **PLAIN, "beta": 2}}], crash)
+    record = checked([*events_of(a_case("7")), {"starts": {"shape": "8", "beta": 2}}], crash)
     assert (record["status"], record["message"]) == ("failed", "8, beta 2: crashed: killed by SIGSEGV")
     assert [case["shape"] for case in record["cases"]] == ["7"]
 
@@ -120,7 +129,7 @@ def test_a_worker_that_never_started_a_case_is_told(checked):
     assert (record["status"], record["message"], record["cases"]) == ("failed", "no progress for 60 s; stopped", [])
 
 
-@pytest.mark.parametrize(("events", "case"), [([], ""), ([{"starts": {"shape": "8", **PLAIN}}], "8: ")])
+@pytest.mark.parametrize(("events", "case"), [([], ""), ([{"starts": {"shape": "8"}}], "8: ")])
 def test_a_full_gpu_is_an_error_and_no_verdict(checked, events, case):
     message = "out of GPU memory (1 GiB asked for); free the GPU or take smaller sizes"
     with pytest.raises(LadderError) as caught:
@@ -165,21 +174,21 @@ def test_a_rung_that_was_checked_in_parts_took_the_time_of_both_and_is_as_determ
     assert merged(tmp_path, old, again)["where"]["wall_s"] == 2.0
 
 
-ASKED = [{"shape": shape, **PLAIN} for shape in ("7", "8")]
+ASKED = [asked("7"), asked("8")]
 DECLARED = {"deterministic": True, "precision": "fp32"}
 
 
-def to_check(tmp_path, changes, where=None, asked=ASKED):
+def to_check(tmp_path, changes, where=None, cases=ASKED):
     earlier = a_check(cases=[a_case("7")]) | {"runs": 5, "declared": DECLARED} | changes
     store.write_json(tmp_path / "check.json", earlier)
-    return still_to_check(tmp_path / "check.json", asked, where or a_where(), 5, DECLARED)
+    return still_to_check(tmp_path / "check.json", cases, where or a_where(), 5, DECLARED)
 
 
 def test_only_cases_that_no_record_holds_are_checked(tmp_path):
     assert still_to_check(tmp_path / "check.json", ASKED, a_where(), 5, DECLARED) == ASKED
     assert to_check(tmp_path, {}) == ASKED[1:]
-    assert to_check(tmp_path, {}, asked=ASKED[:1]) == []
-    assert to_check(tmp_path, {}, asked=[ASKED[0] | {"alpha": 2}]) == [ASKED[0] | {"alpha": 2}]
+    assert to_check(tmp_path, {}, cases=ASKED[:1]) == []
+    assert to_check(tmp_path, {}, cases=[asked("7", alpha=2)]) == [asked("7", alpha=2)]
 
 
 @pytest.mark.parametrize(

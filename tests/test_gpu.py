@@ -25,6 +25,7 @@ from ladder.measure.check.stage import check_rung
 from ladder.measure.check.worker import check_case
 from ladder.measure.devices import CudaDevice
 from ladder.model.bounds import componentwise_bound
+from ladder.model.cases import Case
 from ladder.model.metrics import RATIOS, value_of
 from ladder.model.shape import Shape
 from ladder.records import store
@@ -81,6 +82,7 @@ from pathlib import Path
 from ladder.build.library import Library, provide_cublas
 from ladder.measure.check.worker import check_case
 from ladder.measure.devices import CudaDevice
+from ladder.model.cases import Case
 
 device = CudaDevice(0)
 provide_cublas()
@@ -88,7 +90,7 @@ cases = json.loads(sys.argv[1])
 for folder, declared in json.loads(sys.argv[2]).items():
     library = Library(Path(folder) / "library.so")
     for case in cases:
-        found = check_case(device, library, case, 1, **declared)
+        found = check_case(device, library, Case.of(case), 1, **declared)
         print(json.dumps({"rung": Path(folder).name, **found}), flush=True)
 """
 
@@ -217,7 +219,6 @@ def test_every_rung_of_the_ladder_is_right_and_every_wrong_one_is_found(compiled
     assert {*WRONG, "cublas", "naive"} <= {*present}
 
     scalars = yaml.safe_load((ROOT / "config" / "config.yaml").read_text())["check"]["cases"]
-    plain = {"padding": 0, "offset": 0}
     shapes = [
         "1",
         "7",
@@ -231,7 +232,7 @@ def test_every_rung_of_the_ladder_is_right_and_every_wrong_one_is_found(compiled
         "256",
         "512",
     ]
-    cases = [{"shape": shape, **plain, **case} for shape in shapes for case in scalars]
+    cases = [{"shape": shape, **case} for shape in shapes for case in scalars]
     declared = {str(builds[name]): dict(rungs[name].declared) if name in rungs else {} for name in present}
     result = subprocess.run(
         [sys.executable, "-c", CHECK_ALL, json.dumps(cases), json.dumps(declared)],
@@ -276,14 +277,14 @@ def test_any_product_that_hypothesis_draws_is_right(builds, gpu_alone):
     holds()
 
 
-@pytest.mark.parametrize("padding", [[0, 0, 0], [3, 1, 0], [1, 4, 3], [4, 2, 1]])
+@pytest.mark.parametrize("padding", [(0, 0, 0), (3, 1, 0), (1, 4, 3), (4, 2, 1)])
 def test_matrices_that_fastest_copies_first_give_the_right_product(builds, gpu_alone, padding):
     library = Library(Build(builds["fastest"]).library)
     shape = Shape(2047, 2047, 2047)
     assert any("copy_aligned" in launch.kernel for launch in library.launches(shape, sms=132))
-    case = {"shape": str(shape), "alpha": -1.25, "beta": 0.75, "padding": padding, "offset": [0, 4, 1]}
     for family in ("uniform", "nonfinite"):
-        assert check_case(CudaDevice(0), library, {**case, "family": family}, 3, runs=2)["verdict"] == "pass"
+        case = Case(shape, -1.25, 0.75, padding, (0, 4, 1), family)
+        assert check_case(CudaDevice(0), library, case, 3, runs=2)["verdict"] == "pass"
 
 
 @pytest.mark.parametrize("family", ["uniform", "nonfinite", "wide_range", "subnormal"])
@@ -291,15 +292,15 @@ def test_products_for_each_kernel_of_mma_3xtf32_are_right(builds, gpu_alone, fam
     rung = read_kernels(KERNELS)["mma_3xtf32"]
     library = Library(Build(builds[rung.name]).library)
     for kernel, shape, padding, offset in (
-        ("sgemm_large", Shape(2045, 2044, 2052), [4, 8, 1], [0, 4, 3]),
+        ("sgemm_large", Shape(2045, 2044, 2052), (4, 8, 1), (0, 4, 3)),
         ("sgemm_large", Shape(3969, 4036, 2068), 0, 0),
-        ("sgemm_mma", Shape(1029, 1028, 1100), [4, 8, 1], [0, 4, 3]),
+        ("sgemm_mma", Shape(1029, 1028, 1100), (4, 8, 1), (0, 4, 3)),
         ("sgemm_mma", Shape(1029, 1027, 2101), 0, 0),
-        ("sgemm_split_k", Shape(701, 300, 1500), [1, 0, 3], 0),
+        ("sgemm_split_k", Shape(701, 300, 1500), (1, 0, 3), 0),
     ):
         assert any(kernel in launch.kernel for launch in library.launches(shape, sms=132))
-        case = {"shape": str(shape), "alpha": -1.25, "beta": 0.75, "padding": padding, "offset": offset}
-        record = check_case(CudaDevice(0), library, {**case, "family": family}, 3, runs=2, **rung.declared)
+        case = Case(shape, -1.25, 0.75, padding, offset, family)
+        record = check_case(CudaDevice(0), library, case, 3, runs=2, **rung.declared)
         assert record["verdict"] == "pass"
 
 
@@ -478,7 +479,7 @@ def test_a_full_gpu_is_one_line_that_says_so(builds, tmp_path, left_mib, gpu_alo
                 piece //= 2
                 if piece < 1 << 25:
                     break
-        cases = [{"shape": "32768x16384x8", "alpha": 1, "beta": 0, "padding": 0, "offset": 0}]
+        cases = [Case(Shape(32768, 16384, 8))]
         log = tmp_path / "log"
         with pytest.raises(LadderError) as caught:
             check_rung(Build(builds["naive"]), cases, 0, 60, lambda compiled: {}, log, lambda done, case: None)

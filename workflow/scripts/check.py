@@ -7,7 +7,6 @@ from ladder.build.compile import Build
 from ladder.commands.session import REMEASURE
 from ladder.config.plan import plan_of_run
 from ladder.measure.check.stage import check_rung
-from ladder.model.cases import case_text
 from ladder.records import store
 from ladder.records.checks import merge_check, still_to_check
 from ladder.records.provenance import environment, settings_digest
@@ -24,10 +23,10 @@ with one_line_errors(snakemake.log[0]):
 
     def started(done, case):
         if done % 50 == 0:
-            progress(f"{case_text(case)}  ({done}/{len(cases)} cases)")
+            progress(f"{case}  ({done}/{len(cases)} cases)")
 
     def where(compiled):
-        return environment(ROOT, run.device, compiled, settings_digest(asked))
+        return environment(ROOT, run.device, compiled, settings_digest([case.as_record() for case in asked]))
 
     cases = asked
     if REMEASURE not in os.environ and made.record["status"] == "ok":

@@ -34,7 +34,7 @@ with one_line_errors(snakemake.log[0]):
         compiled={name: made.record for name, made in builds.items()},
         baseline=run.baseline.name,
         baseline_build=baseline,
-        cases=all_cases([Shape.parse(shape) for shape in tune["shapes"]], snakemake.params.cases, []),
+        cases=[case.as_record() for case in all_cases(map(Shape.parse, tune["shapes"]), snakemake.params.cases, [])],
         shapes=[str(shape) for shape in shapes],
         settings=round_settings(tune, snakemake.params.timing),
         final_cases=shape_cases(shapes),

@@ -19,7 +19,7 @@ with one_line_errors(snakemake.log[0]):
     progress = Progress("sanitize", name, run.checked)
 
     def where(compiled):
-        return environment(ROOT, run.device, compiled, settings_digest(cases))
+        return environment(ROOT, run.device, compiled, settings_digest([case.as_record() for case in cases]))
 
     with gpu_lock(run.device.uuid):
         record = sanitize_rung(

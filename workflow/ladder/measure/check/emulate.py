@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,22 +20,21 @@ from ladder.build.emulator import (
 )
 from ladder.config.sources import BY_SIZE, by_size, sources
 from ladder.measure.check.stage import check_verdict
-from ladder.model.cases import emulated_runs
+from ladder.model.cases import Case, emulated_runs
 from ladder.model.rung import Rung
-from ladder.model.shape import Shape
 from ladder.system.paths import ROOT, shown
 from ladder.system.process import Event, run_worker
 
 
-def _of_first_class(rung: Rung, cases: Sequence[Mapping[str, Any]]) -> bool:
+def _of_first_class(rung: Rung, cases: Sequence[Case]) -> bool:
     """Whether none of the cases reaches what is built for larger products, which then need not be compiled."""
-    return all(Shape.parse(case["shape"]).flop < rung.tuned[0].below_flop for case in cases)
+    return all(case.shape.flop < rung.tuned[0].below_flop for case in cases)
 
 
 def emulate_rung(
     rung: Rung,
     made: Build,
-    cases: list[dict[str, Any]],
+    cases: Sequence[Case],
     threads: int,
     time_limit_s: float,
     log: Path,
@@ -58,11 +57,12 @@ def emulate_rung(
         message = f"{shown(apart)} has other code for a GPU than for a CPU"
         return {"status": NEEDS_GPU, "message": message, "cases": []}
     done: list[dict[str, Any]] = []
-    current: dict[str, Any] = {}
+    current: Case | None = None
 
     def on_event(event: Event) -> None:
+        nonlocal current
         if "starts" in event:
-            current.update(event["starts"])
+            current = Case.of(event["starts"])
         else:
             done.append(event["case"])
 
@@ -79,7 +79,7 @@ def emulate_rung(
         request = {
             "library": str(library),
             "emulate": {"threads": threads, "time_limit_s": time_limit_s / 2},
-            "cases": cases,
+            "cases": [case.as_record() for case in cases],
             "runs": [emulated_runs(case) for case in cases],
             "declared": rung.declared,
         }

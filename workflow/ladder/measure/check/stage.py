@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from ladder.build.compile import Build
-from ladder.model.cases import case_text
+from ladder.model.cases import Case
 from ladder.system.errors import LadderError
 from ladder.system.process import OUT_OF_MEMORY, Event, Outcome, run_worker
 
 
 def check_rung(
     made: Build,
-    cases: list[dict[str, Any]],
+    cases: Sequence[Case],
     device: int,
     time_limit_s: float,
     environment: Callable[[dict[str, Any]], dict[str, Any]],
     log: Path,
-    progress: Callable[[int, dict[str, Any]], None],
+    progress: Callable[[int, Case], None],
     runs: int = 1,
     declared: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
@@ -36,19 +36,20 @@ def check_rung(
     if compiled["status"] != "ok":
         return {"status": compiled["status"], "message": compiled["message"], "cases": []}
     done: list[dict[str, Any]] = []
-    current: dict[str, Any] = {}
+    current: Case | None = None
 
     def on_event(event: Event) -> None:
+        nonlocal current
         if "starts" in event:
-            current.update(event["starts"])
-            progress(len(done), event["starts"])
+            current = Case.of(event["starts"])
+            progress(len(done), current)
         else:
             done.append(event["case"])
 
     where = environment(compiled)
     begun = time.monotonic()
     request = {
-        **{"library": str(made.library), "device": device, "cases": cases},
+        **{"library": str(made.library), "device": device, "cases": [case.as_record() for case in cases]},
         **{"runs": [runs] * len(cases), "declared": dict(declared or {})},
     }
     outcome = run_worker("ladder.measure.check.worker", request, on_event, time_limit_s, log)
@@ -64,12 +65,12 @@ def check_rung(
     }
 
 
-def check_verdict(done: list[dict[str, Any]], current: Mapping[str, Any], outcome: Outcome) -> tuple[str, str]:
+def check_verdict(done: list[dict[str, Any]], current: Case | None, outcome: Outcome) -> tuple[str, str]:
     """`pass` or `failed`, and what failed in one line, of the cases that ran, the one begun last and how it ended."""
     wrong = [case for case in done if case["verdict"] != "pass"]
     if wrong:
         more = f" (and {len(wrong) - 1} more of {len(done)} cases)" if len(wrong) > 1 else ""
-        return "failed", f"{case_text(wrong[0])}: {wrong[0]['verdict']}{more}"
+        return "failed", f"{Case.of(wrong[0])}: {wrong[0]['verdict']}{more}"
     if outcome.status != "ok":
-        return "failed", f"{case_text(current)}: {outcome.message}" if current else outcome.message
+        return "failed", f"{current}: {outcome.message}" if current else outcome.message
     return "pass", ""

@@ -20,6 +20,7 @@ from ladder.build.library import Library, Operands, provide_cublas
 from ladder.measure.devices import EMULATED_SMS, Call, CudaDevice, EmulatedDevice
 from ladder.measure.inputs import RANDOM_SIGNS, draw_inputs
 from ladder.model.bounds import componentwise_bound, statistical_bound, underflow_bound
+from ladder.model.cases import Case
 from ladder.model.shape import Shape
 from ladder.system import process
 
@@ -122,7 +123,7 @@ def buffer(
 def check_case(
     device: CudaDevice | EmulatedDevice,
     library: Library,
-    case: dict[str, Any],
+    case: Case,
     seed: int,
     runs: int = 1,
     deterministic: bool = True,
@@ -131,7 +132,6 @@ def check_case(
 ) -> dict[str, Any] | None:
     """Compute one case so many times; its record: the case, the seed, both errors, and the verdict.
 
-    A case's padding and offset, in floats, are those of all three matrices, or a list of A's, B's and C's.
     The verdict is `pass` or what is wrong; the errors are null where nothing could be compared. `identical` says of a
     rung that is not declared deterministic whether all runs gave the same bits; of any other it is the verdict.
 
@@ -139,25 +139,24 @@ def check_case(
     A case of some blocks (`ladder.model.cases.emulated_cases`) is computed once and judged by what they have written.
     Where it needs a workspace, blocks may need what others leave there: it is not computed, and the record is None.
     """
-    shape, family = Shape.parse(case["shape"]), case.get("family", "uniform")
-    alpha, beta = case["alpha"], case["beta"]
-    inputs = draw_inputs(family, shape, alpha != 0 and shape.k > 0, beta != 0, seed)
+    shape, alpha, beta = case.shape, case.alpha, case.beta
+    inputs = draw_inputs(case.family, shape, case.multiplies, beta != 0, seed)
     sizes = ((inputs.A, shape.m, shape.k), (inputs.B, shape.k, shape.n), (inputs.C, shape.m, shape.n))
-    paddings, offsets = (each if isinstance(each, list) else [each] * 3 for each in (case["padding"], case["offset"]))
+    paddings, offsets = (each if isinstance(each, tuple) else (each,) * 3 for each in (case.padding, case.offset))
     layouts = zip(paddings, offsets, strict=True)
     A, B, C = (buffer(device, *size, *layout) for size, layout in zip(sizes, layouts, strict=True))
     a, b, c = (device.address(each.memory) + 4 * each.start for each in (A, B, C))
     operands = Operands(a, A.ld, b, B.ld, c, C.ld)
     if isinstance(device, EmulatedDevice):
-        library.functions.emulator_set_sms(ctypes.c_int(case.get("sms", EMULATED_SMS)))
+        library.functions.emulator_set_sms(ctypes.c_int(case.sms or EMULATED_SMS))
     bytes_needed = library.workspace_bytes(shape, alpha, beta, operands)
     workspace = device.put(np.full(max(1, bytes_needed // 4 + 1), SENTINEL, np.uint32))
-    blocks = case.get("blocks", 0)
+    blocks = case.blocks
     if blocks and bytes_needed:
         return None
     call = Call(shape, alpha, beta, operands, workspace, bytes_needed, blocks)
 
-    record = {**case, "seed": seed, "error_componentwise": None, "error_normwise": None}
+    record = {**case.as_record(), "seed": seed, "error_componentwise": None, "error_normwise": None}
     before = C.original
     first = None
     for run in range(1 if blocks else runs):
@@ -182,7 +181,7 @@ def check_case(
             computed = Shape(len(matrices[3]), matrices[3].shape[1], shape.k)
             if not computed.m:
                 return record | {"verdict": "wrote nothing"}
-            record |= case_error(computed, alpha, beta, *matrices, family, subnormals, precision, written)
+            record |= case_error(computed, alpha, beta, *matrices, case.family, subnormals, precision, written)
         if record["verdict"] != "pass":
             return record
         first = C.memory.copy() if runs > 1 else None
@@ -340,14 +339,15 @@ def main() -> None:
         if not emulated:
             provide_cublas()
         library = Library(Path(asked["library"]))
-        for case, runs in zip(asked["cases"], asked["runs"], strict=True):
-            process.emit(starts=case)
+        for asked_case, runs in zip(asked["cases"], asked["runs"], strict=True):
+            process.emit(starts=asked_case)
+            case = Case.of(asked_case)
             # the emulator's verdicts are derived, so the same inputs each time; a GPU gets fresh ones
-            seed = zlib.crc32(repr(sorted(case.items())).encode()) if emulated else secrets.randbits(48)
+            seed = zlib.crc32(repr(sorted(asked_case.items())).encode()) if emulated else secrets.randbits(48)
             try:
                 record = check_case(device, library, case, seed, runs, **asked["declared"])
             except OSError:
-                if case["padding"] < WIDE:
+                if case.padding < WIDE:
                     raise
                 record = None  # where no more may be reserved than there is, such a case is left out
             if record is not None:

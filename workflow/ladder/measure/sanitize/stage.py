@@ -15,6 +15,7 @@ from typing import Any
 
 from ladder.build.compile import NOT_APPLICABLE, Build
 from ladder.build.toolchain import find_tool
+from ladder.model.cases import Case
 from ladder.system.errors import LadderError
 from ladder.system.process import start, stop
 
@@ -55,26 +56,18 @@ def sanitizer_version(sanitizer: Path) -> str:
     return found.group(1) if found else ""
 
 
-def sanitizer_command(
-    sanitizer: Path, tool: str, library: Path, cases: Sequence[Mapping[str, Any]], device: int
-) -> list[str]:
-    """The command line that watches the cases with one tool."""
-    watched = [
-        sys.executable,
-        "-m",
-        "ladder.measure.sanitize.worker",
-        str(library),
-        str(device),
-        json.dumps(list(cases)),
-    ]
-    return [str(sanitizer), "--tool", tool, "--demangle", "simple", "--show-backtrace", "no", *watched]
+def sanitizer_command(sanitizer: Path, tool: str, library: Path, cases: Sequence[Case], device: int) -> list[str]:
+    """The command line that runs the cases under one tool."""
+    asked = json.dumps([case.as_record() for case in cases])
+    program = [sys.executable, "-m", "ladder.measure.sanitize.worker", str(library), str(device), asked]
+    return [str(sanitizer), "--tool", tool, "--demangle", "simple", "--show-backtrace", "no", *program]
 
 
 def run_tool(
     sanitizer: Path,
     tool: str,
     library: Path,
-    cases: Sequence[Mapping[str, Any]],
+    cases: Sequence[Case],
     device: int,
     time_limit_s: float,
     log: Path,
@@ -186,7 +179,7 @@ def finding_text(finding: Mapping[str, str]) -> str:
 def sanitize_rung(
     made: Build,
     sanitizer: Path,
-    cases: Sequence[Mapping[str, Any]],
+    cases: Sequence[Case],
     device: int,
     time_limit_s: float,
     environment: Callable[[dict[str, Any]], dict[str, Any]],
@@ -216,7 +209,9 @@ def sanitize_rung(
     message = f"{worst['tool']}: {worst['message']}" if worst else ""
     version = sanitizer_version(sanitizer)
     return {
-        "status": status, "message": message, "sanitizer": version, "where": where, "cases": list(cases), "tools": tools
+        "status": status, "message": message, "sanitizer": version, "where": where,
+        "cases": [case.as_record() for case in cases],
+        "tools": tools,
     }  # fmt: skip
 
 

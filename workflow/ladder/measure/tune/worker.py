@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import secrets
 from pathlib import Path
-from typing import Any
 
 import cupy as cp
 
@@ -17,16 +16,16 @@ from ladder.build.library import Library, provide_cublas
 from ladder.measure.check.worker import check_case
 from ladder.measure.devices import CudaDevice
 from ladder.measure.time.worker import TimingRun
-from ladder.model.cases import case_text
+from ladder.model.cases import Case
 from ladder.system import process
 
 
-def verdict(device: CudaDevice, library: Library, cases: list[dict[str, Any]]) -> str:
+def verdict(device: CudaDevice, library: Library, cases: list[Case]) -> str:
     """`pass`, or the first case that fails and how."""
     for case in cases:
         found = check_case(device, library, case, secrets.randbits(48))["verdict"]
         if found != "pass":
-            return f"{case_text(case)}: {found}"
+            return f"{case}: {found}"
     return "pass"
 
 
@@ -39,7 +38,7 @@ def main() -> None:
         sound = {}
         for name, path in asked["libraries"].items():
             process.emit(starts={"kernel": name})
-            found = verdict(device, Library(Path(path)), asked["cases"])
+            found = verdict(device, Library(Path(path)), list(map(Case.of, asked["cases"])))
             process.emit(checked={"kernel": name, "verdict": found})
             if found == "pass":
                 sound[name] = path
