@@ -3,8 +3,9 @@
 Every cycle each scheduler of an SM has one issue slot. A slot holds an FFMA, another instruction, or nothing; the
 empty ones are shared out to what warps waited for, by the cycles that they waited. So the shares of a kernel add up to
 100 %. Where tensor cores multiply, one instruction keeps them busy for many cycles, so the cycles of their pipe stand
-for the slots: it works, or it idles while warps issue other instructions or wait. Names of stall reasons and their
-meaning: NVIDIA, Nsight Compute Profiling Guide, «Metrics Reference: Warp Stall Reasons». A rule takes a `Profile` and
+for the slots: it works, or it idles while warps issue other instructions or wait. What is measured by another clock, as
+bank conflicts are by the cycles of the load/store pipe, is no share of these and is listed behind them. Names of stall
+reasons: NVIDIA, Nsight Compute Profiling Guide, «Metrics Reference: Warp Stall Reasons». A rule takes a `Profile` and
 gives a `Limit`, or None where it does not apply.
 """
 
@@ -22,15 +23,18 @@ from ladder.model.metrics import stall_counters, value_of
 
 _SAMPLED = {"no_instructions": "no_instruction"}  # reasons that samples name otherwise than averages
 _NO_STALLS = ("selected", "not_selected")  # a warp that issues, or could
-TENSOR_CORES, FP32_UNITS = "tensor cores", "FP32 units"  # the findings that a kernel may be content with
-LEAST = 3.0  # percent of issue slots below which a finding is not listed
+TENSOR_CORES, FP32_UNITS = "tensor cores", "FP32 units"  # the limits that a kernel may be content with
+LEAST = 3.0  # percent below which a limit is not listed
+# What shares are shares of.
+SLOTS, TENSOR_PIPE = "the issue slots", "the tensor pipe's cycles"
+LOAD_PIPE, TIME = "the load/store pipe's cycles", "the kernel's time"
 
 
 @dataclass(frozen=True)
 class Profile:
     """The metrics of one profiled kernel, as recorded, and the samples of its loop that multiplies.
 
-    Where tensor cores multiply, read cycles of their pipe for `issue slots`.
+    Where tensor cores multiply, read cycles of their pipe for `issue slots`: `share_of` says which it is.
     """
 
     metrics: Mapping[str, Any]
@@ -81,9 +85,9 @@ class Profile:
         return works if works > 5 else 0.0
 
     @property
-    def slots(self) -> str:
-        """What shares of this kernel are shares of."""
-        return "the tensor pipe's cycles" if self.tensor else "the issue slots"
+    def share_of(self) -> str:
+        """What most shares of this kernel are shares of: SLOTS or TENSOR_PIPE."""
+        return TENSOR_PIPE if self.tensor else SLOTS
 
     @property
     def empty(self) -> float:
@@ -128,17 +132,22 @@ class Profile:
         """Percent of issue slots that stay empty for these reasons (`waits`)."""
         return self.empty * sum(self.waits.get(reason, 0.0) for reason in reasons)
 
+    def limit(self, rule: str, percent: float, evidence: str, of: str = "") -> Limit:
+        """A limit of this kernel, in shares of its slots unless it says of what."""
+        return Limit(rule, percent, of or self.share_of, evidence)
+
 
 @dataclass(frozen=True)
 class Limit:
-    """What binds a kernel: the rule that says so, percent of issue slots that it takes, and the evidence in words."""
+    """What limits a kernel: the rule that says so, how many percent of what it takes, and the evidence in sentences."""
 
     rule: str
-    slots_percent: float
+    percent: float
+    of: str
     evidence: str
 
 
-def slots(profile: Profile) -> dict[str, float]:
+def slot_uses(profile: Profile) -> dict[str, float]:
     """Where the issue slots go, in percent: FFMA, tensor cores, other instructions, and empty ones by stall reason."""
     waits = [reason for reason in {**profile.stalls, **profile.waits} if reason not in _NO_STALLS]
     ffmas = profile.issued * profile.ffma / 100
@@ -160,8 +169,8 @@ def uncoalesced(profile: Profile) -> Limit | None:
     if not excess > 0.1:
         return None
     sectors = profile.ratio("global_load_sectors", "global_load_requests")
-    text = f"{sectors:.1f} sectors a load request; {excess:.0%} of the sectors that global accesses ask for are excess"
-    return Limit("uncoalesced global loads", _global_slots(profile), text)
+    text = f"A load touches {sectors:.1f} sectors; {_percent(excess)} of all sectors touched are not needed."
+    return profile.limit("uncoalesced global loads", _global_slots(profile), text)
 
 
 def global_loads(profile: Profile) -> Limit | None:
@@ -172,10 +181,11 @@ def global_loads(profile: Profile) -> Limit | None:
     """
     if uncoalesced(profile):
         return None
-    hit = profile.get("l2_hit_rate")
-    executed = f"{profile.global_:.0f} % of instructions load from or store to global memory; "
-    text = f"{_waits(profile, *_GLOBAL)}; {executed if profile.global_ >= 0.5 else ''}{hit:.0f} % of sectors hit in L2"
-    return Limit("global loads (queue and latency)", _global_slots(profile), text)
+    accesses = f" {profile.global_:.0f} % of the instructions access global memory." if profile.global_ >= 0.5 else ""
+    text = (
+        f"{_waits(profile, *_GLOBAL)}{accesses} The L2 cache holds {profile.get('l2_hit_rate'):.0f} % of the sectors."
+    )
+    return profile.limit("global loads (queue and latency)", _global_slots(profile), text)
 
 
 _GLOBAL = ("lg_throttle", "long_scoreboard")
@@ -193,9 +203,9 @@ def mio_queue(profile: Profile) -> Limit | None:
     of the warp whose load is not yet in it. The slots are the waits' and those of the shared accesses themselves.
     """
     reasons = ("mio_throttle", "short_scoreboard")
-    text = f"{_waits(profile, *reasons)}; {profile.shared:.0f} % of instructions load from or store to shared memory"
+    text = f"{_waits(profile, *reasons)} {profile.shared:.0f} % of the instructions access shared memory."
     taken = profile.lost_to(*reasons) + profile.issued * profile.shared / 100
-    return Limit("MIO queue (shared memory)", taken, text)
+    return profile.limit("MIO queue (shared memory)", taken, text)
 
 
 def load_conflicts(profile: Profile) -> Limit | None:
@@ -212,20 +222,22 @@ def _conflicts(profile: Profile, access: str) -> Limit | None:
     """Bank conflicts: NVIDIA, CUDA C++ Best Practices Guide, «Shared Memory and Memory Banks».
 
     Nsight Compute's counters also count waits for the data path; only with theoretical excess wavefronts (`shared
-    excessive`), and where conflicts are more than a twentieth of the wavefronts, is it the access pattern. The slots
-    are the conflicts' part of the time that the load/store data pipe works.
+    excessive`), and where conflicts are more than a twentieth of the wavefronts, is it the access pattern. The share is
+    of the cycles of the load/store pipe: those in which it repeats a pass because of a conflict.
     """
     share = profile.ratio(f"shared_{access}_conflicts", f"shared_{access}_wavefronts")
     if not (profile.get("shared_excessive_wavefronts") > 0 and share > 0.05):
         return None
-    executed = profile.ratio(f"shared_{access}_wavefronts", f"shared_{access}s")
-    text = f"{share:.0%} of the wavefronts of shared {access}s are bank conflicts; {executed:.1f} an instruction"
-    return Limit(f"bank conflicts in shared {access}s", share * profile.get(f"shared_{access}_busy"), text)
+    passes = profile.ratio(f"shared_{access}_wavefronts", f"shared_{access}s")
+    text = f"A shared {access} takes {passes:.1f} passes; bank conflicts cause {_percent(share)} of them."
+    taken = share * profile.get(f"shared_{access}_busy")
+    return profile.limit(f"bank conflicts in shared {access}s", taken, text, LOAD_PIPE)
 
 
 def barriers(profile: Profile) -> Limit | None:
     """Warps that wait for the others of their block: stalls Barrier and Membar."""
-    return Limit("barriers", profile.lost_to("barrier", "membar"), _waits(profile, "barrier", "membar"))
+    reasons = ("barrier", "membar")
+    return profile.limit("barriers", profile.lost_to(*reasons), _waits(profile, *reasons))
 
 
 def dispatch(profile: Profile) -> Limit | None:
@@ -235,7 +247,7 @@ def dispatch(profile: Profile) -> Limit | None:
     (see the register-bank conflicts of the inner loop in the table of instructions).
     """
     reasons = ("dispatch_stall",) if profile.tensor else ("dispatch_stall", "math_pipe_throttle")
-    return Limit("dispatch and register ports", profile.lost_to(*reasons), _waits(profile, *reasons))
+    return profile.limit("dispatch and register ports", profile.lost_to(*reasons), _waits(profile, *reasons))
 
 
 def dependencies(profile: Profile) -> Limit | None:
@@ -244,9 +256,8 @@ def dependencies(profile: Profile) -> Limit | None:
     Stalls Wait, No Instruction, Branch Resolving and IMC Miss, in cycles in which no other warp could issue.
     """
     reasons = ("wait", "no_instruction", "branch_resolving", "imc_miss")
-    warps = profile.get("active_warps")
-    text = f"{_waits(profile, *reasons)}; {warps:.1f} warps a scheduler to hide it"
-    return Limit("fixed latencies and instruction fetch", profile.lost_to(*reasons), text)
+    text = f"{_waits(profile, *reasons)} A scheduler has {profile.get('active_warps'):.1f} warps to hide these waits."
+    return profile.limit("fixed latencies and instruction fetch", profile.lost_to(*reasons), text)
 
 
 def overhead(profile: Profile) -> Limit | None:
@@ -258,9 +269,9 @@ def overhead(profile: Profile) -> Limit | None:
     rule = "addresses, guards and other instructions"
     if profile.tensor:
         busy = profile.get("issue_slots_busy")
-        return Limit(rule, profile.lost_to("selected"), f"{busy:.0f} % of the issue slots hold an instruction")
+        return profile.limit(rule, profile.lost_to("selected"), f"Instructions fill {busy:.0f} % of the issue slots.")
     share = profile.issued * (100 - profile.ffma - profile.shared - profile.global_) / 100
-    return Limit(rule, share, f"{profile.ffma:.0f} % of instructions are FFMAs")
+    return profile.limit(rule, share, f"{profile.ffma:.0f} % of the instructions are FFMAs.")
 
 
 def fp32_units(profile: Profile) -> Limit | None:
@@ -272,7 +283,8 @@ def fp32_units(profile: Profile) -> Limit | None:
     busy = profile.get("fma_pipe_active")
     if profile.tensor or not busy > 75:
         return None
-    return Limit(FP32_UNITS, profile.issued * profile.ffma / 100, f"their pipe works in {busy:.0f} % of the cycles")
+    text = f"The FP32 pipe is busy in {busy:.0f} % of the cycles."
+    return profile.limit(FP32_UNITS, profile.issued * profile.ffma / 100, text)
 
 
 def tensor_pipe(profile: Profile) -> Limit | None:
@@ -282,7 +294,9 @@ def tensor_pipe(profile: Profile) -> Limit | None:
     """
     if not profile.tensor > 60:
         return None
-    return Limit(TENSOR_CORES, profile.tensor, f"their pipe works in {profile.tensor:.0f} % of the cycles")
+    return profile.limit(
+        TENSOR_CORES, profile.tensor, f"The tensor pipe is busy in {profile.tensor:.0f} % of the cycles."
+    )
 
 
 def tensor_results(profile: Profile) -> Limit | None:
@@ -294,7 +308,7 @@ def tensor_results(profile: Profile) -> Limit | None:
     reasons = ("gmma", "warpgroup_arrive")
     if not profile.tensor:
         return None
-    return Limit("results of tensor cores", profile.lost_to(*reasons), _waits(profile, *reasons))
+    return profile.limit("results of tensor cores", profile.lost_to(*reasons), _waits(profile, *reasons))
 
 
 def bandwidth(profile: Profile) -> Limit | None:
@@ -302,19 +316,20 @@ def bandwidth(profile: Profile) -> Limit | None:
     used = profile.get("dram_throughput")
     if not used > 60:
         return None
-    return Limit("DRAM bandwidth", profile.empty, f"{used:.0f} % of the DRAM bandwidth is used")
+    return profile.limit("DRAM bandwidth", profile.empty, f"The kernel uses {used:.0f} % of the DRAM bandwidth.")
 
 
 def tail(profile: Profile) -> Limit | None:
     """A last wave of blocks that leaves SMs idle, of few waves.
 
-    Slots of SMs that have finished: 100 % less the share of the elapsed cycles in which an SM is active.
+    The share is of the kernel's time: 100 % less the share of the elapsed cycles in which an SM is active.
     """
     active = profile.ratio("sm_active_cycles", "sm_elapsed_cycles")
     waves = profile.get("waves")
     if not 0 < active < 1:
         return None
-    return Limit("tail of the last wave", 100 * (1 - active), f"{waves:.2f} waves; SMs work {active:.0%} of the time")
+    text = f"The blocks fill the GPU {waves:.2f} times; an SM has work in {_percent(active)} of the time."
+    return profile.limit("tail of the last wave", 100 * (1 - active), text, TIME)
 
 
 RULES: tuple[Callable[[Profile], Limit | None], ...] = (
@@ -335,27 +350,35 @@ RULES: tuple[Callable[[Profile], Limit | None], ...] = (
 )
 
 
+def _percent(share: float) -> str:
+    return f"{100 * share:.0f} %"
+
+
 def _waits(profile: Profile, *reasons: str) -> str:
-    """`19.4 of 33.6 cycles between two instructions of a warp: mio throttle (17.4), short scoreboard (2.0)`."""
-    stalls = profile.stalls
-    cycles = {reason: stalls.get(reason, 0.0) for reason in reasons}
+    """How long warps wait for these reasons, the longest first; what is next to nothing is not named.
+
+    `Between two instructions of a warp lie 33.6 cycles; in 19.4 of them it waits (mio throttle 17.4, short scoreboard
+    2.0). In the loop that multiplies these are 42 % of all waits.`
+    """
+    cycles = {reason: profile.stalls.get(reason, 0.0) for reason in reasons}
     named = sorted(reasons, key=lambda reason: -cycles[reason])
     named = [reason for reason in named if cycles[reason] >= 0.05] or named[:1]
-    words = [reason.replace("_", " ") + (f" ({cycles[reason]:.1f})" if len(named) > 1 else "") for reason in named]
-    whole = f"{sum(cycles.values()):.1f} of {sum(stalls.values()):.1f} cycles between two instructions of a warp"
-    text = f"{whole}: {', '.join(words)}"
+    words = [reason.replace("_", " ") + (f" {cycles[reason]:.1f}" if len(named) > 1 else "") for reason in named]
+    waited, whole = sum(cycles.values()), sum(profile.stalls.values())
+    text = f"Between two instructions of a warp lie {whole:.1f} cycles; in {waited:.1f} of them it waits"
+    text += f" ({', '.join(words)})."
     share = sum(profile.waits.get(reason, 0.0) for reason in reasons)
-    return f"{text}; {share:.0%} of the waits in the loop that multiplies" if profile.loop else text
+    return f"{text} In the loop that multiplies these are {_percent(share)} of all waits." if profile.loop else text
 
 
 def diagnose(profile: Profile, least: float = LEAST) -> list[Limit]:
-    """What binds a kernel, most first; findings below `least` percent of the issue slots are left out.
+    """What limits a kernel, in shares of its issue slots, most first; then what is a share of something else.
 
-    Bank conflicts are listed whatever they cost, as they are what a rung can mend.
+    Limits below `least` percent are left out, but for bank conflicts, which a rung can mend whatever they cost.
     """
-    found = [finding for rule in RULES if (finding := rule(profile)) is not None]
-    kept = [each for each in found if each.slots_percent >= least or each.rule.startswith("bank conflicts")]
-    return sorted(kept, key=lambda finding: -finding.slots_percent)
+    found = [limit for rule in RULES if (limit := rule(profile)) is not None]
+    kept = [limit for limit in found if limit.percent >= least or limit.of == LOAD_PIPE]
+    return sorted(kept, key=lambda limit: (limit.of != profile.share_of, -limit.percent))
 
 
 def multiplying_profile(kernels: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:

@@ -10,7 +10,15 @@ import pandas as pd
 
 from ladder.model.metrics import METRICS, RATIOS, stall_counters
 from ladder.model.rung import Rung
-from ladder.tables.diagnosis import FP32_UNITS, TENSOR_CORES, Profile, diagnose, multiplying_profile, slots, top_lines
+from ladder.tables.diagnosis import (
+    FP32_UNITS,
+    TENSOR_CORES,
+    Profile,
+    diagnose,
+    multiplying_profile,
+    slot_uses,
+    top_lines,
+)
 from ladder.tables.evidence import Evidence
 
 
@@ -91,7 +99,7 @@ def hotspot_table(evidence: Sequence[Evidence]) -> pd.DataFrame:
 
 
 def slot_table(evidence: Sequence[Evidence]) -> pd.DataFrame:
-    """One row a rung, shape and use of the issue slots (`ladder.tables.diagnosis.slots`).
+    """One row a rung, shape and use of the issue slots (`ladder.tables.diagnosis.slot_uses`).
 
     Columns: rung, shape, use (FFMA, tensor cores, other instructions, or the stall reason of empty slots), percent.
     """
@@ -99,7 +107,7 @@ def slot_table(evidence: Sequence[Evidence]) -> pd.DataFrame:
         (item.rung.name, shape, use, percent)
         for item in evidence
         for shape, profile in item.profiles.items()
-        for use, percent in slots(Profile.of(multiplying_profile(profile["kernels"]))).items()
+        for use, percent in slot_uses(Profile.of(multiplying_profile(profile["kernels"]))).items()
     ]
     return pd.DataFrame(rows, columns=["rung", "shape", "use", "percent"])
 
@@ -116,12 +124,11 @@ def followers(rungs: Sequence[Rung]) -> dict[str, str]:
 
 
 def diagnosis_table(evidence: Sequence[Evidence]) -> pd.DataFrame:
-    """One row a rung, shape and finding, by rank: what binds the rung, and what the next rung does about it.
+    """One row a rung, shape and limit, in the order of `ladder.tables.diagnosis.diagnose`.
 
-    Columns: rung, shape, rank, finding, slots_percent, of (what it is a share of: the issue slots, or the tensor pipe's
-    cycles), evidence, next_rung (`followers`; empty where none is), next_slots_percent
-    (the same finding there, however small; 0 where its rule does not apply, empty where that rung has no profile of
-    this shape or its shares are of something else).
+    Columns: rung, shape, finding, slots_percent, of (what that is a share of), evidence (sentences), next_rung
+    (`followers`; empty where none is), next_slots_percent (the same finding there, however small; 0 where its rule does
+    not apply, empty where that rung has no profile of this shape or its shares are of something else).
     """
     profiles = {
         (item.rung.name, shape): Profile.of(multiplying_profile(profile["kernels"]))
@@ -133,29 +140,22 @@ def diagnosis_table(evidence: Sequence[Evidence]) -> pd.DataFrame:
     for (name, shape), profile in profiles.items():
         follower = following.get(name, "")
         after = profiles.get((follower, shape))
-        after = after if after is not None and after.slots == profile.slots else None
-        then = {} if after is None else {found.rule: found.slots_percent for found in diagnose(after, least=0.0)}
-        works = {} if after is None else slots(after)  # told of the next rung however few they are
-        then |= {FP32_UNITS: works.get("FFMA"), TENSOR_CORES: works.get(TENSOR_CORES)}
-        for rank, finding in enumerate(diagnose(profile), 1):
-            rows.append(
-                {
-                    "rung": name,
-                    "shape": shape,
-                    "rank": rank,
-                    "finding": finding.rule,
-                    "slots_percent": finding.slots_percent,
-                    "of": profile.slots,
-                    "evidence": finding.evidence,
-                    "next_rung": follower,
-                    "next_slots_percent": math.nan if after is None else then.get(finding.rule, 0.0),
-                }
-            )
+        then = None if after is None or after.share_of != profile.share_of else _shares(after)
+        for limit in diagnose(profile):
+            next_percent = math.nan if then is None else then.get(limit.rule, 0.0)
+            rows.append((name, shape, limit.rule, limit.percent, limit.of, limit.evidence, follower, next_percent))
     return pd.DataFrame(rows, columns=DIAGNOSIS_COLUMNS)
 
 
+def _shares(profile: Profile) -> dict[str, float]:
+    """The percent that each limit takes, however few they are, and the work that slots hold."""
+    works = slot_uses(profile)
+    shares = {limit.rule: limit.percent for limit in diagnose(profile, least=0.0)}
+    return shares | {FP32_UNITS: works["FFMA"], TENSOR_CORES: works[TENSOR_CORES]}
+
+
 DIAGNOSIS_COLUMNS = [
-    *("rung", "shape", "rank", "finding", "slots_percent", "of", "evidence", "next_rung", "next_slots_percent"),
+    *("rung", "shape", "finding", "slots_percent", "of", "evidence", "next_rung", "next_slots_percent"),
 ]
 
 # The rows of the comparison of rungs: what it says -> (our name of the metric, unit).
