@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -77,12 +78,22 @@ def markdown_table(rows: Sequence[Sequence[Any]], head: Sequence[str]) -> list[s
     return ["| " + " | ".join(line) + " |" for line in zip(*columns, strict=True)] + [""] if columns else []
 
 
+def _columns(frame: pd.DataFrame, heads: Mapping[str, str], **formats: str) -> list[str]:
+    """A Markdown table of these columns of a frame, under these heads; numbers in a format of their own where given."""
+    texts = {name: frame[name].map(form.format, na_action="ignore") for name, form in formats.items()}
+    return markdown_table(frame.assign(**texts)[list(heads)].to_numpy(object).tolist(), list(heads.values()))
+
+
 def _code(lines: Sequence[str], language: str) -> list[str]:
     """A block of code, its middle left out where it is longer than LINES."""
     if len(lines) > LINES:
         half = LINES // 2
         lines = [*lines[:half], f"... {len(lines) - LINES} lines ...", *lines[-half:]]
     return [f"```{language}", *lines, "```", ""]
+
+
+def _picture(name: str, title: str) -> list[str]:
+    return [f"![{title}](../figures/{name}.svg)", ""]
 
 
 def page(rung: Rung, inspection: Mapping[str, Any], tables: Mapping[str, pd.DataFrame]) -> str:
@@ -126,25 +137,12 @@ def _parameters(rung: Rung) -> list[str]:
 def _benchmark(timings: pd.DataFrame) -> list[str]:
     if timings.empty:
         return ["## Benchmark", "", "No times are recorded.", ""]
-    head = [
-        "m x n x k",
-        "median, ms",
-        "95 % from",
-        "to",
-        "GFLOP/s",
-        "of cuBLAS",
-        "times naive",
-        "times the rung before",
-    ]
-    rows = [
-        (
-            item.shape, item.time_ms_median, item.time_ms_ci_low, item.time_ms_ci_high, item.gflops,
-            "" if math.isnan(item.speedup_over_cublas) else f"{item.speedup_over_cublas:.1%}",
-            item.speedup_over_naive, item.speedup_over_before,
-        )
-        for item in by_work(timings).itertuples()
-    ]  # fmt: skip
-    return ["## Benchmark", "", *markdown_table(rows, head)]
+    heads = {
+        "shape": "m x n x k", "time_ms_median": "median, ms", "time_ms_ci_low": "95 % from", "time_ms_ci_high": "to",
+        "gflops": "GFLOP/s", "speedup_over_cublas": "of cuBLAS", "speedup_over_naive": "times naive",
+        "speedup_over_before": "times the rung before",
+    }  # fmt: skip
+    return ["## Benchmark", "", *_columns(by_work(timings), heads, speedup_over_cublas="{:.1%}")]
 
 
 def _against(rung: Rung, tables: Mapping[str, pd.DataFrame], shape: str | None) -> list[str]:
@@ -165,32 +163,33 @@ def _changes(rung: Rung, slots: pd.DataFrame, diagnosis: pd.DataFrame) -> list[s
     Only shares of the same are compared: not those of the issue slots with those of the tensor pipe's cycles.
     """
     shape = largest(list(slots.loc[slots["rung"] == rung.name, "shape"]))
-    uses, limits = ({}, {}), ({}, {})  # of the rung before, of this one: use or limit -> (percent, of what)
-    for place, name in enumerate((rung.before, rung.name)):
-        own = slots[(slots["rung"] == name) & (slots["shape"] == shape)].set_index("use")["percent"]
-        if own.empty:
-            return []
-        of = TENSOR_PIPE if own.get(TENSOR_CORES) else SLOTS
-        uses[place].update({use: (own.get(use, 0.0), of) for use in WORK.values()})
-        own = diagnosis[(diagnosis["rung"] == name) & (diagnosis["shape"] == shape) & ~diagnosis["finding"].isin(WORK)]
-        limits[place].update({item.finding: (item.slots_percent, item.of) for item in own.itertuples()})
-    alike = uses[0]["FFMA"][1] == uses[1]["FFMA"][1]
+    slots, diagnosis = (table[table["shape"] == shape] for table in (slots, diagnosis))
+    then, now = (
+        _shares(slots[slots["rung"] == name], diagnosis[diagnosis["rung"] == name]) for name in (rung.before, rung.name)
+    )
+    if not then or not now:
+        return []
+    alike = then["FFMA"][1] == now["FFMA"][1]
     rows = []
-    for (before, after), good in ((uses, 1), (limits, -1)):
-        for what in {**before, **after}:
-            of = (after.get(what) or before[what])[1]
-            then, now = (side.get(what, (0.0, of))[0] for side in (before, after))
-            if abs(now - then) >= CHANGED and (alike or of not in (SLOTS, TENSOR_PIPE)):
-                texts = (f"{share:.0f} %" if share or good > 0 else _few(what) for share in (then, now))
-                rows.append((what, *texts, of, "better" if good * (now - then) > 0 else "worse"))
+    for what, (_, of, good) in {**then, **now}.items():
+        shares = [side[what][0] if what in side else 0.0 for side in (then, now)]
+        change = shares[1] - shares[0]
+        if abs(change) >= CHANGED and (alike or of not in (SLOTS, TENSOR_PIPE)):
+            texts = (f"{share:.0f} %" if share or good > 0 else _few(what) for share in shares)
+            rows.append((what, *texts, of, "better" if good * change > 0 else "worse"))
     return markdown_table(rows, [f"at {shape}", f"`{rung.before}`", f"`{rung.name}`", "share of", "which is"])
 
 
-def _kernels(profiles: pd.DataFrame, shape: str) -> pd.DataFrame:
-    """The kernels of a rung's product at a shape, in their order: kernel, multiplies, ms, and share of their time."""
-    at = profiles[(profiles["shape"] == shape) & (profiles["name"] == "duration")]
-    time = pd.to_numeric(at["value"]) / 1e6
-    return at[["kernel", "multiplies"]].astype({"multiplies": bool}).assign(ms=time, share=time / time.sum())
+def _shares(slots: pd.DataFrame, diagnosis: pd.DataFrame) -> dict[str, tuple[float, str, int]]:
+    """Percent, of what, and 1 where more of it is better, else -1: of the work in a rung's slots and of its limits."""
+    if slots.empty:
+        return {}
+    uses = slots.set_index("use")["percent"]
+    of = TENSOR_PIPE if uses.get(TENSOR_CORES) else SLOTS
+    limits = diagnosis[~diagnosis["finding"].isin(WORK)]
+    return {use: (uses.get(use, 0.0), of, 1) for use in WORK.values()} | {
+        item.finding: (item.slots_percent, item.of, -1) for item in limits.itertuples()
+    }
 
 
 def _few(limit: str) -> str:
@@ -222,26 +221,25 @@ def _limits(diagnosis: pd.DataFrame) -> list[str]:
     parts += markdown_table(rows, head)
     told = listed[listed["evidence"] != first["evidence"]] if first["finding"] in WORK else listed
     parts += [f"- {item.finding}: {item.evidence}" for item in told.itertuples()]
-    return [*parts, "", "![Issue slots of all rungs](../figures/issue_slots.svg)", ""]
+    return [*parts, "", *_picture("issue_slots", "Issue slots of all rungs")]
 
 
 def _resources(resources: pd.DataFrame, shape: str | None) -> list[str]:
     """What each kernel takes of an SM at a shape, or else at the largest, as compiled, and what limits it."""
     shapes = list(resources["shape"].unique())
     shape = shape if shape in shapes else largest(shapes)
-    columns = {
+    at = resources[resources["shape"] == shape]
+    if at.empty:
+        return []
+    heads = {
         "kernel": "kernel", "grid": "blocks", "block_threads": "threads a block", "registers": "registers a thread",
         "static_shared_bytes": "static shared, byte", "dynamic_shared_bytes": "dynamic", "stack_bytes": "stack, byte",
         "spill_store_bytes": "spilled, byte", "blocks_per_sm": "blocks an SM", "occupancy_percent": "occupancy, %",
         "occupancy_limited_by": "limited by",
     }  # fmt: skip
-    at = resources[resources["shape"] == shape]
-    if at.empty:
-        return []
     compiler = f"Compiled by nvcc {at['nvcc'].iloc[0]} for {at['architecture'].iloc[0]}."
-    table = markdown_table(at[list(columns)].to_numpy(object).tolist(), list(columns.values()))
-    picture = "![Warps that an SM holds of each rung](../figures/occupancy_limits.svg)"
-    return [f"## Resources at {shape}", "", compiler, "", *table, picture, ""]
+    picture = _picture("occupancy_limits", "Warps that an SM holds of each rung")
+    return [f"## Resources at {shape}", "", compiler, "", *_columns(at, heads), *picture]
 
 
 def _paper(paper: pd.DataFrame) -> list[str]:
@@ -263,94 +261,81 @@ def _paper(paper: pd.DataFrame) -> list[str]:
         "bound_by": "that of", "measured_gflops": "measured, GFLOP/s", "share_of_prediction": "share of the ceiling",
     }  # fmt: skip
     paper = by_work(paper)
-    parts = ["## On paper", "", *markdown_table(paper[list(needs)].to_numpy(object).tolist(), list(needs.values()))]
+    parts = ["## On paper", "", *_columns(paper, needs)]
     limited = paper[paper["predicted_gflops"].notna()]
     profiled = limited[limited["wavefronts_from"] == "profile"]
     if len(limited):
         counted = "as the profile counted them" if len(profiled) else "the fewest that the code needs"
-        rows = (profiled if len(profiled) else limited)[list(ceilings)].to_numpy(object).tolist()
-        rows = [(*row, "" if math.isnan(share) else f"{share:.0%}") for *row, share in rows]
         parts += [f"Ceilings, with the passes of the load/store pipe {counted}:", ""]
-        parts += markdown_table(rows, list(ceilings.values()))
-        parts += ["![Measured against the lowest ceiling on paper](../figures/prediction.svg)", ""]
+        parts += _columns(profiled if len(profiled) else limited, ceilings, share_of_prediction="{:.0%}")
+        parts += _picture("prediction", "Measured against the lowest ceiling on paper")
     return parts
 
 
 def _hotspots(hotspots: pd.DataFrame) -> list[str]:
     if hotspots.empty:
         return []
-    at = hotspots[hotspots["shape"] == largest(list(hotspots["shape"].unique()))]
-    rows = [
-        (f"{item.file}:{item.line}", f"{item.percent:.1f} %", item.reason.replace("_", " "), f"`{item.text}`")
-        for item in at[at["percent"] >= 0.1].itertuples()
-    ]
-    return ["## Hot source lines", "", *markdown_table(rows, ["line", "of stalled samples", "mostly", "source"])]
+    at = hotspots[(hotspots["shape"] == largest(list(hotspots["shape"]))) & (hotspots["percent"] >= 0.1)]
+    at = at.assign(place=at["file"] + ":" + at["line"].map(str), reason=at["reason"].str.replace("_", " "))
+    heads = {"place": "line", "percent": "of stalled samples", "reason": "mostly", "text": "source"}
+    return ["## Hot source lines", "", *_columns(at, heads, percent="{:.1f} %", text="`{}`")]
 
 
 def _profile(profiles: pd.DataFrame) -> list[str]:
+    """The kernels of a rung's product, and every metric of the one that computes it, by section, with its meaning."""
     if profiles.empty:
         return []
-    shape = largest(list(profiles["shape"].unique()))
+    shape = largest(list(profiles["shape"]))
     at = profiles[profiles["shape"] == shape]
-    kernels = _kernels(profiles, shape)
+    kernels = at[at["name"] == "duration"].assign(ms=lambda table: pd.to_numeric(table["value"]) / 1e6)
     at = at[at["multiplies"].astype(bool)]
     parts = [f"## Profile at {shape}", ""]
     if len(kernels) > 1:
-        rows = [(item.kernel, item.ms, f"{item.share:.1%}") for item in kernels.itertuples()]
-        parts += markdown_table(rows, ["kernel", "ms", "of the time"])
-    name, more = at["kernel"].iloc[0], ", which computes the product" if len(kernels) > 1 else ""
-    parts += [f"Nsight Compute's metrics of `{name}`{more}.", ""]
-    parts += ["![Roofline of all rungs](../figures/roofline.svg)", ""]
+        kernels = kernels.assign(share=kernels["ms"] / kernels["ms"].sum())
+        parts += _columns(kernels, {"kernel": "kernel", "ms": "ms", "share": "of the time"}, share="{:.1%}")
+    more = ", which computes the product" if len(kernels) > 1 else ""
+    parts += [f"Nsight Compute's metrics of `{at['kernel'].iloc[0]}`{more}.", ""]
+    parts += _picture("roofline", "Roofline of all rungs")
     meanings = {each.name: each.meaning for each in (*METRICS.values(), *RATIOS)}
     for section, rows in at.groupby("section", sort=False):
-        values = [(item.name, _value(item.value), item.unit) for item in rows.itertuples(index=False)]
-        plain = [
-            (name.replace("_", " "), _scaled(value, unit), meanings[name])
-            for name, value, unit in values
-            if name in meanings
+        known = rows["name"].isin(meanings)
+        metrics = [
+            (item.name.replace("_", " "), _with_unit(item.value, item.unit), meanings[item.name])
+            for item in rows[known].itertuples(index=False)
         ]
-        parts += [f"### {section.capitalize()}", "", *markdown_table(plain, ["metric", "value", "what it is"])]
-        stalls = [(name.removeprefix("stall_"), value) for name, value, _ in values if name not in meanings]
-        total = sum(value for _, value in stalls)
-        waits = [
-            (reason.replace("_", " "), value, f"{value / total:.1%}", STALLS.get(reason))
-            for reason, value in sorted(stalls, key=lambda stall: -stall[1])
-            if value >= 0.001 * total
-        ]
-        head = ["a warp's state between two instructions", "cycles", "of all", "what it waits for"]
-        parts += markdown_table(waits, head)
+        parts += [f"### {section.capitalize()}", "", *markdown_table(metrics, ["metric", "value", "what it is"])]
+        parts += _stalls(rows[~known].set_index("name")["value"].astype(float))
     return parts
 
 
-def _value(text: Any) -> Any:
-    try:
-        return float(text)
-    except (TypeError, ValueError):
-        return text
+def _stalls(cycles: pd.Series) -> list[str]:
+    """What a warp does between two instructions, the longest first, but for what is next to nothing."""
+    rows = [
+        (reason.replace("_", " "), value, f"{value / cycles.sum():.1%}", STALLS.get(reason))
+        for reason, value in cycles.rename(lambda name: name.removeprefix("stall_"))
+        .sort_values(ascending=False, kind="stable")
+        .items()
+        if value >= 0.001 * cycles.sum()
+    ]
+    return markdown_table(rows, ["a warp's state between two instructions", "cycles", "of all", "what it waits for"])
 
 
-def _scaled(value: Any, unit: Any) -> str:
-    """A value of a table of profiles with its unit, as text."""
+def _with_unit(value: Any, unit: Any) -> str:
+    """A value of the table of profiles with its unit, as text; empty where it has none."""
     unit = unit if isinstance(unit, str) else ""
-    value, unit = scaled(value, unit) if isinstance(value, float) and value == value else (value, unit)
+    with contextlib.suppress(TypeError, ValueError):
+        value, unit = scaled(float(value), unit)
     return f"{number(value)} {unit}".rstrip() if number(value) else ""
 
 
 def _advice(advice: pd.DataFrame) -> list[str]:
     if advice.empty:
         return []
-    at = advice[advice["multiplies"].astype(bool) & (advice["shape"] == largest(list(advice["shape"].unique())))]
-    at = at[at["estimated_speedup_percent"].notna()].head(5)
-    rows = [
-        (
-            item.section,
-            item.title if isinstance(item.title, str) else item.rule,
-            f"{item.estimated_speedup_percent:.1f} %",
-        )
-        for item in at.itertuples()
-    ]
-    head = ["section", "rule", "estimated speedup"]
-    return ["## Nsight Compute's advice", "", *markdown_table(rows, head)] if rows else []
+    at = advice[advice["multiplies"].astype(bool) & (advice["shape"] == largest(list(advice["shape"])))]
+    at = at[at["estimated_speedup_percent"].notna()].head(5).assign(rule=at["title"].fillna(at["rule"]))
+    heads = {"section": "section", "rule": "rule", "estimated_speedup_percent": "estimated speedup"}
+    table = _columns(at, heads, estimated_speedup_percent="{:.1f} %")
+    return ["## Nsight Compute's advice", "", *table] if table else []
 
 
 def _counts(instructions: pd.DataFrame, shape: str) -> list[str]:
@@ -360,25 +345,22 @@ def _counts(instructions: pd.DataFrame, shape: str) -> list[str]:
     if loops.empty:
         return []
     row = loops.iloc[0]
-    classes = [(name, row[name]) for name in (*CLASSES, "other") if row[name]]
-    widths = [
-        (f"{kind} of {bits} bit", row[f"{kind.lower()}_{bits}bit"])
+    counts = {name: row[name] for name in (*CLASSES, "other")}
+    counts |= {
+        f"{kind} of {bits} bit": row[f"{kind.lower()}_{bits}bit"]
         for kind in ("LDS", "STS", "LDG", "LDGSTS")
         for bits in (32, 64, 128)
-        if row[f"{kind.lower()}_{bits}bit"]
-    ]
-    ratios = (
-        [
+    }
+    rows = [(name, count) for name, count in counts.items() if count]
+    if not math.isnan(row["ffma_share"]):
+        rows += [
             ("FFMA, share of the issue slots", f"{row['ffma_share']:.1%}"),
             ("shared loads an FFMA", row["shared_loads_per_ffma"]),
             ("global loads an FFMA", row["global_loads_per_ffma"]),
             ("FFMAs with a register-bank conflict", row["bank_conflicts"]),
             ("operands of FFMAs that are reused", row["reused_operands"]),
         ]
-        if not math.isnan(row["ffma_share"])
-        else []
-    )
-    return markdown_table([*classes, *widths, *ratios], ["of the inner loop", "number"])
+    return markdown_table(rows, ["of the inner loop", "number"])
 
 
 def _loop(inspection: Mapping[str, Any], instructions: pd.DataFrame) -> list[str]:
@@ -386,16 +368,11 @@ def _loop(inspection: Mapping[str, Any], instructions: pd.DataFrame) -> list[str
     found = multiplying_kernel(dict(inspection), largest(shapes)) if shapes else None
     if found is None:
         return []
-    kernel = found[1]
-    code = kernel["code"]
-    parts = [
-        "## Inner loop",
-        "",
-        f"The inner loop of `{kernel['kernel']}` has {code['loop']['instructions']} instructions.",
-        "",
-    ]
+    kernel, code = found[1], found[1]["code"]
+    size = f"The inner loop of `{kernel['kernel']}` has {code['loop']['instructions']} instructions."
+    parts = ["## Inner loop", "", size, ""]
     parts += _counts(instructions, largest(shapes))
-    parts += ["![Instructions of all inner loops](../figures/instruction_mix.svg)", ""]
+    parts += _picture("instruction_mix", "Instructions of all inner loops")
     parts += ["SASS:", "", *_code(code["loop_sass"], "asm")]
     if code["loop_ptx"]:
         parts += ["PTX:", "", *_code([line.replace("\t", " ") for line in code["loop_ptx"]], "asm")]
@@ -406,37 +383,40 @@ def pages_index(rungs: Sequence[Rung], tables: Mapping[str, pd.DataFrame]) -> st
     """The index of the pages: each rung, its rate at the size of most rungs, and what limits it first."""
     timings, diagnosis = tables["timings"], tables["diagnosis"]
     shape = headline_shape(timings)
-    rows = []
-    for rung in rungs:
-        own_time = timings[(timings["rung"] == rung.name) & (timings["shape"] == shape)]
-        rate, share = own_time["gflops"], own_time["speedup_over_cublas"].dropna()
-        own = diagnosis[diagnosis["rung"] == rung.name]
-        first = own[own["shape"] == largest(list(own["shape"].unique()))].head(1)
-        rows.append(
-            (
-                f"[{rung.name}]({rung.name}.md)",
-                rung.title,
-                float(rate.iloc[0]) if len(rate) else math.nan,
-                f"{share.iloc[0]:.1%}" if len(share) else "",
-                "".join(f"{item.finding}, {item.slots_percent:.0f} % of {item.of}" for item in first.itertuples()),
-            )
-        )
-    head = ["rung", "what it is", f"GFLOP/s at {shape}", "of cuBLAS", "first limit"]
+    index = pd.DataFrame(
+        {
+            "rung": [rung.name for rung in rungs],
+            "page": [f"[{rung.name}]({rung.name}.md)" for rung in rungs],
+            "title": [rung.title for rung in rungs],
+            "limit": [_first_limit(diagnosis[diagnosis["rung"] == rung.name]) for rung in rungs],
+        }
+    )
+    times = timings.loc[timings["shape"] == shape, ["rung", "gflops", "speedup_over_cublas"]]
+    heads = {
+        "page": "rung", "title": "what it is", "gflops": f"GFLOP/s at {shape}", "speedup_over_cublas": "of cuBLAS",
+        "limit": "first limit",
+    }  # fmt: skip
+    table = _columns(index.merge(times, how="left"), heads, speedup_over_cublas="{:.1%}")
     pictures = {
         "roofline": "Roofline", "issue_slots": "Where the issue slots go", "instruction_mix": "Instructions",
         "occupancy_limits": "Occupancy", "prediction": "Prediction",
     }  # fmt: skip
-    figures = [line for name, title in pictures.items() for line in (f"![{title}](../figures/{name}.svg)", "")]
-    parts = ["# Why is it not faster?", "", *markdown_table(rows, head), *figures, *_side_by_side(tables)]
+    figures = [line for name, title in pictures.items() for line in _picture(name, title)]
+    parts = ["# Why is it not faster?", "", *table, *figures, *_side_by_side(tables["metrics_by_rung"])]
     return "\n".join(parts).rstrip() + "\n"
 
 
-def _side_by_side(tables: Mapping[str, pd.DataFrame]) -> list[str]:
+def _first_limit(diagnosis: pd.DataFrame) -> str:
+    """What limits a rung first at its largest profiled shape; empty where it has no profile."""
+    first = diagnosis[diagnosis["shape"] == largest(list(diagnosis["shape"]))].head(1)
+    return "".join(f"{item.finding}, {item.slots_percent:.0f} % of {item.of}" for item in first.itertuples())
+
+
+def _side_by_side(compared: pd.DataFrame) -> list[str]:
     """The worklogs' table: metrics of Nsight Compute with the rungs as columns, at the largest profiled square."""
-    compared = tables["metrics_by_rung"]
     if compared.empty:
         return []
-    shape = largest(list(compared["shape"].unique()))
+    shape = largest(list(compared["shape"]))
     at = compared[compared["shape"] == shape].drop(columns="shape").fillna({"unit": ""})
     title = f"## Nsight Compute's metrics side by side, at {shape}"
     return [title, "", *markdown_table(at.to_numpy(object).tolist(), list(at.columns))]
