@@ -11,7 +11,7 @@ import pytest
 from conftest import a_rung, an_evidence
 from ladder.model.metrics import METRICS
 from ladder.tables import diagnosis
-from ladder.tables.diagnosis import RULES, Profile, diagnose, multiplying_profile, slot_uses, top_lines
+from ladder.tables.diagnosis import RULES, Limit, Profile, diagnose, multiplying_profile, slot_uses, top_lines
 from ladder.tables.profiles import diagnosis_table, followers, hotspot_table, rung_comparison, slot_table
 
 RECORDED = json.loads(gzip.decompress((Path(__file__).parent / "data" / "profiles.json.gz").read_bytes()))
@@ -41,6 +41,10 @@ def changed(name: str, **values: float) -> Profile:
 
 def found(name: str) -> dict[str, float]:
     return {limit.rule: limit.percent for limit in diagnose(profile(name))}
+
+
+def limit_of(rule, of: Profile) -> Limit | None:
+    return next(rule(of), None)
 
 
 QUEUE = "MIO queue (shared memory)"
@@ -84,10 +88,10 @@ def test_every_rule_cites_its_source_or_names_its_stall():
 
 
 def test_bandwidth_and_tail_are_found_where_they_bind():
-    assert diagnosis.bandwidth(profile("naive")) is None
-    assert "90 %" in diagnosis.bandwidth(changed("naive", dram_throughput=90.0)).evidence
+    assert limit_of(diagnosis.bandwidth, profile("naive")) is None
+    assert "90 %" in limit_of(diagnosis.bandwidth, changed("naive", dram_throughput=90.0)).evidence
     half = changed("naive", sm_active_cycles=50.0, sm_elapsed_cycles=100.0)
-    assert diagnosis.tail(half).percent == 50
+    assert limit_of(diagnosis.tail, half).percent == 50
 
 
 def test_of_several_kernels_the_one_that_multiplies_is_shown_however_short_it_is():
@@ -135,10 +139,10 @@ def test_where_tensor_cores_multiply_their_pipe_is_what_counts():
 
 def test_a_rung_whose_fp32_units_work_in_most_cycles_is_bound_by_them():
     name = "conflict_free@LAYOUT=1"
-    assert diagnosis.fp32_units(changed(name, fma_pipe_active=75.0)) is None
+    assert limit_of(diagnosis.fp32_units, changed(name, fma_pipe_active=75.0)) is None
     busy = changed(name, fma_pipe_active=80.0)
-    assert diagnosis.fp32_units(busy).percent == pytest.approx(slot_uses(busy)["FFMA"])
-    assert diagnosis.fp32_units(changed(name, fma_pipe_active=80.0, tensor_pipe_active=85.0)) is None
+    assert limit_of(diagnosis.fp32_units, busy).percent == pytest.approx(slot_uses(busy)["FFMA"])
+    assert limit_of(diagnosis.fp32_units, changed(name, fma_pipe_active=80.0, tensor_pipe_active=85.0)) is None
     assert next(iter(shares("fastest", "4096"))) == diagnosis.FP32_UNITS
 
 
@@ -154,18 +158,18 @@ def test_the_work_of_the_next_rung_is_told_however_little_it_is():
 def test_a_warp_that_waits_for_busy_tensor_cores_is_not_why_they_idle():
     throttled = Profile(changed("mma_3xtf32", stall_math_pipe_throttle=50.0).metrics)
     assert slot_uses(throttled) == pytest.approx(slot_uses(Profile(kernel("mma_3xtf32")["metrics"])))
-    assert diagnosis.dispatch(changed("tiled@TILE=32", stall_math_pipe_throttle=50.0)).percent > 20
+    assert limit_of(diagnosis.dispatch, changed("tiled@TILE=32", stall_math_pipe_throttle=50.0)).percent > 20
 
 
 def test_a_limit_names_its_stalls_the_longest_first_and_leaves_out_what_is_next_to_nothing():
     cycles = {"short_scoreboard": 2.0, "mio_throttle": 17.4, "wait": 1.01, "imc_miss": 0.01, "selected": 1.0}
     cycles = {f"stall_{reason}": count for reason, count in cycles.items()}
     waiting = changed("tiled@TILE=32", **cycles)
-    told = diagnosis.mio_queue(waiting).evidence
+    told = limit_of(diagnosis.mio_queue, waiting).evidence
     assert all(text in told for text in ("19.4", f"{sum(waiting.stalls.values()):.1f}", "mio throttle 17.4"))
     assert told.index("mio throttle") < told.index("short scoreboard")
     fixed = changed("tiled@TILE=32", **cycles, stall_no_instruction=0, stall_branch_resolving=0)
-    told = diagnosis.dependencies(fixed).evidence
+    told = limit_of(diagnosis.dependencies, fixed).evidence
     assert "wait)" in told
     assert "imc miss" not in told
 
@@ -175,7 +179,10 @@ def test_what_accesses_global_memory_is_no_overhead():
     seen = changed("naive", global_loads=0.25 * without.get("executed_instructions"))
     assert (without.global_, seen.global_) == (0, 25)
     moved = seen.issued / 4
-    shares = [[rule(each).percent for rule in (diagnosis.uncoalesced, diagnosis.overhead)] for each in (without, seen)]
+    shares = [
+        [limit_of(rule, each).percent for rule in (diagnosis.uncoalesced, diagnosis.overhead)]
+        for each in (without, seen)
+    ]
     assert shares[1] == pytest.approx([shares[0][0] + moved, shares[0][1] - moved])
 
 
@@ -195,7 +202,7 @@ def test_warps_that_only_copy_keep_no_slot_empty():
     assert lost.lost_to("no_instruction") == pytest.approx(0.75 * lost.empty)
     assert lost.lost_to("mio_throttle") == 0
     assert sum(slot_uses(lost).values()) == pytest.approx(100)
-    assert "75 %" in diagnosis.dependencies(lost).evidence
+    assert "75 %" in limit_of(diagnosis.dependencies, lost).evidence
 
 
 def test_a_rung_whose_shares_are_of_something_else_is_not_set_beside_it():

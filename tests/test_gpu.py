@@ -120,8 +120,9 @@ def _noting(function, works):
 
 
 def note_spans(project: Path, spans: Path) -> None:
-    workers = ("check_worker", "time_worker")  # and no other, should there be one that needs no GPU, nor the emulator's
-    for module, function, works in (("worker", "run_worker", workers), ("profiling", "profile_shape", "ncu")):
+    workers = ("check.worker", "time.worker")  # and no other, should there be one that needs no GPU, nor the emulator's
+    places = (("system/process", "run_worker", workers), ("measure/profile/stage", "profile_shape", "ncu"))
+    for module, function, works in places:
         with (project / "workflow" / "ladder" / f"{module}.py").open("a") as file:
             file.write(NOTE_SPANS.format(spans=str(spans), function=function, works=works))
 

@@ -6,15 +6,15 @@ empty ones are shared out to what warps waited for, by the cycles that they wait
 for the slots: it works, or it idles while warps issue other instructions or wait. What is measured by another clock, as
 bank conflicts are by the cycles of the load/store pipe, is no share of these and is listed behind them. Names of stall
 reasons: NVIDIA, Nsight Compute Profiling Guide, «Metrics Reference: Warp Stall Reasons». A rule takes a `Profile` and
-gives a `Limit`, or None where it does not apply.
+gives its `Limit`s, none where it does not apply.
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -136,6 +136,10 @@ class Profile:
         """A limit of this kernel, in shares of its slots unless it says of what."""
         return Limit(rule, percent, of or self.share_of, evidence)
 
+    def waiting(self, rule: str, *reasons: str, taken: float = 0.0, more: str = "") -> Limit:
+        """A limit of warps that wait for these reasons, and of the slots that what they wait for has `taken`."""
+        return self.limit(rule, self.lost_to(*reasons) + taken, f"{_waits(self, *reasons)} {more}".rstrip())
+
 
 @dataclass(frozen=True)
 class Limit:
@@ -159,194 +163,157 @@ def slot_uses(profile: Profile) -> dict[str, float]:
     }
 
 
-def uncoalesced(profile: Profile) -> Limit | None:
+def uncoalesced(profile: Profile) -> Iterator[Limit]:
     """Loads whose warps touch more 32-byte sectors than their bytes need, where warps wait for global memory.
 
     NVIDIA, CUDA C++ Best Practices Guide, «Coalesced Access to Global Memory»; Nsight Compute counts the excess as
     theoretical sectors. Applies where more than a tenth of them is excess; the slots are those of `global_loads`.
     """
     excess = profile.ratio("global_excessive_sectors", "global_sectors")
-    if not excess > 0.1:
-        return None
-    sectors = profile.ratio("global_load_sectors", "global_load_requests")
-    text = f"A load touches {sectors:.1f} sectors; {_percent(excess)} of all sectors touched are not needed."
-    return profile.limit("uncoalesced global loads", _global_slots(profile), text)
+    if excess > 0.1:
+        sectors = profile.ratio("global_load_sectors", "global_load_requests")
+        text = f"A load touches {sectors:.1f} sectors; {_percent(excess)} of all sectors touched are not needed."
+        yield replace(_of_global_memory(profile), rule="uncoalesced global loads", evidence=text)
 
 
-def global_loads(profile: Profile) -> Limit | None:
+def global_loads(profile: Profile) -> Iterator[Limit]:
     """Coalesced global loads: warps that wait for a place in their queue (LG Throttle) or for data (Long Scoreboard).
 
     Nsight Compute Profiling Guide: LG Throttle is of too many local and global accesses in flight. The slots are the
     waits' and those of the accesses themselves.
     """
-    if uncoalesced(profile):
-        return None
-    accesses = f" {profile.global_:.0f} % of the instructions access global memory." if profile.global_ >= 0.5 else ""
-    text = (
-        f"{_waits(profile, *_GLOBAL)}{accesses} The L2 cache holds {profile.get('l2_hit_rate'):.0f} % of the sectors."
-    )
-    return profile.limit("global loads (queue and latency)", _global_slots(profile), text)
+    if not any(uncoalesced(profile)):
+        yield _of_global_memory(profile)
 
 
-_GLOBAL = ("lg_throttle", "long_scoreboard")
+def _of_global_memory(profile: Profile) -> Limit:
+    share, hit = profile.global_, profile.get("l2_hit_rate")
+    text = f"{share:.0f} % of the instructions access global memory. " if share >= 0.5 else ""
+    text += f"The L2 cache holds {hit:.0f} % of the sectors."
+    rule, taken = "global loads (queue and latency)", profile.issued * share / 100
+    return profile.waiting(rule, "lg_throttle", "long_scoreboard", taken=taken, more=text)
 
 
-def _global_slots(profile: Profile) -> float:
-    """Percent of the issue slots that global accesses take, and that are empty while warps wait for them."""
-    return profile.lost_to(*_GLOBAL) + profile.issued * profile.global_ / 100
-
-
-def mio_queue(profile: Profile) -> Limit | None:
+def mio_queue(profile: Profile) -> Iterator[Limit]:
     """Warps that wait for shared memory: a place in the MIO queue (MIO Throttle) or its data (Short Scoreboard).
 
     Nsight Compute Profiling Guide; the shared-memory worklogs quote MIO Throttle, which is the same queue from the side
     of the warp whose load is not yet in it. The slots are the waits' and those of the shared accesses themselves.
     """
-    reasons = ("mio_throttle", "short_scoreboard")
-    text = f"{_waits(profile, *reasons)} {profile.shared:.0f} % of the instructions access shared memory."
-    taken = profile.lost_to(*reasons) + profile.issued * profile.shared / 100
-    return profile.limit("MIO queue (shared memory)", taken, text)
+    text = f"{profile.shared:.0f} % of the instructions access shared memory."
+    taken = profile.issued * profile.shared / 100
+    yield profile.waiting("MIO queue (shared memory)", "mio_throttle", "short_scoreboard", taken=taken, more=text)
 
 
-def load_conflicts(profile: Profile) -> Limit | None:
-    """Shared loads that take more passes than their bytes need; see `_conflicts`."""
-    return _conflicts(profile, "load")
-
-
-def store_conflicts(profile: Profile) -> Limit | None:
-    """Shared stores that take more passes than their bytes need; see `_conflicts`."""
-    return _conflicts(profile, "store")
-
-
-def _conflicts(profile: Profile, access: str) -> Limit | None:
-    """Bank conflicts: NVIDIA, CUDA C++ Best Practices Guide, «Shared Memory and Memory Banks».
+def shared_conflicts(profile: Profile) -> Iterator[Limit]:
+    """Shared loads and stores of more passes: CUDA C++ Best Practices Guide, «Shared Memory and Memory Banks».
 
     Nsight Compute's counters also count waits for the data path; only with theoretical excess wavefronts (`shared
     excessive`), and where conflicts are more than a twentieth of the wavefronts, is it the access pattern. The share is
     of the cycles of the load/store pipe: those in which it repeats a pass because of a conflict.
     """
-    share = profile.ratio(f"shared_{access}_conflicts", f"shared_{access}_wavefronts")
-    if not (profile.get("shared_excessive_wavefronts") > 0 and share > 0.05):
-        return None
-    passes = profile.ratio(f"shared_{access}_wavefronts", f"shared_{access}s")
-    text = f"A shared {access} takes {passes:.1f} passes; bank conflicts cause {_percent(share)} of them."
-    taken = share * profile.get(f"shared_{access}_busy")
-    return profile.limit(f"bank conflicts in shared {access}s", taken, text, LOAD_PIPE)
+    for access in ("load", "store"):
+        share = profile.ratio(f"shared_{access}_conflicts", f"shared_{access}_wavefronts")
+        if profile.get("shared_excessive_wavefronts") > 0 and share > 0.05:
+            passes = profile.ratio(f"shared_{access}_wavefronts", f"shared_{access}s")
+            text = f"A shared {access} takes {passes:.1f} passes; bank conflicts cause {_percent(share)} of them."
+            taken = share * profile.get(f"shared_{access}_busy")
+            yield profile.limit(f"bank conflicts in shared {access}s", taken, text, LOAD_PIPE)
 
 
-def barriers(profile: Profile) -> Limit | None:
+def barriers(profile: Profile) -> Iterator[Limit]:
     """Warps that wait for the others of their block: stalls Barrier and Membar."""
-    reasons = ("barrier", "membar")
-    return profile.limit("barriers", profile.lost_to(*reasons), _waits(profile, *reasons))
+    yield profile.waiting("barriers", "barrier", "membar")
 
 
-def dispatch(profile: Profile) -> Limit | None:
+def dispatch(profile: Profile) -> Iterator[Limit]:
     """Warps whose chosen instruction is held back: stalls Dispatch and Math Pipe Throttle.
 
     Nsight Compute Profiling Guide: conflicts or resources that are not there, among them the ports of the register file
     (see the register-bank conflicts of the inner loop in the table of instructions).
     """
     reasons = ("dispatch_stall",) if profile.tensor else ("dispatch_stall", "math_pipe_throttle")
-    return profile.limit("dispatch and register ports", profile.lost_to(*reasons), _waits(profile, *reasons))
+    yield profile.waiting("dispatch and register ports", *reasons)
 
 
-def dependencies(profile: Profile) -> Limit | None:
+def dependencies(profile: Profile) -> Iterator[Limit]:
     """Warps that wait a fixed time for their own last instruction, for the next one to be fetched, or for a branch.
 
     Stalls Wait, No Instruction, Branch Resolving and IMC Miss, in cycles in which no other warp could issue.
     """
     reasons = ("wait", "no_instruction", "branch_resolving", "imc_miss")
-    text = f"{_waits(profile, *reasons)} A scheduler has {profile.get('active_warps'):.1f} warps to hide these waits."
-    return profile.limit("fixed latencies and instruction fetch", profile.lost_to(*reasons), text)
+    text = f"A scheduler has {profile.get('active_warps'):.1f} warps to hide these waits."
+    yield profile.waiting("fixed latencies and instruction fetch", *reasons, more=text)
 
 
-def overhead(profile: Profile) -> Limit | None:
+def overhead(profile: Profile) -> Iterator[Limit]:
     """Issue slots that hold neither an FFMA nor an access to memory: addresses, guards, loops and barriers.
 
     Where an SM has 128 FP32 lanes an FFMA needs a slot in every cycle, so each other instruction is paid for. Where
     tensor cores multiply, it is what warps issue while their pipe idles.
     """
-    rule = "addresses, guards and other instructions"
-    if profile.tensor:
-        busy = profile.get("issue_slots_busy")
-        return profile.limit(rule, profile.lost_to("selected"), f"Instructions fill {busy:.0f} % of the issue slots.")
     share = profile.issued * (100 - profile.ffma - profile.shared - profile.global_) / 100
-    return profile.limit(rule, share, f"{profile.ffma:.0f} % of the instructions are FFMAs.")
+    text = f"{profile.ffma:.0f} % of the instructions are FFMAs."
+    if profile.tensor:
+        share = profile.lost_to("selected")
+        text = f"Instructions fill {profile.get('issue_slots_busy'):.0f} % of the issue slots."
+    yield profile.limit("addresses, guards and other instructions", share, text)
 
 
-def fp32_units(profile: Profile) -> Limit | None:
+def fp32_units(profile: Profile) -> Iterator[Limit]:
     """FP32 units that work in most cycles: nearer than this to their peak there is little left to gain.
 
     Nsight Compute Profiling Guide, «Pipelines»: FMA. Applies where it works in more than three quarters of the cycles;
     the slots are those of the FFMAs.
     """
     busy = profile.get("fma_pipe_active")
-    if profile.tensor or not busy > 75:
-        return None
-    text = f"The FP32 pipe is busy in {busy:.0f} % of the cycles."
-    return profile.limit(FP32_UNITS, profile.issued * profile.ffma / 100, text)
+    if busy > 75 and not profile.tensor:
+        text = f"The FP32 pipe is busy in {busy:.0f} % of the cycles."
+        yield profile.limit(FP32_UNITS, profile.issued * profile.ffma / 100, text)
 
 
-def tensor_pipe(profile: Profile) -> Limit | None:
+def tensor_pipe(profile: Profile) -> Iterator[Limit]:
     """Tensor cores that work in most cycles: nearer than this to their peak only fewer products make it faster.
 
     NVIDIA's answer in its developer forum, topic 355164: the metric counts the work of both HMMA and HGMMA.
     """
-    if not profile.tensor > 60:
-        return None
-    return profile.limit(
-        TENSOR_CORES, profile.tensor, f"The tensor pipe is busy in {profile.tensor:.0f} % of the cycles."
-    )
+    if profile.tensor > 60:
+        text = f"The tensor pipe is busy in {profile.tensor:.0f} % of the cycles."
+        yield profile.limit(TENSOR_CORES, profile.tensor, text)
 
 
-def tensor_results(profile: Profile) -> Limit | None:
+def tensor_results(profile: Profile) -> Iterator[Limit]:
     """Warps that wait for what tensor cores compute: stalls GMMA and Warpgroup Arrive.
 
     Applies where tensor cores multiply. The slots are cycles in which the pipe idles meanwhile, as between a product
     and the next that adds to it.
     """
-    reasons = ("gmma", "warpgroup_arrive")
-    if not profile.tensor:
-        return None
-    return profile.limit("results of tensor cores", profile.lost_to(*reasons), _waits(profile, *reasons))
+    if profile.tensor:
+        yield profile.waiting("results of tensor cores", "gmma", "warpgroup_arrive")
 
 
-def bandwidth(profile: Profile) -> Limit | None:
+def bandwidth(profile: Profile) -> Iterator[Limit]:
     """Device memory near its bandwidth: the roofline's slanted part (S. Williams et al., 2009)."""
     used = profile.get("dram_throughput")
-    if not used > 60:
-        return None
-    return profile.limit("DRAM bandwidth", profile.empty, f"The kernel uses {used:.0f} % of the DRAM bandwidth.")
+    if used > 60:
+        yield profile.limit("DRAM bandwidth", profile.empty, f"The kernel uses {used:.0f} % of the DRAM bandwidth.")
 
 
-def tail(profile: Profile) -> Limit | None:
+def tail(profile: Profile) -> Iterator[Limit]:
     """A last wave of blocks that leaves SMs idle, of few waves.
 
     The share is of the kernel's time: 100 % less the share of the elapsed cycles in which an SM is active.
     """
     active = profile.ratio("sm_active_cycles", "sm_elapsed_cycles")
-    waves = profile.get("waves")
-    if not 0 < active < 1:
-        return None
-    text = f"The blocks fill the GPU {waves:.2f} times; an SM has work in {_percent(active)} of the time."
-    return profile.limit("tail of the last wave", 100 * (1 - active), text, TIME)
+    if 0 < active < 1:
+        filled = f"The blocks fill the GPU {profile.get('waves'):.2f} times"
+        text = f"{filled}; an SM has work in {_percent(active)} of the time."
+        yield profile.limit("tail of the last wave", 100 * (1 - active), text, TIME)
 
 
-RULES: tuple[Callable[[Profile], Limit | None], ...] = (
-    uncoalesced,
-    global_loads,
-    mio_queue,
-    load_conflicts,
-    store_conflicts,
-    barriers,
-    dispatch,
-    dependencies,
-    overhead,
-    fp32_units,
-    tensor_pipe,
-    tensor_results,
-    bandwidth,
-    tail,
+RULES: tuple[Callable[[Profile], Iterator[Limit]], ...] = (
+    *(uncoalesced, global_loads, mio_queue, shared_conflicts, barriers, dispatch, dependencies, overhead),
+    *(fp32_units, tensor_pipe, tensor_results, bandwidth, tail),
 )
 
 
@@ -376,8 +343,7 @@ def diagnose(profile: Profile, least: float = LEAST) -> list[Limit]:
 
     Limits below `least` percent are left out, but for bank conflicts, which a rung can mend whatever they cost.
     """
-    found = [limit for rule in RULES if (limit := rule(profile)) is not None]
-    kept = [limit for limit in found if limit.percent >= least or limit.of == LOAD_PIPE]
+    kept = [limit for rule in RULES for limit in rule(profile) if limit.percent >= least or limit.of == LOAD_PIPE]
     return sorted(kept, key=lambda limit: (limit.of != profile.share_of, -limit.percent))
 
 
@@ -401,21 +367,12 @@ def top_lines(kernel: Mapping[str, Any], count: int = 10) -> list[dict[str, Any]
 
     Empty where the record was made before lines were kept, or without line information.
     """
-    lines = [
-        {**line, "stalled": {name: n for name, n in line["samples"].items() if name not in _NO_STALLS}}
-        for line in kernel.get("lines", ())
-    ]
-    total = sum(sum(line["stalled"].values()) for line in lines)
-    ranked = sorted(lines, key=lambda line: -sum(line["stalled"].values()))[:count]
-    return [
-        {
-            "file": line["file"],
-            "line": line["line"],
-            "text": line["text"],
-            "samples": sum(line["stalled"].values()),
-            "percent": 100 * sum(line["stalled"].values()) / total,
-            "reason": max(sorted(line["stalled"]), key=lambda name: line["stalled"][name]),
-        }
-        for line in ranked
-        if line["stalled"]
-    ]
+    found = []
+    for line in kernel.get("lines", ()):
+        stalled = {reason: count for reason, count in line["samples"].items() if reason not in _NO_STALLS}
+        if stalled:
+            reason = max(sorted(stalled), key=lambda reason: stalled[reason])
+            found.append({**line, "samples": sum(stalled.values()), "reason": reason})
+    total = sum(line["samples"] for line in found)
+    ranked = sorted(found, key=lambda line: -line["samples"])[:count]
+    return [{**line, "percent": 100 * line["samples"] / total} for line in ranked]

@@ -22,19 +22,25 @@ from ladder.tables.diagnosis import (
 from ladder.tables.evidence import Evidence
 
 
+def _profiled(evidence: Sequence[Evidence]) -> Iterator[tuple[str, str, list[dict[str, Any]], Mapping[str, Any]]]:
+    """Each rung and shape with a profile: its kernels, and the one of them that computes the product."""
+    for item in evidence:
+        for shape, profile in item.profiles.items():
+            yield item.rung.name, shape, profile["kernels"], multiplying_profile(profile["kernels"])
+
+
 def profile_table(evidence: Sequence[Evidence]) -> pd.DataFrame:
     """One row a rung, shape, kernel and metric of Nsight Compute that has a section, the stalls and RATIOS last.
 
     Columns: rung, shape, kernel, multiplies (whether it is the one of the product's kernels that computes it), section,
     name (ours), metric (Nsight Compute's), value, unit.
     """
-    rows = []
-    for item in evidence:
-        for shape, profile in item.profiles.items():
-            main = multiplying_profile(profile["kernels"])
-            for kernel in profile["kernels"]:
-                of = (item.rung.name, shape, kernel["kernel"], kernel is main)
-                rows += [(*of, *row) for row in _metric_rows(kernel["metrics"])]
+    rows = [
+        (rung, shape, kernel["kernel"], kernel is main, *row)
+        for rung, shape, kernels, main in _profiled(evidence)
+        for kernel in kernels
+        for row in _metric_rows(kernel["metrics"])
+    ]
     columns = ["rung", "shape", "kernel", "multiplies", "section", "name", "metric", "value", "unit"]
     return pd.DataFrame(rows, columns=columns)
 
@@ -59,26 +65,14 @@ def advice_table(evidence: Sequence[Evidence]) -> pd.DataFrame:
     Columns: rung, shape, kernel, multiplies (whether it is the one of the product's kernels that computes it), section,
     rule, title, estimated_speedup_percent (may be empty), message.
     """
-    columns = [
-        "rung",
-        "shape",
-        "kernel",
-        "multiplies",
-        "section",
-        "rule",
-        "title",
-        "estimated_speedup_percent",
-        "message",
-    ]
     rows = [
-        {"rung": item.rung.name, "shape": shape, "kernel": kernel["kernel"], "multiplies": kernel is main, **advice}
-        for item in evidence
-        for shape, profile in item.profiles.items()
-        for main in [multiplying_profile(profile["kernels"])]
-        for kernel in profile["kernels"]
+        {"rung": rung, "shape": shape, "kernel": kernel["kernel"], "multiplies": kernel is main, **advice}
+        for rung, shape, kernels, main in _profiled(evidence)
+        for kernel in kernels
         for advice in sorted(kernel["advice"], key=lambda advice: -(advice["estimated_speedup_percent"] or 0))
     ]
-    return pd.DataFrame(rows, columns=columns)
+    columns = ["rung", "shape", "kernel", "multiplies", "section", "rule", "title"]
+    return pd.DataFrame(rows, columns=[*columns, "estimated_speedup_percent", "message"])
 
 
 def hotspot_table(evidence: Sequence[Evidence]) -> pd.DataFrame:
@@ -88,14 +82,12 @@ def hotspot_table(evidence: Sequence[Evidence]) -> pd.DataFrame:
     text. No rows for profiles that were recorded without their lines.
     """
     rows = [
-        {"rung": item.rung.name, "shape": shape, "place": place, **line}
-        for item in evidence
-        for shape, profile in item.profiles.items()
-        for place, line in enumerate(top_lines(multiplying_profile(profile["kernels"])), 1)
+        {"rung": rung, "shape": shape, "place": place, **line}
+        for rung, shape, _, main in _profiled(evidence)
+        for place, line in enumerate(top_lines(main), 1)
     ]
-    return pd.DataFrame(
-        rows, columns=["rung", "shape", "place", "file", "line", "samples", "percent", "reason", "text"]
-    )
+    columns = ["rung", "shape", "place", "file", "line", "samples", "percent", "reason", "text"]
+    return pd.DataFrame(rows, columns=columns)
 
 
 def slot_table(evidence: Sequence[Evidence]) -> pd.DataFrame:
@@ -104,10 +96,9 @@ def slot_table(evidence: Sequence[Evidence]) -> pd.DataFrame:
     Columns: rung, shape, use (FFMA, tensor cores, other instructions, or the stall reason of empty slots), percent.
     """
     rows = [
-        (item.rung.name, shape, use, percent)
-        for item in evidence
-        for shape, profile in item.profiles.items()
-        for use, percent in slot_uses(Profile.of(multiplying_profile(profile["kernels"]))).items()
+        (rung, shape, use, percent)
+        for rung, shape, _, main in _profiled(evidence)
+        for use, percent in slot_uses(Profile.of(main)).items()
     ]
     return pd.DataFrame(rows, columns=["rung", "shape", "use", "percent"])
 
@@ -130,11 +121,7 @@ def diagnosis_table(evidence: Sequence[Evidence]) -> pd.DataFrame:
     (`followers`; empty where none is), next_slots_percent (the same finding there, however small; 0 where its rule does
     not apply, empty where that rung has no profile of this shape or its shares are of something else).
     """
-    profiles = {
-        (item.rung.name, shape): Profile.of(multiplying_profile(profile["kernels"]))
-        for item in evidence
-        for shape, profile in item.profiles.items()
-    }
+    profiles = {(rung, shape): Profile.of(main) for rung, shape, _, main in _profiled(evidence)}
     following = followers([item.rung for item in evidence])
     rows = []
     for (name, shape), profile in profiles.items():
@@ -144,7 +131,8 @@ def diagnosis_table(evidence: Sequence[Evidence]) -> pd.DataFrame:
         for limit in diagnose(profile):
             next_percent = math.nan if then is None else then.get(limit.rule, 0.0)
             rows.append((name, shape, limit.rule, limit.percent, limit.of, limit.evidence, follower, next_percent))
-    return pd.DataFrame(rows, columns=DIAGNOSIS_COLUMNS)
+    columns = ["rung", "shape", "finding", "slots_percent", "of", "evidence", "next_rung", "next_slots_percent"]
+    return pd.DataFrame(rows, columns=columns)
 
 
 def _shares(profile: Profile) -> dict[str, float]:
@@ -153,10 +141,6 @@ def _shares(profile: Profile) -> dict[str, float]:
     shares = {limit.rule: limit.percent for limit in diagnose(profile, least=0.0)}
     return shares | {FP32_UNITS: works["FFMA"], TENSOR_CORES: works[TENSOR_CORES]}
 
-
-DIAGNOSIS_COLUMNS = [
-    *("rung", "shape", "finding", "slots_percent", "of", "evidence", "next_rung", "next_slots_percent"),
-]
 
 # The rows of the comparison of rungs: what it says -> (our name of the metric, unit).
 _COMPARED = {
@@ -195,14 +179,12 @@ def rung_comparison(evidence: Sequence[Evidence]) -> pd.DataFrame:
     waits for each instruction that it issues. Of several kernels of one product the one that computes it counts.
     """
     columns: dict[str, dict[tuple[str, str, str], float]] = {}
-    for item in evidence:
-        for shape, profile in item.profiles.items():
-            column = columns.setdefault(item.rung.name, {})
-            main = Profile.of(multiplying_profile(profile["kernels"]))
-            stalls = {f"stall_{reason}": cycles for reason, cycles in main.stalls.items()}
-            for label, (name, unit) in _COMPARED.items():
-                value = main.get(name) if name in METRICS else stalls.get(name, math.nan)
-                column[shape, label, unit] = value * _FACTORS.get(unit, 1)
+    for rung, shape, _, main in _profiled(evidence):
+        column, profile = columns.setdefault(rung, {}), Profile.of(main)
+        stalls = {f"stall_{reason}": cycles for reason, cycles in profile.stalls.items()}
+        for label, (name, unit) in _COMPARED.items():
+            value = profile.get(name) if name in METRICS else stalls.get(name, math.nan)
+            column[shape, label, unit] = value * _FACTORS.get(unit, 1)
     keys = list(dict.fromkeys(key for column in columns.values() for key in column))
     table = pd.DataFrame(keys, columns=["shape", "metric", "unit"])
     for name, column in columns.items():

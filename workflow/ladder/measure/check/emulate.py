@@ -19,11 +19,10 @@ from ladder.build.emulator import (
     why_no_emulator,
 )
 from ladder.config.sources import BY_SIZE, by_size, sources
-from ladder.measure.check.stage import check_verdict
+from ladder.measure.check.stage import check_verdict, run_cases
 from ladder.model.cases import Case, emulated_runs
 from ladder.model.rung import Rung
 from ladder.system.paths import ROOT, shown
-from ladder.system.process import Event, run_worker
 
 
 def _of_first_class(rung: Rung, cases: Sequence[Case]) -> bool:
@@ -56,16 +55,6 @@ def emulate_rung(
     if apart := next((path for path in compiled_here if COMPILER.search(path.read_text())), None):
         message = f"{shown(apart)} has other code for a GPU than for a CPU"
         return {"status": NEEDS_GPU, "message": message, "cases": []}
-    done: list[dict[str, Any]] = []
-    current: Case | None = None
-
-    def on_event(event: Event) -> None:
-        nonlocal current
-        if "starts" in event:
-            current = Case.of(event["starts"])
-        else:
-            done.append(event["case"])
-
     with tempfile.TemporaryDirectory() as folder:
         library = Path(folder) / "library.so"
         source, macros = ROOT / "kernels" / rung.source, dict(rung.macros)
@@ -79,10 +68,8 @@ def emulate_rung(
         request = {
             "library": str(library),
             "emulate": {"threads": threads, "time_limit_s": time_limit_s / 2},
-            "cases": [case.as_record() for case in cases],
-            "runs": [emulated_runs(case) for case in cases],
             "declared": rung.declared,
         }
-        outcome = run_worker("ladder.measure.check.worker", request, on_event, time_limit_s, log)
+        done, current, outcome = run_cases(cases, list(map(emulated_runs, cases)), request, time_limit_s, log)
     status, message = check_verdict(done, current, outcome)
     return {"status": EMULATED if status == "pass" else status, "message": message, "cases": done}

@@ -35,6 +35,35 @@ def check_rung(
     compiled = made.record
     if compiled["status"] != "ok":
         return {"status": compiled["status"], "message": compiled["message"], "cases": []}
+    where = environment(compiled)
+    begun = time.monotonic()
+    declared = dict(declared or {})
+    request = {"library": str(made.library), "device": device, "declared": declared}
+    done, current, outcome = run_cases(cases, [runs] * len(cases), request, time_limit_s, log, progress)
+    where["wall_s"] = round(time.monotonic() - begun, 3)
+    if OUT_OF_MEMORY in outcome.message and all(case["verdict"] == "pass" for case in done):
+        raise LadderError(f"check: {made.folder.name}: {check_verdict([], current, outcome)[1]}")
+    status, message = check_verdict(done, current, outcome)
+    identical = all(case.pop("identical", True) for case in done)
+    return {
+        **{"status": status, "message": message, "where": where},
+        **{"declared": declared, "runs": runs, "identical": identical and status == "pass", "cases": done},
+    }
+
+
+def run_cases(
+    cases: Sequence[Case],
+    runs: Sequence[int],
+    request: Mapping[str, Any],
+    time_limit_s: float,
+    log: Path,
+    progress: Callable[[int, Case], None] = lambda done, case: None,
+) -> tuple[list[dict[str, Any]], Case | None, Outcome]:
+    """Let the worker compute each case so many times; the records of those that ran, the case begun last, and the end.
+
+    The progress is told how many cases are done, and the one that begins. `request` holds the rest of what the worker
+    is asked (`ladder.measure.check.worker.main`).
+    """
     done: list[dict[str, Any]] = []
     current: Case | None = None
 
@@ -46,23 +75,9 @@ def check_rung(
         else:
             done.append(event["case"])
 
-    where = environment(compiled)
-    begun = time.monotonic()
-    request = {
-        **{"library": str(made.library), "device": device, "cases": [case.as_record() for case in cases]},
-        **{"runs": [runs] * len(cases), "declared": dict(declared or {})},
-    }
-    outcome = run_worker("ladder.measure.check.worker", request, on_event, time_limit_s, log)
-    where["wall_s"] = round(time.monotonic() - begun, 3)
-    if OUT_OF_MEMORY in outcome.message and all(case["verdict"] == "pass" for case in done):
-        raise LadderError(f"check: {made.folder.name}: {check_verdict([], current, outcome)[1]}")
-    status, message = check_verdict(done, current, outcome)
-    identical = all(case.pop("identical", True) for case in done)
-    return {
-        **{"status": status, "message": message, "where": where},
-        **{"declared": dict(declared or {}), "runs": runs},
-        **{"identical": identical and status == "pass", "cases": done},
-    }
+    asked = {"cases": [case.as_record() for case in cases], "runs": list(runs), **request}
+    outcome = run_worker("ladder.measure.check.worker", asked, on_event, time_limit_s, log)
+    return done, current, outcome
 
 
 def check_verdict(done: list[dict[str, Any]], current: Case | None, outcome: Outcome) -> tuple[str, str]:

@@ -197,6 +197,7 @@ def _written(A: Any, B: Any, before: Any, C: Any) -> tuple[Any, ...]:
     return A[rows], B[:, columns], before[rows][:, columns], C[rows][:, columns], written[rows][:, columns]
 
 
+@np.errstate(all="ignore")
 def case_error(
     shape: Shape,
     alpha: float,
@@ -214,23 +215,7 @@ def case_error(
 
     The error's norm is that of the statistical test, null for inputs whose signs are not random.
     """
-    with np.errstate(all="ignore"):
-        return _case_error(shape, alpha, beta, A, B, before, C, family in RANDOM_SIGNS, subnormals, precision, written)
-
-
-def _case_error(
-    shape: Shape,
-    alpha: float,
-    beta: float,
-    A: Any,
-    B: Any,
-    before: Any,
-    C: Any,
-    random_signs: bool,
-    subnormals: str,
-    precision: str,
-    written: Any,
-) -> dict[str, Any]:
+    random_signs = family in RANDOM_SIGNS
     xp = _arrays(C)
     product = alpha != 0 and shape.k > 0
     scalar_a, scalar_b = float(np.float32(alpha)), float(np.float32(beta))

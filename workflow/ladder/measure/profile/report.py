@@ -66,19 +66,25 @@ def _metrics(action: Any) -> dict[str, list[Any]]:
 HOTTEST = 10  # instructions that are kept of a profile
 
 
+def _counts(action: Any, name: str, *, by_name: bool = False) -> dict[Any, int]:
+    """What a metric counts at each instruction, by its address, or of each name; empty where it does not say."""
+    metric = action.metric_by_name(name)
+    ids = metric.correlation_ids() if metric is not None else None
+    if ids is None:
+        return {}
+    key = ids.as_string if by_name else ids.as_uint64
+    return {key(index): metric.as_uint64(index) for index in range(metric.num_instances())}
+
+
 def _by_address(action: Any) -> dict[int, dict[str, int]]:
     """How often warps were sampled at each instruction, by its address and then by what they waited for."""
     found: dict[int, dict[str, int]] = {}
     for name in action.metric_names():
         reason = sampled_reason(name)
-        if not reason:
-            continue
-        metric = action.metric_by_name(name)
-        addresses = metric.correlation_ids()
-        for index in range(metric.num_instances() if addresses is not None else 0):
-            if count := metric.as_uint64(index):
-                found.setdefault(addresses.as_uint64(index), {})[reason] = count
-    return {address: found[address] for address in sorted(found)}
+        for address, count in _counts(action, name).items() if reason else ():
+            if count:
+                found.setdefault(address, {})[reason] = count
+    return dict(sorted(found.items()))
 
 
 def _place(action: Any, address: int) -> tuple[str, int]:
@@ -113,10 +119,7 @@ def sampled_lines(action: Any) -> list[dict[str, Any]]:
 def sampled_instructions(action: Any) -> list[dict[str, Any]]:
     """The instructions at which most warps were sampled, most first: offset (bytes), sass, file, line and samples."""
     addresses = _by_address(action)
-    start = min(addresses, default=0)
-    executed = action.metric_by_name(EXECUTED_AT)
-    if executed is not None and (ids := executed.correlation_ids()) is not None:
-        start = min([start, *(ids.as_uint64(index) for index in range(executed.num_instances()))])
+    start = min([*addresses, *_counts(action, EXECUTED_AT)], default=0)
     hottest = sorted(addresses, key=lambda address: (-sum(addresses[address].values()), address))[:HOTTEST]
     found = []
     for address in hottest:
@@ -135,11 +138,7 @@ def loop_samples(action: Any) -> dict[str, int]:
     holds the instruction of the fastest unit (`sass.MULTIPLYING`) that is executed most. Empty where none multiplies in
     a loop, or the report does not say how often instructions are executed.
     """
-    executed = action.metric_by_name(EXECUTED_AT)
-    ids = executed.correlation_ids() if executed is not None else None
-    if ids is None:
-        return {}
-    counts = {ids.as_uint64(index): executed.as_uint64(index) for index in range(executed.num_instances())}
+    counts = _counts(action, EXECUTED_AT)
     texts = {address: " ".join(action.sass_by_pc(address).split()) for address in sorted(counts)}
     body = [sass.Instruction(address, text) for address, text in texts.items() if text]
     ran = [each for each in body if counts[each.offset]]
@@ -157,12 +156,7 @@ def loop_samples(action: Any) -> dict[str, int]:
 
 def opcodes(action: Any) -> dict[str, int]:
     """How often warps executed each opcode, by its name."""
-    metric = action.metric_by_name(EXECUTED_OPCODES)
-    names = metric.correlation_ids() if metric is not None else None
-    if names is None:
-        return {}
-    counted = {names.as_string(index): metric.as_uint64(index) for index in range(metric.num_instances())}
-    return dict(sorted(counted.items()))
+    return dict(sorted(_counts(action, EXECUTED_OPCODES, by_name=True).items()))
 
 
 def _advice(action: Any) -> list[dict[str, Any]]:
