@@ -14,6 +14,7 @@ from hypothesis import settings
 from ladder.build import toolchain
 from ladder.build.compile import Build
 from ladder.model import rung
+from ladder.model.cases import Case
 from ladder.model.gpu import Gpu
 from ladder.model.rung import Rung
 from ladder.model.shape import Shape
@@ -180,6 +181,11 @@ def a_where(build: str = "build-1", settings: str = "settings-1", measured_at: s
 def a_check(status: str = "pass", message: str = "", build: str = "build-1", cases=()):
     """A check record."""
     return {"status": status, "message": message, "where": a_where(build), "cases": list(cases)}
+
+
+def asked(shape: str, **changes) -> Case:
+    """A case that a rung is asked for."""
+    return Case(Shape.parse(shape), **changes)
 
 
 def a_case(shape: str = "4", verdict: str = "pass", **changes):

@@ -2,23 +2,24 @@
 
 from hypothesis import strategies as st
 from ladder.measure.inputs import FAMILIES
+from ladder.model.cases import Case
+from ladder.model.shape import Shape
 
 # Small, around the edges of tiles, and in between.
 SIZES = st.integers(0, 9) | st.sampled_from([15, 16, 17, 31, 32, 33, 63, 64, 65, 128, 129]) | st.integers(0, 140)
 SCALARS = st.sampled_from([0, 1, -1]) | st.floats(-8, 8, width=32, allow_subnormal=False)
-THREE = {"min_size": 3, "max_size": 3}  # A's, B's and C's
 
 
 @st.composite
 def products(draw):
     """A case of the check, and the seed of its inputs."""
     sizes = [draw(SIZES) for _ in range(3)]
-    case = {
-        "shape": "x".join(map(str, sizes)),
-        "alpha": draw(SCALARS),
-        "beta": draw(SCALARS),
-        "padding": draw(st.lists(st.integers(0, 9), **THREE)),
-        "offset": draw(st.lists(st.integers(0, 7), **THREE)),
-        "family": draw(st.sampled_from(FAMILIES)) if all(sizes) else "uniform",
-    }
+    case = Case(
+        Shape(*sizes),
+        alpha=draw(SCALARS),
+        beta=draw(SCALARS),
+        padding=draw(st.tuples(*[st.integers(0, 9)] * 3)),  # A's, B's and C's
+        offset=draw(st.tuples(*[st.integers(0, 7)] * 3)),
+        family=draw(st.sampled_from(FAMILIES)) if all(sizes) else "uniform",
+    )
     return case, draw(st.integers(0, 2**32 - 1))

@@ -8,11 +8,11 @@ from ladder.build.library import Library
 from ladder.config.documents import schema
 from ladder.measure.accuracy.stage import measure_accuracy
 from ladder.measure.accuracy.worker import inputs_of, measure
-from ladder.measure.devices import Emulator
+from ladder.measure.devices import EmulatedDevice
 from ladder.model.shape import Shape
-from ladder.show.accuracy import FAMILIES, accuracy_figure
+from ladder.show.accuracy import FAMILY_TITLES, accuracy_figure
 from ladder.system.paths import ROOT
-from ladder.tables.accuracy import COLUMNS, accuracy_table, changed_since
+from ladder.tables.accuracy import ACCURACY_COLUMNS, accuracy_table, changed_since
 
 SETTINGS = {"products": [{"size": 16, "k": [64]}], "families": ["normal"], "time_limit_s": 10}
 
@@ -22,10 +22,10 @@ def naive(for_the_emulator):
     return Library(for_the_emulator(ROOT / "kernels/sgemm/naive.cu"))
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", FAMILY_TITLES)
 def test_the_errors_are_those_of_the_product(naive, family):
     shape = Shape(16, 24, 100)
-    found = measure(Emulator(1, 60), naive, shape, family)
+    found = measure(EmulatedDevice(1, 60), naive, shape, family)
     inputs = inputs_of(family, shape, 0)
     rounding = (inputs.A @ inputs.B - inputs.A.astype(np.float64) @ inputs.B).std()  # another order of the same sums
     assert 0 < found["error_normwise"] < 100 * 2**-24
@@ -35,7 +35,7 @@ def test_the_errors_are_those_of_the_product(naive, family):
 
 
 def test_a_coarser_product_has_the_larger_error(for_the_emulator, source_of, naive):
-    shape, device = Shape(24, 16, 128), Emulator(1, 60)
+    shape, device = Shape(24, 16, 128), EmulatedDevice(1, 60)
     coarse = Library(for_the_emulator(source_of("one_input_in_tf32")))
     assert (
         measure(device, coarse, shape, "normal")["error_normwise"]
@@ -53,7 +53,7 @@ def test_every_rung_is_given_the_same_inputs():
 
 def test_the_configuration_knows_the_families():
     families = schema("config")["properties"]["accuracy"]["properties"]["families"]
-    assert families["items"]["enum"] == families["default"] == list(FAMILIES)
+    assert families["items"]["enum"] == families["default"] == list(FAMILY_TITLES)
 
 
 def test_nothing_is_measured_of_a_rung_that_did_not_pass_its_check(tmp_path):
@@ -79,7 +79,7 @@ def table():
             "points": [
                 a_point(family, size, k, error * k * size / 64, time * size / 64)
                 for size in (64, 128)
-                for family in FAMILIES
+                for family in FAMILY_TITLES
                 for k in (64, 4096)
             ]
         }
@@ -89,7 +89,7 @@ def table():
 
 
 def test_the_table_names_the_class_of_each_rung(table):
-    assert list(table.columns) == COLUMNS
+    assert list(table.columns) == ACCURACY_COLUMNS
     assert len(table) == 24
     assert set(zip(table["rung"], table["precision"], strict=True)) == {("cublas", "fp32"), ("mma_3xtf32", "3xtf32")}
 
@@ -99,7 +99,7 @@ def test_the_figure_draws_errors_against_k_and_against_time_with_classes_named(t
         {"rung": ["cublas", "mma_3xtf32"], "precision": ["fp32", "3xtf32"], "role": ["baseline", "rung"]}
     )
     panels = accuracy_figure(table, rungs, "cublas", ["mma_3xtf32"], "caption").axes
-    columns = len(FAMILIES) + 1
+    columns = len(FAMILY_TITLES) + 1
     assert len(panels) == 2 * columns
     for of_size, size in ((panels[:columns], 64), (panels[columns:], 128)):
         assert of_size[0].get_title(loc="left") == f"m = n = {size}, normal"

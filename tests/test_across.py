@@ -14,7 +14,7 @@ from ladder.show.across import at_one_size, by_size
 from ladder.show.style import save
 from ladder.system.errors import LadderError
 from ladder.system.paths import ROOT
-from ladder.tables.across import COLUMNS, across_table, common_size
+from ladder.tables.across import ACROSS_COLUMNS, across_table, common_size
 from ladder.tables.files import read_table, write_table
 from pipeline import FEW, FEW_RUNGS, RECORDED, contents, copy_project, snakemake
 
@@ -63,7 +63,7 @@ def table_of(results, shapes=None):
 
 def test_each_rung_shape_and_gpu_is_a_row_with_rate_and_shares(results):
     table = table_of(results)
-    assert list(table.columns) == COLUMNS
+    assert list(table.columns) == ACROSS_COLUMNS
     assert [tuple(row) for row in table[["rung", "shape", "gpu"]].itertuples(index=False)] == [
         ("naive", "512", "h100-sxm"),
         ("naive", "512", "h200-sxm"),

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import a_device, time_run
+from conftest import a_device, asked, time_run
 from ladder.build.compile import Build
 from ladder.commands import bench
 from ladder.config import plan
@@ -72,7 +72,7 @@ def test_without_a_gpu_a_rung_is_emulated_with_the_cases_of_the_stage(monkeypatc
     assert bench.main(["tiled", "64"]) == 1
     assert list(asked) == ["tiled@TILE=8", "tiled@TILE=16", "tiled@TILE=32"]
     stage = plan.plan(read_yaml(ROOT / "config/config.yaml")).emulated_cases()
-    assert {case["family"] for case in stage} >= {"uniform", "nonfinite"}
+    assert {case.family for case in stage} >= {"uniform", "nonfinite"}
     assert {*map(str, stage)} <= {*map(str, asked["tiled@TILE=8"])}
 
 
@@ -229,8 +229,8 @@ def test_a_rung_is_checked_with_every_case_and_what_is_timed_beside_it_at_the_si
     assert bench.main(["tiled@TILE=4", "520"]) == 0
     cases = measured["checked"]
     assert set(cases) == {"tiled@TILE=4", "cublas", "naive"}
-    assert [case["shape"] for case in cases["naive"]] == [case["shape"] for case in cases["cublas"]] == ["520"]
-    assert cases["tiled@TILE=4"][-1]["shape"] == "520"
+    assert cases["naive"] == cases["cublas"] == [asked("520")]
+    assert cases["tiled@TILE=4"][-1] == asked("520")
     stage = plan.plan(read_yaml(ROOT / "config/config.yaml") | {"sizes": [520], "profile": {"sizes": [520]}})
     assert cases["tiled@TILE=4"] == stage.cases()
     assert (measured["runs"], measured["declared"]) == (5, stage.by_name("tiled@TILE=16").declared)

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 from ladder.measure.check import worker as check_worker
-from ladder.measure.inputs import RANDOM_SIGNS, draw
+from ladder.measure.inputs import RANDOM_SIGNS, draw_inputs
 from ladder.model.bounds import FALSE_ALARM, componentwise_bound, statistical_bound, underflow_bound
 from ladder.model.shape import Shape
 
@@ -79,9 +79,9 @@ def bf16(values):
 
 def judged(k: int, seed: int, family: str, of_A=exact, of_B=exact, sums=exact, shape=(24, 32)) -> dict:
     shape = Shape(*shape, k)
-    inputs = draw(family, shape, True, False, seed)
+    inputs = draw_inputs(family, shape, True, False, seed)
     C = sums(product(of_A(inputs.A), of_B(inputs.B)))
-    return check_worker.judge(shape, 1, 0, inputs.A, inputs.B, None, C, family)
+    return check_worker.case_error(shape, 1, 0, inputs.A, inputs.B, None, C, family)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -129,10 +129,10 @@ def test_sums_kept_in_half_precision_are_told(k):
 
 def test_subnormals_that_are_flushed_are_told_unless_the_rung_says_so():
     shape = Shape(8, 9, 64)
-    inputs = draw("subnormal", shape, True, False, 0)
+    inputs = draw_inputs("subnormal", shape, True, False, 0)
     arguments = (shape, 1, 0, inputs.A, inputs.B, None, np.zeros((8, 9), np.float32), "subnormal")
-    assert check_worker.judge(*arguments, "gradual")["verdict"] != "pass"
-    assert check_worker.judge(*arguments, "flushed")["verdict"] == "pass"
+    assert check_worker.case_error(*arguments, "gradual")["verdict"] != "pass"
+    assert check_worker.case_error(*arguments, "flushed")["verdict"] == "pass"
 
 
 # A tensor core's arithmetic in TF32
@@ -157,20 +157,20 @@ def of_a_tensor_core(A: np.ndarray, B: np.ndarray, step: int = 8) -> np.ndarray:
 @pytest.mark.parametrize("k", DEPTHS)
 def test_a_rung_that_declares_tf32_is_held_to_the_bound_of_tf32(k, family):
     shape = Shape(24, 32, k)
-    inputs = draw(family, shape, True, False, 0)
+    inputs = draw_inputs(family, shape, True, False, 0)
     with np.errstate(all="ignore"):
         C = of_a_tensor_core(inputs.A, inputs.B)
         arguments = (shape, 1, 0, inputs.A, inputs.B, None, C, family, "gradual")
-        assert check_worker.judge(*arguments, "tf32")["verdict"] == "pass"
+        assert check_worker.case_error(*arguments, "tf32")["verdict"] == "pass"
         if family in RANDOM_SIGNS:
-            assert "FP32" in check_worker.judge(*arguments, "fp32")["verdict"]
+            assert "FP32" in check_worker.case_error(*arguments, "fp32")["verdict"]
 
 
 @pytest.mark.parametrize("k", [64, 4096])
 def test_a_rung_that_declares_tf32_may_not_be_coarser(k):
     shape = Shape(24, 32, k)
-    inputs = draw("normal", shape, True, False, 0)
+    inputs = draw_inputs("normal", shape, True, False, 0)
     C = product(*(rounded(matrix, 18) for matrix in (inputs.A, inputs.B)))
-    found = check_worker.judge(shape, 1, 0, inputs.A, inputs.B, None, C, "normal", "gradual", "tf32")
+    found = check_worker.case_error(shape, 1, 0, inputs.A, inputs.B, None, C, "normal", "gradual", "tf32")
     assert found["verdict"] != "pass"
     assert found["error_normwise"] > found["bound_normwise"]

@@ -4,41 +4,33 @@ import json
 
 import numpy as np
 import pytest
-from conftest import a_build, a_case, a_check, a_where
+from conftest import a_build, a_case, a_check, a_where, asked
 from ladder.measure.check import worker as check_worker
 from ladder.measure.check.stage import check_rung
-from ladder.measure.devices import Emulator
-from ladder.model.cases import all_cases, describe
+from ladder.measure.devices import EmulatedDevice
+from ladder.model.cases import Case, all_cases
 from ladder.model.shape import Shape
 from ladder.records import store
 from ladder.records.checks import merge_check, still_to_check
 from ladder.system.errors import LadderError
 from ladder.system.process import Outcome
 
-PLAIN = {"alpha": 1, "beta": 0, "padding": 0, "offset": 0, "family": "uniform"}
-
-
 # Cases
 
 
 def test_every_shape_is_crossed_with_every_case_and_what_is_timed_is_added_as_it_is_timed():
-    cases = [PLAIN, PLAIN | {"alpha": 2, "padding": 3}]
-    assert all_cases([Shape(7, 7, 7), Shape(1, 2, 0)], cases, [Shape(128, 128, 128)]) == [
-        {"shape": "7", **PLAIN},
-        {"shape": "7", **PLAIN, "alpha": 2, "padding": 3},
-        {"shape": "1x2x0", **PLAIN},
-        {"shape": "1x2x0", **PLAIN, "alpha": 2, "padding": 3},
-        {"shape": "128", **PLAIN},
+    other = {"alpha": 2, "padding": 3}
+    assert all_cases([Shape(7, 7, 7), Shape(1, 2, 0)], [{}, other], [Shape(128, 128, 128)]) == [
+        *(asked("7"), asked("7", **other)),
+        *(asked("1x2x0"), asked("1x2x0", **other)),
+        asked("128"),
     ]
 
 
 def test_a_timed_shape_that_is_checked_already_is_not_checked_twice():
     timed = [Shape(7, 7, 7), Shape(8, 8, 8)]
-    assert all_cases([Shape(7, 7, 7)], [PLAIN | {"alpha": 1.0}], timed) == [
-        {"shape": "7", **PLAIN},
-        {"shape": "8", **PLAIN},
-    ]
-    assert len(all_cases([Shape(7, 7, 7)], [PLAIN | {"beta": 1}], timed)) == 3
+    assert all_cases([Shape(7, 7, 7)], [{"alpha": 1.0}], timed) == [asked("7"), asked("8")]
+    assert len(all_cases([Shape(7, 7, 7)], [{"beta": 1}], timed)) == 3
 
 
 @pytest.mark.parametrize(
@@ -47,15 +39,27 @@ def test_a_timed_shape_that_is_checked_already_is_not_checked_twice():
         ({}, "31x33x32"),
         ({"alpha": -1.25, "beta": 0.75, "padding": 3}, "31x33x32, alpha -1.25, beta 0.75, padding 3"),
         ({"alpha": 0, "offset": 1}, "31x33x32, alpha 0, offset 1"),
-        ({"seed": 5, "verdict": "pass"}, "31x33x32"),
+        ({"padding": (1, 0, 0), "family": "normal"}, "31x33x32, padding [1, 0, 0], inputs normal"),
     ],
 )
 def test_a_case_is_described_by_what_is_not_plain_about_it(changes, words):
-    assert describe({"shape": "31x33x32", **PLAIN} | changes) == words
+    assert str(asked("31x33x32", **changes)) == words
 
 
-def test_a_case_without_scalars_is_plain():
-    assert describe({"shape": "7"}) == "7"
+@pytest.mark.parametrize(
+    ("case", "record"),
+    [
+        (asked("7"), {"alpha": 1, "beta": 0, "padding": 0, "offset": 0, "family": "uniform"}),
+        (
+            asked("7", alpha=-0.5, offset=(0, 1, 0), family="normal", sms=1, blocks=4),
+            {"alpha": -0.5, "beta": 0, "padding": 0, "offset": [0, 1, 0], "family": "normal", "sms": 1, "blocks": 4},
+        ),
+    ],
+)
+def test_a_case_reads_back_from_its_record_whatever_else_stands_there(case, record):
+    assert case.as_record() == {"shape": "7", **record}
+    assert Case.of(json.loads(json.dumps(case.as_record() | {"seed": 5, "verdict": "pass"}))) == case
+    assert Case.of({"shape": "7"}) == asked("7")
 
 
 # The verdict over all cases
@@ -68,7 +72,7 @@ def checked(tmp_path, monkeypatch):
     def check(events, outcome=Outcome("ok", ""), made=None):  # noqa: B008
         def worker(module, request, on_event, time_limit_s, log):
             assert (module, time_limit_s) == ("ladder.measure.check.worker", 60)
-            assert request["cases"] == [{"shape": "7", **PLAIN}]
+            assert request["cases"] == [asked("7").as_record()]
             for event in events:
                 on_event(event)
             return outcome
@@ -76,16 +80,21 @@ def checked(tmp_path, monkeypatch):
         monkeypatch.setattr("ladder.measure.check.stage.run_worker", worker)
         check.progress = []
         made = made or a_build(tmp_path / "naive")
-        cases = [{"shape": "7", **PLAIN}]
         return check_rung(
-            made, cases, 0, 60, lambda compiled: a_where(), tmp_path / "log", lambda *at: check.progress.append(at)
+            made,
+            [asked("7")],
+            0,
+            60,
+            lambda compiled: a_where(),
+            tmp_path / "log",
+            lambda *at: check.progress.append(at),
         )
 
     return check
 
 
 def events_of(*cases):
-    return [event for case in cases for event in ({"starts": {"shape": case["shape"], **PLAIN}}, {"case": case})]
+    return [event for case in cases for event in ({"starts": {"shape": case["shape"]}}, {"case": case})]
 
 
 def test_a_rung_passes_when_every_case_does(checked):
@@ -96,7 +105,7 @@ def test_a_rung_passes_when_every_case_does(checked):
         **{"status": "pass", "message": "", "where": a_where()},
         **{"declared": {}, "runs": 1, "identical": True, "cases": cases},
     }
-    assert [(done, case["shape"]) for done, case in checked.progress] == [(0, "7"), (1, "8")]
+    assert checked.progress == [(0, asked("7")), (1, asked("8"))]
 
 
 def test_the_first_wrong_case_is_told_and_the_others_are_counted(checked):
@@ -110,7 +119,7 @@ def test_the_first_wrong_case_is_told_and_the_others_are_counted(checked):
 
 def test_a_worker_that_crashed_is_told_with_the_case_it_was_at(checked):
     crash = Outcome("failed", "crashed: killed by SIGSEGV")
-    record = checked([*events_of(a_case("7")), {"starts": {"shape": "8", **PLAIN, "beta": 2}}], crash)
+    record = checked([*events_of(a_case("7")), {"starts": {"shape": "8", "beta": 2}}], crash)
     assert (record["status"], record["message"]) == ("failed", "8, beta 2: crashed: killed by SIGSEGV")
     assert [case["shape"] for case in record["cases"]] == ["7"]
 
@@ -120,7 +129,7 @@ def test_a_worker_that_never_started_a_case_is_told(checked):
     assert (record["status"], record["message"], record["cases"]) == ("failed", "no progress for 60 s; stopped", [])
 
 
-@pytest.mark.parametrize(("events", "case"), [([], ""), ([{"starts": {"shape": "8", **PLAIN}}], "8: ")])
+@pytest.mark.parametrize(("events", "case"), [([], ""), ([{"starts": {"shape": "8"}}], "8: ")])
 def test_a_full_gpu_is_an_error_and_no_verdict(checked, events, case):
     message = "out of GPU memory (1 GiB asked for); free the GPU or take smaller sizes"
     with pytest.raises(LadderError) as caught:
@@ -165,21 +174,21 @@ def test_a_rung_that_was_checked_in_parts_took_the_time_of_both_and_is_as_determ
     assert merged(tmp_path, old, again)["where"]["wall_s"] == 2.0
 
 
-ASKED = [{"shape": shape, **PLAIN} for shape in ("7", "8")]
+ASKED = [asked("7"), asked("8")]
 DECLARED = {"deterministic": True, "precision": "fp32"}
 
 
-def to_check(tmp_path, changes, where=None, asked=ASKED):
+def to_check(tmp_path, changes, where=None, cases=ASKED):
     earlier = a_check(cases=[a_case("7")]) | {"runs": 5, "declared": DECLARED} | changes
     store.write_json(tmp_path / "check.json", earlier)
-    return still_to_check(tmp_path / "check.json", asked, where or a_where(), 5, DECLARED)
+    return still_to_check(tmp_path / "check.json", cases, where or a_where(), 5, DECLARED)
 
 
 def test_only_cases_that_no_record_holds_are_checked(tmp_path):
     assert still_to_check(tmp_path / "check.json", ASKED, a_where(), 5, DECLARED) == ASKED
     assert to_check(tmp_path, {}) == ASKED[1:]
-    assert to_check(tmp_path, {}, asked=ASKED[:1]) == []
-    assert to_check(tmp_path, {}, asked=[ASKED[0] | {"alpha": 2}]) == [ASKED[0] | {"alpha": 2}]
+    assert to_check(tmp_path, {}, cases=ASKED[:1]) == []
+    assert to_check(tmp_path, {}, cases=[asked("7", alpha=2)]) == [asked("7", alpha=2)]
 
 
 @pytest.mark.parametrize(
@@ -227,7 +236,7 @@ def test_nothing_is_kept_of_what_does_not_belong_together(tmp_path, earlier, rec
 
 # One case: the judgement, with NumPy in the place of CuPy
 
-ON_CPU = Emulator(threads=1, time_limit_s=30)
+ON_CPU = EmulatedDevice(threads=1, time_limit_s=30)
 
 
 def problem(shape: Shape, alpha=1.0, beta=0.0, seed=0):
@@ -250,7 +259,7 @@ SQUARE = Shape(33, 17, 100)
 @pytest.mark.parametrize("shape", [SQUARE, Shape(5, 7, 0), Shape(1, 1, 1)], ids=str)
 def test_a_rounded_product_passes(shape, alpha, beta):
     A, B, C, right = problem(shape, alpha, beta)
-    found = check_worker.judge(shape, alpha, beta, A, B, C, right.astype(np.float32))
+    found = check_worker.case_error(shape, alpha, beta, A, B, C, right.astype(np.float32))
     assert found["verdict"] == "pass"
     assert 0 <= found["error_normwise"] < 1e-7
 
@@ -258,9 +267,9 @@ def test_a_rounded_product_passes(shape, alpha, beta):
 @pytest.mark.parametrize("panel_bytes", [8 * 17, 8 * 17 * 10, 1 << 28])
 def test_the_errors_do_not_depend_on_the_panels(monkeypatch, panel_bytes):
     A, B, C, right = problem(SQUARE, 2.0, -1.0)
-    whole = check_worker.judge(SQUARE, 2.0, -1.0, A, B, C, right.astype(np.float32))
+    whole = check_worker.case_error(SQUARE, 2.0, -1.0, A, B, C, right.astype(np.float32))
     monkeypatch.setattr(check_worker, "PANEL_BYTES", panel_bytes)
-    found = check_worker.judge(SQUARE, 2.0, -1.0, A, B, C, right.astype(np.float32))
+    found = check_worker.case_error(SQUARE, 2.0, -1.0, A, B, C, right.astype(np.float32))
     assert found["error_normwise"] == pytest.approx(whole["error_normwise"], rel=1e-3)
     assert found["error_componentwise"] == whole["error_componentwise"]
 
@@ -272,7 +281,7 @@ def test_a_nan_where_a_number_belongs_is_told_with_its_place(monkeypatch, value,
     A, B, C, right = problem(SQUARE)
     result = right.astype(np.float32)
     result[25, 3] = value
-    found = check_worker.judge(SQUARE, 1, 0, A, B, C, result)
+    found = check_worker.case_error(SQUARE, 1, 0, A, B, C, result)
     assert found == {"verdict": "NaN or infinity at row 25, column 3"}
 
 
@@ -280,7 +289,7 @@ def test_one_wrong_element_is_told():
     A, B, C, right = problem(SQUARE)
     result = right.astype(np.float32)
     result[32, 16] *= np.float32(1.001)
-    found = check_worker.judge(SQUARE, 1, 0, A, B, C, result)
+    found = check_worker.case_error(SQUARE, 1, 0, A, B, C, result)
     assert found["verdict"] == "an element's error exceeds the bound of an FP32 product"
     assert found["error_componentwise"] > found["error_normwise"] > 0
 
@@ -289,7 +298,7 @@ def test_one_wrong_element_is_told():
 def test_scalars_that_are_ignored_are_told(wrong_alpha, wrong_beta):
     A, B, C, _ = problem(SQUARE)
     result = (wrong_alpha * (A.astype(np.float64) @ B) + wrong_beta * C).astype(np.float32)
-    found = check_worker.judge(SQUARE, 2.0, 0.75, A, B, C, result)
+    found = check_worker.case_error(SQUARE, 2.0, 0.75, A, B, C, result)
     assert found["verdict"] == "an element's error exceeds the bound of an FP32 product"
 
 
@@ -301,7 +310,7 @@ def test_arithmetic_in_tf32_is_told_by_the_norm():
         bits = values.view(np.uint32)
         return ((bits + 0xFFF + ((bits >> 13) & 1)) & np.uint32(0xFFFFE000)).view(np.float32).astype(np.float64)
 
-    found = check_worker.judge(shape, 1, 0, A, B, C, (tf32(A) @ tf32(B)).astype(np.float32))
+    found = check_worker.case_error(shape, 1, 0, A, B, C, (tf32(A) @ tf32(B)).astype(np.float32))
     assert found["verdict"] == "the error's norm exceeds that of FP32 rounding"
     assert 1e-4 < found["error_normwise"] < 1e-3
 
@@ -311,14 +320,14 @@ def test_anything_but_zero_where_nothing_was_summed_is_told():
     A, B, C, right = problem(shape)
     result = right.astype(np.float32)
     result[0, 0] = 1e-30
-    found = check_worker.judge(shape, 1, 0, A, B, C, result)
+    found = check_worker.case_error(shape, 1, 0, A, B, C, result)
     assert found["verdict"] == "an element's error exceeds the bound of an FP32 product"
 
 
 def test_a_verdict_is_json():
     A, B, C, right = problem(Shape(5, 7, 0))
     for result in (right, right + 1):
-        found = check_worker.judge(Shape(5, 7, 0), 1, 0, A, B, C, result.astype(np.float32))
+        found = check_worker.case_error(Shape(5, 7, 0), 1, 0, A, B, C, result.astype(np.float32))
         assert json.loads(json.dumps(found, allow_nan=False)) == found
 
 

@@ -17,7 +17,7 @@ from ladder.show.comparison import compare_with, draw, report
 from ladder.show.style import save
 from ladder.system.errors import LadderError
 from ladder.system.paths import ROOT
-from ladder.tables.comparison import COLUMNS, compare, read_timings
+from ladder.tables.comparison import COMPARISON_COLUMNS, compare, read_timings
 from pipeline import FEW, FEW_RUNGS, RECORDED, copied, copy_project, snakemake
 
 TIMES = ROOT / "results" / RECORDED / "raw" / "time"
@@ -54,7 +54,7 @@ def against(folder: Path, factor: float):
 
 def test_a_record_against_itself_is_the_same_everywhere():
     table = compare([RUNG, "cublas"], SHAPES, TIMES, TIMES)
-    assert list(table.columns) == COLUMNS
+    assert list(table.columns) == COMPARISON_COLUMNS
     assert list(table["rung"]) == [RUNG, RUNG, "cublas", "cublas"]
     assert set(table["verdict"]) == {"same"}
     assert set(table["change_percent"]) == {0.0}

@@ -12,7 +12,7 @@ import pytest
 from conftest import REPOSITORY, a_device
 from ladder.build.toolchain import Nvcc
 from ladder.commands import doctor
-from ladder.commands.doctor import Finding, examine, report
+from ladder.commands.doctor import Check, examine, print_checks
 from ladder.config.documents import read_yaml, validated
 from ladder.system import nvml
 from ladder.system.errors import LadderError
@@ -36,12 +36,12 @@ def machine(monkeypatch, tmp_path):
     monkeypatch.setattr(doctor, "supported_architectures", lambda nvcc: {"sm_90"})
     monkeypatch.setattr(doctor, "find_tool", lambda name, configured: Path("/cuda/ncu"))
     monkeypatch.setattr(doctor, "require_sanitizer", lambda configured: Path("/cuda/compute-sanitizer"))
-    monkeypatch.setattr(doctor, "_cublas", lambda measuring: Finding("cuBLAS", "ok", "/cuda/libcublas.so"))
+    monkeypatch.setattr(doctor, "_cublas", lambda measuring: Check("cuBLAS", "ok", "/cuda/libcublas.so"))
     monkeypatch.setattr(doctor.os, "geteuid", lambda: 1000)
     return SimpleNamespace(parameters=parameters, patch=monkeypatch)
 
 
-def found(settings, tmp_path) -> dict[str, Finding]:
+def found(settings, tmp_path) -> dict[str, Check]:
     return {finding.what: finding for finding in examine(settings, tmp_path)}
 
 
@@ -49,7 +49,7 @@ def test_a_machine_that_has_everything_is_told_so(machine, settings, tmp_path):
     findings = found(settings, tmp_path)
     assert {finding.verdict for finding in findings.values()} == {"ok"}
     said = []
-    assert report(list(findings.values()), said.append) == 0
+    assert print_checks(list(findings.values()), said.append) == 0
     assert said[-1].strip() == "All is there."
 
 
@@ -94,7 +94,7 @@ def test_without_nvcc_its_own_line_is_said(machine, settings, tmp_path):
     assert findings["nvcc"].verdict == "bad"
     assert "make env" in findings["nvcc"].found
     said = []
-    assert report(list(findings.values()), said.append) == 1
+    assert print_checks(list(findings.values()), said.append) == 1
 
 
 @pytest.mark.parametrize(("only_admin", "user", "verdict"), [(1, 1000, "note"), (1, 0, "ok"), (0, 1000, "ok")])

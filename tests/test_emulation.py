@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from conftest import a_build, a_rung, write
+from conftest import a_build, a_rung, asked, write
 from emulator import compiled_engine
 from ladder.build import emulator
 from ladder.build.library import Library
@@ -18,22 +18,22 @@ from ladder.config.sources import sources
 from ladder.config.tuned_file import with_tuned
 from ladder.measure.check.emulate import emulate_rung
 from ladder.measure.check.worker import check_case
-from ladder.measure.devices import Emulator
-from ladder.model.cases import EMULATED_ALONE, PLAIN, emulated_cases, emulated_runs
+from ladder.measure.devices import EmulatedDevice
+from ladder.measure.inputs import FAMILIES
+from ladder.model.cases import EMULATED_ALONE, Case, emulated_cases, emulated_runs
 from ladder.model.rung import Rung, TunedClass, variant_name
 from ladder.model.shape import Shape
 from ladder.system.errors import LadderError
 from ladder.system.paths import ROOT
 
 LADDER = read_kernels(ROOT / "config" / "kernels.yaml")
-FAMILIES = ["uniform", "normal", "wide_range", "cancellation", "subnormal", "signed_zeros", "nonfinite"]
 CASES = [
-    *({"shape": "33x35x65", **PLAIN, "family": family} for family in FAMILIES),
-    {"shape": "17x5x9", **PLAIN, "alpha": -1.25, "beta": 0.75, "padding": 3, "offset": 1, "family": "nonfinite"},
-    {"shape": "64", **PLAIN, "beta": 1},
-    {"shape": "33x36x612", **PLAIN, "sms": 1, "family": "wide_range"},
-    {"shape": "33x35x613", **PLAIN, "sms": 1, "family": "nonfinite"},
-    {"shape": "5x6x0", **PLAIN},
+    *(asked("33x35x65", family=family) for family in FAMILIES),
+    asked("17x5x9", alpha=-1.25, beta=0.75, padding=3, offset=1, family="nonfinite"),
+    asked("64", beta=1),
+    asked("33x36x612", sms=1, family="wide_range"),
+    asked("33x35x613", sms=1, family="nonfinite"),
+    asked("5x6x0"),
 ]
 
 
@@ -70,7 +70,7 @@ def test_what_is_built_for_larger_products_than_the_cases_is_not_compiled_for_th
     border = 2.0 * 50**3
     classes = (TunedClass(border, {"TILE": "8"}), TunedClass(float("inf"), {"TILE": "NOT_COMPILED"}))
     rung = replace(LADDER["tiled@TILE=8"], macros={}, tuned=classes)
-    cases = [{"shape": "33x35x65", **PLAIN}, {"shape": shape, **PLAIN}]
+    cases = [asked("33x35x65"), asked(shape)]
     record = emulate_rung(rung, a_build(tmp_path / "tiled"), cases, 2, 60, tmp_path / "log", compiled_engine())
     assert record["status"] == status, record
 
@@ -80,8 +80,8 @@ def test_a_library_needs_a_gpu(tmp_path):
 
 
 def test_matrices_that_are_copied_to_the_workspace_first_give_the_same_product(tmp_path):
-    wide = {"shape": "9x515x21", **PLAIN, "alpha": 0.5, "beta": 1, "padding": 2, "offset": 1}
-    deep = {"shape": "3x17x1030", **PLAIN, "padding": 1, "offset": 3}
+    wide = asked("9x515x21", alpha=0.5, beta=1, padding=2, offset=1)
+    deep = asked("3x17x1030", padding=1, offset=3)
     record = emulated(tmp_path, "tests/kernels/copied_first.cu", [*CASES, wide, deep])
     assert (record["status"], len(record["cases"])) == ("emulated", len(CASES) + 2), record
 
@@ -99,7 +99,7 @@ def test_matrices_that_are_copied_to_the_workspace_first_give_the_same_product(t
     ],
 )
 def test_a_wrong_rung_fails_in_one_line(tmp_path, source_of, fault, message):
-    record = emulated(tmp_path, source_of(fault), [*CASES, {"shape": "20x20x1024", **PLAIN}])
+    record = emulated(tmp_path, source_of(fault), [*CASES, asked("20x20x1024")])
     assert record["status"] == "failed"
     assert message in record["message"]
     assert "\n" not in record["message"]
@@ -113,7 +113,7 @@ def test_a_rung_that_does_not_end_is_tried_once(tmp_path):
 
 
 def test_a_rung_that_declares_that_its_sums_change_order_is_not_blamed_for_it(tmp_path, source_of):
-    cases = [{"shape": "20x20x1024", **PLAIN}]
+    cases = [asked("20x20x1024")]
     assert emulated(tmp_path, source_of("float_atomics"), cases, deterministic=False)["status"] == "emulated"
 
 
@@ -139,30 +139,29 @@ def test_a_rung_that_did_not_compile_is_not_emulated(tmp_path):
 
 
 def test_small_shapes_are_emulated_with_every_case_and_large_ones_with_one_some_blocks_or_none():
-    both = [PLAIN | {"beta": 1}, PLAIN]
     shapes = ["7", "255", "1024", "3x2097153x2"]
-    kept = emulated_cases([{"shape": shape, **case} for shape in shapes for case in both])
+    kept = emulated_cases([asked(shape, beta=beta) for shape in shapes for beta in (1, 0)])
     kept, alone = kept[:4], kept[4:]
-    assert [case["shape"] for case in kept] == ["7", "7", "255", "3x2097153x2"]
+    assert [str(case.shape) for case in kept] == ["7", "7", "255", "3x2097153x2"]
     assert [emulated_runs(case) for case in kept] == [2, 2, 1, 1]
     assert alone == list(EMULATED_ALONE)
-    assert kept[3] == {"shape": "3x2097153x2", **PLAIN, "blocks": 64}
+    assert kept[3] == asked("3x2097153x2", blocks=64)
 
 
 def test_long_sums_are_emulated_on_one_sm_where_a_product_of_any_size_has_tiles_enough(for_the_emulator):
     """Of few tiles mma_3xtf32 leaves all to multiply-adds, which err otherwise."""
-    long, short = ({"shape": shape, **PLAIN} for shape in ("33x65x613", "33x65x17"))
+    long, short = asked("33x65x613"), asked("33x65x17")
     kept = emulated_cases([long, short])[:2]
-    assert kept == [long | {"sms": 1}, short]
+    assert kept == [replace(long, sms=1), short]
     library = Library(for_the_emulator(ROOT / "kernels/sgemm/mma_3xtf32.cu"))
-    errors = [check_case(Emulator(1, 60), library, case, 1)["error_normwise"] for case in (long, *kept[:1], long)]
+    errors = [check_case(EmulatedDevice(1, 60), library, case, 1)["error_normwise"] for case in (long, *kept[:1], long)]
     assert errors[0] == errors[2] != errors[1]
 
 
 def test_every_shape_of_the_configuration_is_emulated():
     config = read_yaml(ROOT / "config/config.yaml")
-    asked = {str(Shape.parse(shape)) for shape in config["check"]["shapes"]}
-    assert asked <= {case["shape"] for case in plan(config).emulated_cases()}
+    shapes = {Shape.parse(shape) for shape in config["check"]["shapes"]}
+    assert shapes <= {case.shape for case in plan(config).emulated_cases()}
 
 
 @pytest.mark.parametrize(
@@ -196,7 +195,7 @@ def test_no_scalars_go_unchecked(tmp_path, old, new):
     assert old in text
     source = tmp_path / "rung.cu"
     source.write_text(text.replace(old, new))
-    cases = [{"shape": "20", **PLAIN, **case} for case in read_yaml(ROOT / "config/config.yaml")["check"]["cases"]]
+    cases = [asked("20", **case) for case in read_yaml(ROOT / "config/config.yaml")["check"]["cases"]]
     record = emulated(tmp_path, source, cases)
     assert (record["status"], "exceeds" in record["message"]) == ("failed", True)
 
@@ -207,7 +206,7 @@ def test_what_a_rung_keeps_from_its_first_product_is_found(tmp_path):
     kept = kept.replace("stream) {\n", "stream) {\n  static const dim3 grid = tile_grid(g, TILE, TILE);\n")
     source = tmp_path / "rung.cu"
     source.write_text(kept)
-    cases = [{"shape": shape, **PLAIN} for shape in ("5", "40")]
+    cases = [asked(shape) for shape in ("5", "40")]
     assert emulated(tmp_path, source, cases)["message"].startswith("40: NaN or infinity")
 
 
@@ -240,7 +239,7 @@ def test_where_there_is_no_room_to_reserve_wide_gaps_are_left_out(tmp_path, giga
     assert (record["status"], [case["padding"] for case in record["cases"]]) == ("emulated", [4, 4, 4]), record
 
 
-TALL = [{"shape": shape, **PLAIN, "blocks": 16} for shape in ("2097153x3x2", "3x2097153x2")]
+TALL = [asked(shape, blocks=16) for shape in ("2097153x3x2", "3x2097153x2")]
 
 
 @pytest.mark.parametrize(
@@ -260,9 +259,9 @@ def test_of_a_very_long_product_some_blocks_are_checked_the_last_one_among_them(
 
 
 def test_some_blocks_of_a_rung_with_a_workspace_are_not_checked_for_they_need_the_others(tmp_path):
-    case = {"shape": "7x7x2048", **PLAIN, "blocks": 1}
-    record = emulated(tmp_path, "tests/faults/control_split_k.cu", [case, CASES[0]])
-    assert (record["status"], [each["shape"] for each in record["cases"]]) == ("emulated", [CASES[0]["shape"]])
+    cases = [asked("7x7x2048", blocks=1), CASES[0]]
+    record = emulated(tmp_path, "tests/faults/control_split_k.cu", cases)
+    assert (record["status"], list(map(Case.of, record["cases"]))) == ("emulated", CASES[:1])
 
 
 def test_the_version_of_gxx_is_asked_for(tmp_path, monkeypatch):

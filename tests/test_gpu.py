@@ -23,13 +23,14 @@ from ladder.config.plan import KERNELS
 from ladder.measure.accuracy.worker import measure
 from ladder.measure.check.stage import check_rung
 from ladder.measure.check.worker import check_case
-from ladder.measure.devices import Gpu
+from ladder.measure.devices import CudaDevice
 from ladder.model.bounds import componentwise_bound
+from ladder.model.cases import Case
+from ladder.model.metrics import RATIOS, value_of
 from ladder.model.shape import Shape
 from ladder.records import store
 from ladder.system import nvml
 from ladder.system.errors import LadderError
-from ladder.tables.profiles import RATIOS
 from pipeline import (
     ROOT,
     TEST_KERNELS,
@@ -78,17 +79,18 @@ FAILING = {
 CHECK_ALL = """
 import json, sys
 from pathlib import Path
-from ladder.check_worker import check_case
-from ladder.devices import Gpu
-from ladder.library import Library, provide_cublas
+from ladder.build.library import Library, provide_cublas
+from ladder.measure.check.worker import check_case
+from ladder.measure.devices import CudaDevice
+from ladder.model.cases import Case
 
-device = Gpu(0)
+device = CudaDevice(0)
 provide_cublas()
 cases = json.loads(sys.argv[1])
 for folder, declared in json.loads(sys.argv[2]).items():
     library = Library(Path(folder) / "library.so")
     for case in cases:
-        found = check_case(device, library, case, 1, **declared)
+        found = check_case(device, library, Case.of(case), 1, **declared)
         print(json.dumps({"rung": Path(folder).name, **found}), flush=True)
 """
 
@@ -118,8 +120,9 @@ def _noting(function, works):
 
 
 def note_spans(project: Path, spans: Path) -> None:
-    workers = ("check_worker", "time_worker")  # and no other, should there be one that needs no GPU, nor the emulator's
-    for module, function, works in (("worker", "run_worker", workers), ("profiling", "profile_shape", "ncu")):
+    workers = ("check.worker", "time.worker")  # and no other, should there be one that needs no GPU, nor the emulator's
+    places = (("system/process", "run_worker", workers), ("measure/profile/stage", "profile_shape", "ncu"))
+    for module, function, works in places:
         with (project / "workflow" / "ladder" / f"{module}.py").open("a") as file:
             file.write(NOTE_SPANS.format(spans=str(spans), function=function, works=works))
 
@@ -217,7 +220,6 @@ def test_every_rung_of_the_ladder_is_right_and_every_wrong_one_is_found(compiled
     assert {*WRONG, "cublas", "naive"} <= {*present}
 
     scalars = yaml.safe_load((ROOT / "config" / "config.yaml").read_text())["check"]["cases"]
-    plain = {"padding": 0, "offset": 0}
     shapes = [
         "1",
         "7",
@@ -231,7 +233,7 @@ def test_every_rung_of_the_ladder_is_right_and_every_wrong_one_is_found(compiled
         "256",
         "512",
     ]
-    cases = [{"shape": shape, **plain, **case} for shape in shapes for case in scalars]
+    cases = [{"shape": shape, **case} for shape in shapes for case in scalars]
     declared = {str(builds[name]): dict(rungs[name].declared) if name in rungs else {} for name in present}
     result = subprocess.run(
         [sys.executable, "-c", CHECK_ALL, json.dumps(cases), json.dumps(declared)],
@@ -254,7 +256,7 @@ def test_every_rung_of_the_ladder_is_right_and_every_wrong_one_is_found(compiled
 
 
 def test_errors_are_measured_with_the_time_of_a_launch(builds, gpu_alone):
-    found = measure(Gpu(0), Library(Build(builds["naive"]).library), Shape(256, 256, 1024), "normal")
+    found = measure(CudaDevice(0), Library(Build(builds["naive"]).library), Shape(256, 256, 1024), "normal")
     assert 0 < found["error_normwise"] < 1e-5
     assert 0.001 < found["time_ms"] < 100
 
@@ -263,7 +265,7 @@ def test_any_product_that_hypothesis_draws_is_right(builds, gpu_alone):
     ladder = {name: rung for name, rung in read_kernels(KERNELS).items() if rung.role != "floor"}
     present = [name for name in ladder if Build(builds[name]).record["status"] == "ok"]
     assert {"cublas", "naive"} <= {*present}
-    device = Gpu(0)
+    device = CudaDevice(0)
     provide_cublas()
     libraries = {name: Library(Build(builds[name]).library) for name in present}
 
@@ -276,14 +278,14 @@ def test_any_product_that_hypothesis_draws_is_right(builds, gpu_alone):
     holds()
 
 
-@pytest.mark.parametrize("padding", [[0, 0, 0], [3, 1, 0], [1, 4, 3], [4, 2, 1]])
+@pytest.mark.parametrize("padding", [(0, 0, 0), (3, 1, 0), (1, 4, 3), (4, 2, 1)])
 def test_matrices_that_fastest_copies_first_give_the_right_product(builds, gpu_alone, padding):
     library = Library(Build(builds["fastest"]).library)
     shape = Shape(2047, 2047, 2047)
     assert any("copy_aligned" in launch.kernel for launch in library.launches(shape, sms=132))
-    case = {"shape": str(shape), "alpha": -1.25, "beta": 0.75, "padding": padding, "offset": [0, 4, 1]}
     for family in ("uniform", "nonfinite"):
-        assert check_case(Gpu(0), library, {**case, "family": family}, 3, runs=2)["verdict"] == "pass"
+        case = Case(shape, -1.25, 0.75, padding, (0, 4, 1), family)
+        assert check_case(CudaDevice(0), library, case, 3, runs=2)["verdict"] == "pass"
 
 
 @pytest.mark.parametrize("family", ["uniform", "nonfinite", "wide_range", "subnormal"])
@@ -291,15 +293,16 @@ def test_products_for_each_kernel_of_mma_3xtf32_are_right(builds, gpu_alone, fam
     rung = read_kernels(KERNELS)["mma_3xtf32"]
     library = Library(Build(builds[rung.name]).library)
     for kernel, shape, padding, offset in (
-        ("sgemm_large", Shape(2045, 2044, 2052), [4, 8, 1], [0, 4, 3]),
+        ("sgemm_large", Shape(2045, 2044, 2052), (4, 8, 1), (0, 4, 3)),
         ("sgemm_large", Shape(3969, 4036, 2068), 0, 0),
-        ("sgemm_mma", Shape(1029, 1028, 1100), [4, 8, 1], [0, 4, 3]),
+        ("sgemm_mma", Shape(1029, 1028, 1100), (4, 8, 1), (0, 4, 3)),
         ("sgemm_mma", Shape(1029, 1027, 2101), 0, 0),
-        ("sgemm_split_k", Shape(701, 300, 1500), [1, 0, 3], 0),
+        ("sgemm_split_k", Shape(701, 300, 1500), (1, 0, 3), 0),
     ):
         assert any(kernel in launch.kernel for launch in library.launches(shape, sms=132))
-        case = {"shape": str(shape), "alpha": -1.25, "beta": 0.75, "padding": padding, "offset": offset}
-        assert check_case(Gpu(0), library, {**case, "family": family}, 3, runs=2, **rung.declared)["verdict"] == "pass"
+        case = Case(shape, -1.25, 0.75, padding, offset, family)
+        record = check_case(CudaDevice(0), library, case, 3, runs=2, **rung.declared)
+        assert record["verdict"] == "pass"
 
 
 @pytest.mark.parametrize(
@@ -333,13 +336,13 @@ def test_the_errors_are_those_that_numpy_finds(gpu_alone, monkeypatch, shape, al
     size = np.sqrt(terms + (addend**2).sum())
 
     old = before if beta else np.full_like(before, np.nan)  # which is not to be read
-    judged = check_worker.judge(shape, alpha, beta, *map(cp.asarray, (A, B, old, C)))
+    judged = check_worker.case_error(shape, alpha, beta, *map(cp.asarray, (A, B, old, C)))
     assert judged["verdict"] == "pass"
     assert judged["error_componentwise"] == pytest.approx((difference / scale).max(), rel=1e-3)
     assert judged["error_normwise"] == pytest.approx(np.linalg.norm(difference) / size, rel=1e-3)
 
     C[-1, -1] = (product + addend)[-1, -1] + 1.5 * componentwise_bound(shape.k) * scale[-1, -1]
-    judged = check_worker.judge(shape, alpha, beta, *map(cp.asarray, (A, B, old, C)))
+    judged = check_worker.case_error(shape, alpha, beta, *map(cp.asarray, (A, B, old, C)))
     assert judged["verdict"] != "pass"
 
 
@@ -403,7 +406,7 @@ def test_a_profile_has_metrics_and_advice_or_one_line_that_says_why_not(sound):
         return
     (kernel,) = record["shapes"]["256"]["kernels"]
     assert "coalesced" in kernel["kernel"]
-    assert kernel["metrics"]["gpu__time_duration.sum"][0] > 0
+    assert value_of(kernel["metrics"], "duration") > 0
     assert kernel["advice"]
     assert {line["file"] for line in kernel["lines"]} >= {"kernels/sgemm/coalesced.cu"}
     assert kernel["instructions"]
@@ -411,7 +414,7 @@ def test_a_profile_has_metrics_and_advice_or_one_line_that_says_why_not(sound):
     table = pd.read_csv(results_of(sound) / "tables" / "profiles.csv")
     for _, own in table.groupby(["rung", "shape", "kernel"]):
         values = own.set_index("name")["value"]
-        empty = [name for name, (_, under) in RATIOS.items() if values[under] == 0]  # to nothing there is no ratio
+        empty = [ratio.name for ratio in RATIOS if values[ratio.under] == 0]  # to nothing there is no ratio
         missing = set(values.index[values.isna()]) - set(empty)
         assert not missing, f"this ncu has no metric for {', '.join(sorted(missing))}"
 
@@ -477,7 +480,7 @@ def test_a_full_gpu_is_one_line_that_says_so(builds, tmp_path, left_mib, gpu_alo
                 piece //= 2
                 if piece < 1 << 25:
                     break
-        cases = [{"shape": "32768x16384x8", "alpha": 1, "beta": 0, "padding": 0, "offset": 0}]
+        cases = [Case(Shape(32768, 16384, 8))]
         log = tmp_path / "log"
         with pytest.raises(LadderError) as caught:
             check_rung(Build(builds["naive"]), cases, 0, 60, lambda compiled: {}, log, lambda done, case: None)

@@ -10,7 +10,7 @@ import pytest
 from conftest import ROUND_GPU, a_rung, an_evidence, write
 from ladder.build import sass
 from ladder.build.compile import Build, build
-from ladder.build.inspection import inspect, main_kernel
+from ladder.build.inspection import inspect, multiplying_kernel
 from ladder.build.occupancy import LIMITS, SmLimits, compile_calculator, limits_of, occupancy
 from ladder.build.sass import Instruction
 from ladder.build.toolchain import find_nvcc
@@ -130,7 +130,7 @@ def test_a_loop_goes_through_where_warps_meet_again_and_not_behind_an_exit():
 def test_the_inner_loop_is_that_of_the_tensor_cores_where_these_multiply():
     loop = sass.inner_loop(sass.parse(OUT_OF_LINE)["kernel"])
     assert [each.offset for each in loop] == [0x10, 0x20, 0x30, 0x40]
-    assert sass.ratios(sass.describe(loop)) == {}  # its FFMAs, if it had any, would not be what it computes
+    assert sass.ratios(sass.code_summary(loop)) == {}  # its FFMAs, if it had any, would not be what it computes
 
 
 def test_the_kernel_that_computes_a_product_is_the_one_with_the_fastest_unit():
@@ -140,7 +140,7 @@ def test_the_kernel_that_computes_a_product_is_the_one_with_the_fastest_unit():
 
 
 def test_instructions_are_counted_by_class_and_width():
-    loop = sass.describe(sass.inner_loop(sass.parse(LISTING)["kernel_a"]))
+    loop = sass.code_summary(sass.inner_loop(sass.parse(LISTING)["kernel_a"]))
     assert loop["mix"] == {**dict.fromkeys(sass.CLASSES, 0), "FFMA": 3, "LDS": 2, "other": 1}
     assert loop["widths"]["LDS"] == {"32": 1, "64": 0, "128": 1}
     ratios = sass.ratios(loop)
@@ -270,7 +270,7 @@ def test_waves_and_the_tail_of_the_last():
 
 
 def test_ceilings_follow_from_the_inner_loop():
-    loop = sass.describe(sass.inner_loop(sass.parse(LISTING)["kernel_a"]))
+    loop = sass.code_summary(sass.inner_loop(sass.parse(LISTING)["kernel_a"]))
     found = ceilings(ROUND_GPU, Shape(1000, 1000, 1000), loop, 1.0)
     assert found["FP32 units"] == 25600
     assert found["issue slots"] == 12800
@@ -280,7 +280,7 @@ def test_ceilings_follow_from_the_inner_loop():
 
 def an_inspection() -> dict:
     body = sass.parse(LISTING)["kernel_a"]
-    code = {"whole": sass.describe(body), "loop": sass.describe(sass.inner_loop(body))}
+    code = {"whole": sass.code_summary(body), "loop": sass.code_summary(sass.inner_loop(body))}
     kernels = [{"symbol": "a", "kernel": "kernel_a", "code": code}, {"symbol": "b", "kernel": "b", "code": None}]
     launch = {"symbol": "a", "grid": [10, 1, 1], "block": [32, 1, 1], "dynamic_shared_bytes": 0}
     launches = {"1024": [{**launch, "symbol": "b"}, launch], "16": []}
@@ -288,8 +288,8 @@ def an_inspection() -> dict:
 
 
 def test_the_main_kernel_is_the_one_that_computes():
-    assert main_kernel(an_inspection(), "1024")[1]["kernel"] == "kernel_a"
-    assert main_kernel(an_inspection(), "16") is None
+    assert multiplying_kernel(an_inspection(), "1024")[1]["kernel"] == "kernel_a"
+    assert multiplying_kernel(an_inspection(), "16") is None
 
 
 def test_resources_say_which_launch_computes():
@@ -324,7 +324,7 @@ def test_a_rung_of_the_ladder_has_its_inner_loop_in_sass_and_ptx(tmp_path, calcu
     rung, gpu, nvcc = read_kernels(KERNELS)["tiled@TILE=16"], read_gpu("h100-sxm"), find_nvcc()
     build(rung, gpu, nvcc, ["-O3", "-std=c++17"], Path(tmp_path / "tiled"))
     record = inspect(Build(tmp_path / "tiled"), ["256"], gpu.sms, tmp_path / "log", nvcc, limits_of(gpu), calculator)
-    launch, kernel = main_kernel(record, "256")
+    launch, kernel = multiplying_kernel(record, "256")
     assert kernel["code"]["loop"]["mix"]["FFMA"] == 16
     assert launch["occupancy"]["percent"] == 100
     assert sum("FFMA" in line for line in kernel["code"]["loop_sass"]) == 16

@@ -10,9 +10,9 @@ from ladder.build.library import Library, Operands
 from ladder.config.documents import schema
 from ladder.config.kernels import read_kernels
 from ladder.measure.accuracy.worker import inputs_of, measure
-from ladder.measure.check.worker import judge
-from ladder.measure.devices import EMULATED_SMS, Call, Emulator
-from ladder.measure.inputs import draw
+from ladder.measure.check.worker import case_error
+from ladder.measure.devices import EMULATED_SMS, Call, EmulatedDevice
+from ladder.measure.inputs import draw_inputs
 from ladder.model.bounds import componentwise_bound
 from ladder.model.precision import BOUNDS, TITLES, baseline_of, label, labelled, name_of, other_baselines
 from ladder.model.shape import Shape
@@ -117,7 +117,7 @@ def on_tensor_cores(products, k, turn=16, summed=16):
 def test_of_wide_ranges_no_fourth_product_brings_the_error_of_a_short_sum_to_that_of_multiply_adds():
     """Where one term is most of the sum, FP32 loses its last rounding; a split loses bits of both factors besides."""
     k = 64
-    inputs = draw("wide_range", Shape(1, 1024, k), True, False, 3)
+    inputs = draw_inputs("wide_range", Shape(1, 1024, k), True, False, 3)
     a, b = np.repeat(inputs.A.T, 1024, axis=1), inputs.B
     (big_a, small_a), (big_b, small_b) = split(a), split(b)
     exact, scale = ((a.astype(np.float64) * b) ** power for power in (1, 2))
@@ -174,7 +174,7 @@ def test_a_short_sum_errs_no_more_than_multiply_adds_one_by_one(for_the_emulator
     """
     shape = Shape(140, 132, k)
     with told(Library(for_the_emulator(ROOT / "kernels/sgemm/mma_3xtf32.cu")), sms) as library:
-        found = measure(Emulator(1, 60), library, shape, family)
+        found = measure(EmulatedDevice(1, 60), library, shape, family)
     assert found["error_normwise"] <= 1.001 * error_one_by_one(family, shape, rounded)
 
 
@@ -186,7 +186,7 @@ def test_few_terms_are_left_to_multiply_adds_if_few_tiles_are_not(for_the_emulat
     """Else the error of a long sum on tensor cores would be twice as large as that of multiply-adds one by one."""
     shape = Shape(140, 132, 1500)
     with told(Library(for_the_emulator(ROOT / "kernels/sgemm/mma_3xtf32.cu")), 1) as library:
-        found = measure(Emulator(1, 60), library, shape, family)["error_normwise"]
+        found = measure(EmulatedDevice(1, 60), library, shape, family)["error_normwise"]
     assert found < most * error_one_by_one(family, shape, rounded=True)
 
 
@@ -199,7 +199,7 @@ def test_a_tile_with_some_lines_of_wide_ranges_is_left_to_multiply_adds(for_the_
     """Whichever computes the others, their bits tell. The last line counts once, though a block may copy it twice."""
     size, k = 260, 600
     shape = Shape(size, 8, k) if of_A else Shape(8, size, k)
-    device, inputs = Emulator(1, 60), draw("normal", shape, True, False, 7)
+    device, inputs = EmulatedDevice(1, 60), draw_inputs("normal", shape, True, False, 7)
     results = []
     with told(Library(for_the_emulator(ROOT / "kernels/sgemm/mma_3xtf32.cu", macros)), 1) as library:
         for lines in (range(0), wide):
@@ -220,7 +220,7 @@ def test_the_error_of_sections_of_multiply_adds_falls_with_their_number(for_the_
     """Each has its own roundings, and totals have none. With totals of FP32 the error would grow."""
     library = Library(for_the_emulator(ROOT / "tests/kernels/sections_of_multiply_adds.cu"))
     shapes = [Shape(16, 8, k) for k in (128, 1024, 4096, 12800)]
-    errors = [measure(Emulator(1, 60), library, shape, "positive")["error_normwise"] for shape in shapes]
+    errors = [measure(EmulatedDevice(1, 60), library, shape, "positive")["error_normwise"] for shape in shapes]
     assert errors == sorted(errors, reverse=True)
     assert errors[-1] < 0.03 * error_one_by_one("positive", shapes[-1], rounded=True)
 
@@ -230,7 +230,7 @@ def test_a_long_sum_in_a_large_tile_errs_no_more_than_multiply_adds_one_by_one(f
     """On an H100 0.9 of it in wide ranges; the emulator also truncates where what is added is too small to count."""
     shape = Shape(128, 64, 2048)
     large = Library(for_the_emulator(ROOT / "tests/kernels/large_tiles_of_mma.cu"))
-    found = measure(Emulator(1, 60), large, shape, family)
+    found = measure(EmulatedDevice(1, 60), large, shape, family)
     assert found["error_normwise"] < most * error_one_by_one(family, shape)
     assert found["error_componentwise"] < componentwise_bound(2048) * 2**24 / 5
 
@@ -238,7 +238,7 @@ def test_a_long_sum_in_a_large_tile_errs_no_more_than_multiply_adds_one_by_one(f
 def test_of_wide_ranges_a_long_sum_by_64_steps_errs_no_more_than_additions_one_by_one():
     """What the emulator does not show. Sums of 256 steps are truncated at one large term longer, and err more."""
     k = 2048
-    inputs = draw("wide_range", Shape(1, 2048, k), True, False, 3)
+    inputs = draw_inputs("wide_range", Shape(1, 2048, k), True, False, 3)
     a, b = np.repeat(inputs.A.T, 2048, axis=1), inputs.B
     (big_a, small_a), (big_b, small_b) = split(a), split(b)
     exact = a.astype(np.float64) * b
@@ -259,21 +259,21 @@ def one_product(for_the_emulator):
 @pytest.mark.parametrize("value", [0x7FFFFFFF, 0x7FC00000, 0xFFC00000, 0x7F800000, 0xFF800000, 0x7F7FFFFF, 0xFF7FFFFF])
 def test_one_product_of_rounded_numbers_keeps_nan_infinities_and_the_largest_number(one_product, value):
     """0x7FFFFFFF is the NaN of CUDA's arithmetic, of which rounding by adding to the bits would make a zero."""
-    shape, device = Shape(9, 8, 96), Emulator(1, 60)
-    inputs = draw("uniform", shape, True, False, 5)
+    shape, device = Shape(9, 8, 96), EmulatedDevice(1, 60)
+    inputs = draw_inputs("uniform", shape, True, False, 5)
     inputs.A[3, 2] = inputs.B[70, 6] = 0.25
     inputs.A.view(np.uint32)[3, 70] = inputs.B.view(np.uint32)[2, 6] = value
     A, B, C = (device.put(matrix.ravel()) for matrix in (inputs.A, inputs.B, np.zeros((9, 8), np.float32)))
     operands = Operands(device.address(A), 96, device.address(B), 8, device.address(C), 8)
     assert device.compute(one_product, Call(shape, 1.0, 0.0, operands, device.put(np.zeros(1, np.uint32)), 0), 0) == ""
-    verdict = judge(shape, 1.0, 0.0, inputs.A, inputs.B, None, C.reshape(9, 8), "nonfinite", "gradual", "tf32")
+    verdict = case_error(shape, 1.0, 0.0, inputs.A, inputs.B, None, C.reshape(9, 8), "nonfinite", "gradual", "tf32")
     assert verdict["verdict"] == "pass", verdict
     assert np.isfinite(C).sum() == (72 if value & 0x7FFFFFFF == 0x7F7FFFFF else 8 * 7)
 
 
 @pytest.mark.parametrize("k", [5, 128])
 def test_one_product_of_rounded_numbers_is_a_product_in_tf32(one_product, k):
-    found = measure(Emulator(1, 60), one_product, Shape(24, 16, k), "normal")["error_normwise"]
+    found = measure(EmulatedDevice(1, 60), one_product, Shape(24, 16, k), "normal")["error_normwise"]
     assert 2.0**-13 < found < 2.0**-10
 
 
@@ -285,7 +285,8 @@ def test_the_error_of_sections_of_k_hardly_grows_with_their_number(for_the_emula
     """
     with told(Library(for_the_emulator(ROOT / "kernels/sgemm/mma_3xtf32.cu")), 1) as library:
         of_few, of_more = (
-            measure(Emulator(1, 60), library, Shape(16, n, each), "positive")["error_normwise"] for each in (641, k)
+            measure(EmulatedDevice(1, 60), library, Shape(16, n, each), "positive")["error_normwise"]
+            for each in (641, k)
         )
     assert of_more < 1.1 * of_few
 
@@ -301,7 +302,7 @@ def test_splits_carry_little_along_where_the_second_half_takes_the_first_away(fo
     """Above `most` are ranges in place of every n-th tile (split_k), and that in place of halves (mma_3xtf32)."""
     shape = Shape(140, 132, k)
     with told(Library(for_the_emulator(ROOT / f"kernels/sgemm/{rung}.cu")), 132) as library:
-        found = measure(Emulator(1, 60), library, shape, "cancellation")
+        found = measure(EmulatedDevice(1, 60), library, shape, "cancellation")
     assert found["error_normwise"] < most * error_one_by_one("cancellation", shape, rounded=True)
 
 
@@ -311,5 +312,5 @@ def test_the_error_of_a_sum_split_among_blocks_is_that_of_one_split(for_the_emul
     with told(Library(for_the_emulator(ROOT / "kernels/sgemm/split_k.cu")), 132) as library:
         none = Operands(0, shape.k, 0, shape.n, 0, shape.n)
         assert library.workspace_bytes(shape, 1.0, 0.0, none) == 128 * shape.m * shape.n * 4
-        found = measure(Emulator(1, 60), library, shape, "positive")
+        found = measure(EmulatedDevice(1, 60), library, shape, "positive")
     assert found["error_normwise"] < error_one_by_one("positive", Shape(16, 8, 16))

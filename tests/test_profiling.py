@@ -23,9 +23,11 @@ from ladder.measure.profile.report import (
     sampled_lines,
 )
 from ladder.measure.profile.stage import ncu_command, profile_shape, why_not
+from ladder.model import metrics
 from ladder.records import store
 from ladder.records.profiles import keep_profiles, read_profiles
 from ladder.system.errors import LadderError
+from ladder.system.paths import ROOT
 
 PERMISSION = (
     "==PROF== Connected to process 1\n"
@@ -272,6 +274,29 @@ def test_a_report_that_cannot_be_read_is_one_line(tmp_path):
     report = write(tmp_path / "512.ncu-rep", "not a report\n")
     with pytest.raises(LadderError, match=r"512\.ncu-rep: (cannot be read|holds no kernel)"):
         extract(report, tmp_path / "log")
+
+
+# The registry of metrics
+
+
+def test_a_metric_has_one_name_here_and_one_in_nsight_compute():
+    rows = [row for rows in metrics._COUNTED.values() for row in rows]
+    assert len({name for name, *_ in rows}) == len({counter for _, counter, *_ in rows}) == len(rows)
+    assert {part for ratio in metrics.RATIOS for part in (ratio.over, ratio.under)} <= set(metrics.METRICS)
+
+
+def test_what_is_recorded_has_the_units_and_the_stalls_of_the_registry():
+    records = sorted(ROOT.glob("results/*/raw/profile/*.json.gz"))
+    assert records
+    corrected = {"global_excessive_sectors", "global_sectors"}  # it calls these sectors `byte` and `sectors`
+    for path in records:
+        for profile in store.read_json(path)["shapes"].values():
+            for kernel in profile["kernels"]:
+                recorded = kernel["metrics"]
+                for name in metrics.METRICS.keys() - corrected:
+                    unit = recorded.get(metrics.METRICS[name].counter, (0, metrics.METRICS[name].unit))[1]
+                    assert unit == metrics.METRICS[name].unit, name
+                assert metrics.stall_counters(recorded).keys() <= metrics.STALLS.keys()
 
 
 # Records

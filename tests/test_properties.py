@@ -10,13 +10,13 @@ from hypothesis import find, given, settings
 from ladder.build.library import Library
 from ladder.config.kernels import read_kernels
 from ladder.measure.check.worker import check_case
-from ladder.measure.devices import Emulator
+from ladder.measure.devices import EmulatedDevice
 from ladder.system.paths import ROOT
 from products import products
 
 LADDER = read_kernels(ROOT / "config" / "kernels.yaml")
 EMULATED = [name for name, rung in LADDER.items() if ROOT / "kernels" / rung.source in RUNGS]
-ON_CPU = Emulator(threads=2, time_limit_s=30)
+ON_CPU = EmulatedDevice(threads=2, time_limit_s=30)
 
 
 @pytest.mark.parametrize("name", EMULATED)

@@ -3,7 +3,7 @@
 import pytest
 import write_docs
 from ladder.records.store import read_json, write_json
-from ladder.show.accuracy import FAMILIES
+from ladder.show.accuracy import FAMILY_TITLES
 from record_errors import KS, RECORD, ROUNDING, SIZES, SPLIT, TITLES, above, shares
 
 COUNT = len(SIZES) * len(KS)
@@ -43,7 +43,7 @@ def test_no_split_rung_errs_more_than_it_may(rung, family):
 @pytest.mark.parametrize("size", [1024, 2048, 4096])
 def test_at_the_sizes_of_its_targets_no_split_rung_errs_more_than_cublas(rung, size):
     record = read_json(RECORD)
-    for family in FAMILIES:
+    for family in FAMILY_TITLES:
         found = {at: share for at, share in shares(record, family, rung).items() if at[:2] == (size, size)}
         assert len(found) == len(KS)
         assert all(share <= 1 + ROUNDING for share in found.values())

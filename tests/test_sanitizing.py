@@ -8,7 +8,7 @@ import time
 
 import pytest
 from conftest import a_build, a_where, write
-from ladder.measure.sanitize.stage import read_findings, require_sanitizer, run_tool, sanitize_rung, summary
+from ladder.measure.sanitize.stage import read_findings, require_sanitizer, run_tool, sanitize_rung, sanitizer_report
 from ladder.model.cases import sanitizer_cases
 from ladder.system.errors import LadderError
 from pipeline import FEW, copy_project, snakemake
@@ -169,20 +169,20 @@ def test_every_tool_watches_every_case_and_the_record_says_by_what_and_when(tmp_
     script += f'case "$*" in *racecheck*) {saying(RACECHECK)}\n;; *) {saying(CLEAN)}\n;; esac'
     program = write(tmp_path / "compute-sanitizer", f"#!/bin/sh\n{script}\n")
     program.chmod(0o755)
-    plain = {"alpha": 1, "beta": 0, "padding": 0, "offset": 0}
-    cases = sanitizer_cases(["1", "33x65x17"], [plain, plain | {"alpha": 0}, plain | {"beta": 1}])
+    cases = sanitizer_cases(["1", "33x65x17"], [{}, {"alpha": 0}, {"beta": 1}])
     assert len(cases) == 4  # alpha = 0 multiplies nothing
+    records = [case.as_record() for case in cases]
     made = a_build(tmp_path / "naive")
     seen = []
     record = sanitize_rung(made, program, cases, 0, 20, lambda _: a_where(), tmp_path / "log", seen.append)
     verdicts = {"memcheck": "pass", "racecheck": "failed", "initcheck": "pass", "synccheck": "pass"}
     assert {tool["tool"]: tool["verdict"] for tool in record["tools"]} == verdicts
     assert sorted(seen) == sorted(f"{tool}: {verdict}" for tool, verdict in verdicts.items())
-    assert (record["status"], record["sanitizer"], record["cases"]) == ("failed", "2025.3.1.0", cases)
+    assert (record["status"], record["sanitizer"], record["cases"]) == ("failed", "2025.3.1.0", records)
     assert record["message"].startswith("racecheck: Error: Race reported")
     assert record["where"] == a_where()
     calls = (tmp_path / "calls").read_text().splitlines()
-    assert all(json.dumps(cases) in call and "library.so 0" in call for call in calls)
+    assert all(json.dumps(records) in call and "library.so 0" in call for call in calls)
     assert len(calls) == 4
 
 
@@ -207,7 +207,9 @@ def test_a_missing_sanitizer_is_one_line_with_the_remedy(monkeypatch, tmp_path):
 )
 def test_the_summary_fails_where_a_rung_was_blamed_or_not_watched(status, failed):
     tools = [{"tool": "memcheck", "findings": read_findings(MEMCHECK)}] if status == "failed" else []
-    text, fails = summary([{"rung": "naive", "status": status, "message": "m", "tools": tools}], True, "h100-sxm")
+    text, fails = sanitizer_report(
+        [{"rung": "naive", "status": status, "message": "m", "tools": tools}], True, "h100-sxm"
+    )
     assert fails == failed
     assert text.startswith(f"naive  {status}  m\n")
     assert ("    memcheck: Invalid __global__ read" in text) == (status == "failed")

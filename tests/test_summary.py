@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 from conftest import ROUND_GPU, a_check, a_rung, a_timing, an_evidence
-from ladder.show.summary import FAILURES, summary
+from ladder.show.summary import FAILURES, run_summary
 from ladder.tables.every import all_tables
 from ladder.tables.files import read_table, write_table
 
@@ -22,7 +22,7 @@ def told(tmp_path, monkeypatch):
         for name in ("timings", "rungs"):
             write_table(made[name], tmp_path / f"{name}.csv")
         rungs, timings = read_table(tmp_path / "rungs.csv"), read_table(tmp_path / "timings.csv")
-        return summary(rungs, timings, "measuring on Round GPU", "results/round")
+        return run_summary(rungs, timings, "measuring on Round GPU", "results/round")
 
     return tell
 

@@ -7,13 +7,14 @@ import numpy as np
 import pandas as pd
 import pytest
 from conftest import ROUND_GPU, a_case, a_check, a_rung, a_timing, a_where, an_evidence
+from ladder.model.metrics import METRICS, RATIOS
 from ladder.model.shape import Shape
 from ladder.tables import code, files, statistics
 from ladder.tables.checks import check_table
 from ladder.tables.code import resource_table
 from ladder.tables.every import all_tables, environment_table
 from ladder.tables.files import read_table, write_table
-from ladder.tables.profiles import HEADLINES, RATIOS, advice_table, profile_table
+from ladder.tables.profiles import advice_table, profile_table
 from ladder.tables.rungs import rung_table
 from ladder.tables.statistics import bootstrap_medians, interval
 from ladder.tables.timings import geomean_table, headline_shape, speedup, timing_table
@@ -318,7 +319,7 @@ def profiles(**metrics):
     return {"512": {"where": a_where(), "kernels": [{"kernel": "a", "metrics": metrics, "advice": advice}]}}
 
 
-def test_the_table_of_profiles_names_the_headline_metrics_and_every_stall():
+def test_the_table_of_profiles_has_the_metrics_that_have_a_section_and_every_stall():
     stall = "smsp__average_warps_issue_stalled_{}_per_issue_active.ratio"
     metrics = {
         "gpu__time_duration.sum": [1500, "ns"],
@@ -332,7 +333,8 @@ def test_the_table_of_profiles_names_the_headline_metrics_and_every_stall():
     table = profile_table([an_evidence(profiles=profiles(**metrics))]).set_index("name")
     assert table.loc["duration", ["section", "value", "unit"]].tolist() == ["speed of light", 1500, "ns"]
     assert table.loc["stall_barrier", ["section", "value"]].tolist() == ["warp state", 2]
-    assert list(table.index) == [*HEADLINES, "stall_barrier", "stall_wait", *RATIOS]
+    named = [each.name for each in METRICS.values() if each.section]
+    assert list(table.index) == [*named, "stall_barrier", "stall_wait", *(each.name for each in RATIOS)]
     assert table.loc["sectors_per_global_load_request", ["section", "value"]].tolist() == ["memory tables", 4.5]
     assert pd.isna(table.loc["wavefronts_per_shared_load", "value"])
     assert pd.isna(table.loc["ipc_active", "value"])
@@ -373,7 +375,7 @@ def test_tables_read_back_as_they_were_written_to_six_digits(tmp_path, monkeypat
         back = read_table(path)
         assert list(back.columns) == list(table.columns)
         assert len(back) == len(table)
-        for column in set(files.TEXT) & set(table.columns):
+        for column in set(files.TEXT_COLUMNS) & set(table.columns):
             assert back[column].tolist() == table[column].fillna("").tolist(), (name, column)
         if name == "timings":
             for column in ("gflops", "time_ms_median", "speedup_over_cublas", "share_of_peak"):

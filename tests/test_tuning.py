@@ -595,7 +595,7 @@ def test_every_class_is_checked_with_every_case_at_an_odd_shape(project, monkeyp
     (shape,) = odd_shapes(run.by_name("naive").tuned)
     assert shape.m % 2 == shape.n % 2 == shape.k % 2 == 1
     assert shape.flop > run.by_name("naive").tuned[0].below_flop
-    assert [case["padding"] for case in run.cases() if case["shape"] == str(shape)] == [0, 3]
+    assert [case.padding for case in run.cases() if case.shape == shape] == [0, 3]
 
 
 def test_one_class_is_the_same_code_as_the_variant_with_its_macros():

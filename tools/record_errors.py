@@ -11,7 +11,7 @@ from ladder.measure.accuracy.worker import inputs_of
 from ladder.measure.check.worker import in_float64
 from ladder.model.shape import Shape
 from ladder.records.provenance import environment, settings_digest
-from ladder.show.accuracy import FAMILIES
+from ladder.show.accuracy import FAMILY_TITLES
 from ladder.system.errors import LadderError
 from ladder.system.paths import ROOT
 from recording import checked_builds, record_as
@@ -28,7 +28,7 @@ KS = (256, 384, 512, 640, 768, 1024, 1536, 2048, 3072, 4096, 8192, 16384)
 SEED = 8
 TITLES = {
     "uniform": "uniform in [-1, 1)",
-    **FAMILIES,
+    **FAMILY_TITLES,
     "cancellation": "cancelling",
     "signed_zeros": "seven of eight are zeros",
     "subnormal": "A subnormal",

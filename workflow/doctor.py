@@ -3,7 +3,7 @@
 import argparse
 import sys
 
-from ladder.commands.doctor import examine, report
+from ladder.commands.doctor import examine, print_checks
 from ladder.config.documents import read_yaml, validated
 from ladder.system.errors import LadderError
 from ladder.system.paths import ROOT
@@ -11,6 +11,6 @@ from ladder.system.paths import ROOT
 argparse.ArgumentParser(description="What this machine lacks for the stages, and what to do about it.").parse_args()
 try:
     settings = validated(read_yaml(ROOT / "config" / "config.yaml"), "config", "config/config.yaml", {})
-    sys.exit(report(list(examine(settings, ROOT)), print))
+    sys.exit(print_checks(list(examine(settings, ROOT)), print))
 except LadderError as error:
     sys.exit(f"gemm-ladder: {error}")

@@ -4,7 +4,6 @@ from pathlib import Path
 
 from ladder.build.compile import Build
 from ladder.measure.check.stage import check_rung
-from ladder.model.cases import describe
 from ladder.records import store
 from ladder.records.checks import merge_check, still_to_check
 from ladder.records.provenance import environment, settings_digest
@@ -19,10 +18,10 @@ with job(snakemake) as progress:
 
     def started(done, case):
         if done % 50 == 0:
-            progress(f"{describe(case)}  ({done}/{len(cases)} cases)")
+            progress(f"{case}  ({done}/{len(cases)} cases)")
 
     def where(compiled):
-        return environment(ROOT, device, compiled, settings_digest(asked))
+        return environment(ROOT, device, compiled, settings_digest([case.as_record() for case in asked]))
 
     cases = asked
     if not snakemake.config["remeasure"] and made.record["status"] == "ok":

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from ladder.records import store
-from ladder.show.pages import index, page
+from ladder.show.pages import page, pages_index
 from ladder.system.terminal import job
 from ladder.tables.files import read_table
 
@@ -12,4 +12,4 @@ with job(snakemake):
     rungs, output = snakemake.params.rungs, snakemake.output
     for rung, inspection, target in zip(rungs, snakemake.input.inspections, output.pages, strict=True):
         store.write_text(Path(target), page(rung, store.read_json(Path(inspection)), tables))
-    store.write_text(Path(output.index), index(rungs, tables))
+    store.write_text(Path(output.index), pages_index(rungs, tables))

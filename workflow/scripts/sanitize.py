@@ -2,14 +2,14 @@
 
 from pathlib import Path
 
-from ladder.measure.sanitize.stage import summary
+from ladder.measure.sanitize.stage import sanitizer_report
 from ladder.records import store
 from ladder.system.errors import LadderError
 from ladder.system.terminal import job, say
 
 with job(snakemake):
     found = [store.read_json(Path(path)) for path in snakemake.input]
-    text, failed = summary(found, snakemake.params.measuring, snakemake.params.gpu)
+    text, failed = sanitizer_report(found, snakemake.params.measuring, snakemake.params.gpu)
     Path(snakemake.log[0]).write_text(text)
     say(text.rstrip("\n"))
     if failed:

@@ -2,14 +2,14 @@
 
 from pathlib import Path
 
-from ladder.show.summary import FAILURES, summary
+from ladder.show.summary import FAILURES, run_summary
 from ladder.system.errors import LadderError
 from ladder.system.terminal import job, say
 from ladder.tables.files import read_table
 
 with job(snakemake):
     rungs, timings = read_table(snakemake.input.rungs), read_table(snakemake.input.timings)
-    text = summary(rungs, timings, snakemake.params.headline, f"results/{snakemake.wildcards.gpu}")
+    text = run_summary(rungs, timings, snakemake.params.headline, f"results/{snakemake.wildcards.gpu}")
     say("\n" + text)
     Path(snakemake.output[0]).write_text(text)
     failed = rungs.loc[rungs["status"].isin(FAILURES), "rung"]

@@ -33,7 +33,7 @@ with job(snakemake, "tune") as progress:
         compiled={name: made.record for name, made in builds.items()},
         baseline=baseline.folder.name,
         baseline_build=baseline,
-        cases=all_cases([Shape.parse(shape) for shape in tune["shapes"]], params.cases, []),
+        cases=[case.as_record() for case in all_cases(map(Shape.parse, tune["shapes"]), params.cases, [])],
         shapes=[str(shape) for shape in shapes],
         settings=round_settings(tune, params.timing),
         final_cases=shape_cases(shapes),

@@ -75,15 +75,15 @@ def _code(made: Build, symbols: set[str], nvcc: Nvcc | None) -> dict[str, Any]:
         body = bodies.get(symbol, [])
         loop = sass.inner_loop(body)
         found[symbol] = {
-            "whole": sass.describe(body),
-            "loop": sass.describe(loop) if loop else None,
+            "whole": sass.code_summary(body),
+            "loop": sass.code_summary(loop) if loop else None,
             "loop_sass": [f"{each.offset:04x}  {each.text}" for each in loop],
             "loop_ptx": sass.ptx_loop(ptx, symbol) if loop else [],
         }
     return found
 
 
-def main_kernel(inspection: dict[str, Any], shape: str) -> tuple[dict[str, Any], dict[str, Any]] | None:
+def multiplying_kernel(inspection: dict[str, Any], shape: str) -> tuple[dict[str, Any], dict[str, Any]] | None:
     """The launch at a shape, and its kernel, that computes the product, by the inner loops (`sass.multiplications`).
 
     None where the rung makes no such launch through the contract, as cuBLAS does.

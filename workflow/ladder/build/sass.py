@@ -285,7 +285,7 @@ def _sources(text: str) -> list[tuple[int, int, bool]]:
     return [(place, int(match[1]), match[2] is not None) for place, match in found if match]
 
 
-def describe(body: Sequence[Instruction]) -> dict[str, Any]:
+def code_summary(body: Sequence[Instruction]) -> dict[str, Any]:
     """What a kernel or a loop of it is made of.
 
     Keys: instructions, mix (`mix`), widths (`widths`), bank_conflicts and reused_operands (of FFMAs).

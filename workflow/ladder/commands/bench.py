@@ -27,7 +27,7 @@ from ladder.config.plan import KERNELS, Plan, check_macros, plan
 from ladder.measure.check.emulate import emulate_rung
 from ladder.measure.check.stage import check_rung
 from ladder.measure.time.stage import time_rung
-from ladder.model.cases import all_cases, describe
+from ladder.model.cases import Case, all_cases
 from ladder.model.rung import Rung, parse_variant, variant_name
 from ladder.model.shape import Shape, in_order
 from ladder.records.provenance import environment
@@ -209,12 +209,12 @@ def check(run: Plan, made: Build, log: Path, names: list[str], full: bool) -> No
     Raises LadderError where it is wrong.
     """
     settings, name = run.settings["check"], made.folder.name
-    cases = run.cases() if full else all_cases([], [], list(run.shapes))
+    cases = run.cases() if full else all_cases([], [], run.shapes)
     progress = Progress("check", name)
 
-    def started(done: int, case: dict[str, Any]) -> None:
+    def started(done: int, case: Case) -> None:
         if done % 50 == 0:
-            progress(f"{describe(case)}  ({done}/{len(cases)} cases)")
+            progress(f"{case}  ({done}/{len(cases)} cases)")
 
     record = check_rung(
         made,

@@ -25,7 +25,7 @@ DRIVER_PARAMETERS = Path("/proc/driver/nvidia/params")
 
 
 @dataclass(frozen=True)
-class Finding:
+class Check:
     """One thing that was looked at: `verdict` is ok, note (a stage does without it) or bad (a stage fails)."""
 
     what: str
@@ -38,7 +38,7 @@ class Finding:
         return f"{text}\n{'':25}-> {self.remedy}" if self.remedy else text
 
 
-def examine(settings: dict[str, Any], root: Path) -> Iterator[Finding]:
+def examine(settings: dict[str, Any], root: Path) -> Iterator[Check]:
     """Look at everything that the stages need; `settings` is the configuration, `root` the checkout."""
     device = nvml.present(settings["device"])
     yield from _gpu(device, settings["device"])
@@ -54,73 +54,71 @@ def examine(settings: dict[str, Any], root: Path) -> Iterator[Finding]:
     yield _disk(root)
 
 
-def _gpu(device: Present | None, index: int) -> Iterator[Finding]:
+def _gpu(device: Present | None, index: int) -> Iterator[Check]:
     if device is None:
         driver = shutil.which("nvidia-smi")
         remedy = "`nvidia-smi` says why" if driver else "to measure, run where there is an NVIDIA GPU with its driver"
-        yield Finding("GPU", "note", "none: recorded measurements are shown, the emulator checks", remedy)
+        yield Check("GPU", "note", "none: recorded measurements are shown, the emulator checks", remedy)
         return
     size = f"{device.memory_bytes / 2**30:.0f} GiB"
-    yield Finding("GPU", "ok", f"{device.name}, compute capability {device.compute_capability}, {size}")
+    yield Check("GPU", "ok", f"{device.name}, compute capability {device.compute_capability}, {size}")
     known = gpus.recognise(device)
     if known:
-        yield Finding("GPU file", "ok", f"config/gpus/{known}.yaml")
+        yield Check("GPU file", "ok", f"config/gpus/{known}.yaml")
     else:
-        yield Finding("GPU file", "note", "none for this GPU: it runs from its own properties", "snakemake gpu_file")
+        yield Check("GPU file", "note", "none for this GPU: it runs from its own properties", "snakemake gpu_file")
     yield _idle(index)
 
 
-def _idle(index: int) -> Finding:
+def _idle(index: int) -> Check:
     """Whether anything else uses the GPU, or holds its clocks down, at this moment."""
     others = nvml.processes(index)
     reasons = [reason for reason in nvml.state(index).get("throttle_reasons", []) if reason != "idle"]
     if others:
         pids = ", ".join(map(str, others))
-        return Finding("GPU load", "note", f"processes {pids} use it: timings will be disturbed", "end them, or wait")
+        return Check("GPU load", "note", f"processes {pids} use it: timings will be disturbed", "end them, or wait")
     if reasons:
-        return Finding(
+        return Check(
             "GPU load", "note", f"its clocks are held down: {', '.join(reasons)}", "see `nvidia-smi -q -d CLOCK`"
         )
-    return Finding("GPU load", "ok", "no other process, clocks free")
+    return Check("GPU load", "ok", "no other process, clocks free")
 
 
-def _nvcc(configured: str) -> tuple[Nvcc | None, Finding]:
+def _nvcc(configured: str) -> tuple[Nvcc | None, Check]:
     try:
         nvcc = find_nvcc(configured)
     except LadderError as error:
-        return None, Finding("nvcc", "bad", str(error))
-    return nvcc, Finding("nvcc", "ok", f"{nvcc.version}, {nvcc.path}")
+        return None, Check("nvcc", "bad", str(error))
+    return nvcc, Check("nvcc", "ok", f"{nvcc.version}, {nvcc.path}")
 
 
-def _match(nvcc: Nvcc, device: Present) -> Finding:
+def _match(nvcc: Nvcc, device: Present) -> Check:
     """Whether the driver runs what nvcc makes, and nvcc makes what the GPU runs."""
     if int(device.cuda_driver.split(".")[0]) < int(nvcc.version.split(".")[0]):
         found = f"driver {device.driver} runs CUDA {device.cuda_driver}, nvcc is {nvcc.version}"
-        return Finding("driver", "bad", found, "a newer driver, or CUDA 12: make env ENV=cuda12 (docs/cuda12.md)")
+        return Check("driver", "bad", found, "a newer driver, or CUDA 12: make env ENV=cuda12 (docs/cuda12.md)")
     architecture = gpus.architecture_of(device.compute_capability)
     if architecture.rstrip("af") not in supported_architectures(nvcc):
         found = f"nvcc {nvcc.version} does not compile for {architecture}"
-        return Finding("driver", "bad", found, "the other CUDA: make env ENV=cuda12, or ENV=requirements")
-    return Finding("driver", "ok", f"{device.driver}, CUDA {device.cuda_driver}")
+        return Check("driver", "bad", found, "the other CUDA: make env ENV=cuda12, or ENV=requirements")
+    return Check("driver", "ok", f"{device.driver}, CUDA {device.cuda_driver}")
 
 
-def _gxx() -> Finding:
+def _gxx() -> Check:
     path = shutil.which("g++")
     if path is None:
-        return Finding(
-            "g++", "bad", "not found: nvcc and the emulator need it", "install g++ (Debian: apt install g++)"
-        )
+        return Check("g++", "bad", "not found: nvcc and the emulator need it", "install g++ (Debian: apt install g++)")
     version = subprocess.run([path, "-dumpfullversion"], capture_output=True, text=True, check=False).stdout.strip()
     if int(re.match(r"\d*", version)[0] or 0) < GXX:
-        return Finding("g++", "note", f"{version}: the emulator needs {GXX} or newer", "install a newer g++")
-    return Finding("g++", "ok", version)
+        return Check("g++", "note", f"{version}: the emulator needs {GXX} or newer", "install a newer g++")
+    return Check("g++", "ok", version)
 
 
-def _packages(measuring: bool) -> Finding:
+def _packages(measuring: bool) -> Check:
     missing = [name for name in ("cupy", "cuda.bench", "ncu_report", "pynvml", "pandas", "seaborn") if not _there(name)]
     if missing:
-        return Finding("Python packages", "bad" if measuring else "note", f"missing: {', '.join(missing)}", "make env")
-    return Finding("Python packages", "ok", "all there")
+        return Check("Python packages", "bad" if measuring else "note", f"missing: {', '.join(missing)}", "make env")
+    return Check("Python packages", "ok", "all there")
 
 
 def _there(name: str) -> bool:
@@ -130,29 +128,29 @@ def _there(name: str) -> bool:
         return False
 
 
-def _cublas(measuring: bool) -> Finding:
+def _cublas(measuring: bool) -> Check:
     from cuda.pathfinder import DynamicLibNotFoundError, load_nvidia_dynamic_lib
 
     try:
-        return Finding("cuBLAS", "ok", str(load_nvidia_dynamic_lib("cublas").abs_path))
+        return Check("cuBLAS", "ok", str(load_nvidia_dynamic_lib("cublas").abs_path))
     except (DynamicLibNotFoundError, RuntimeError):
         remedy = "a CUDA toolkit, or: pip install --require-hashes -r envs/cublas.txt"
-        return Finding("cuBLAS", "bad" if measuring else "note", "not found: only the rungs of cuBLAS need it", remedy)
+        return Check("cuBLAS", "bad" if measuring else "note", "not found: only the rungs of cuBLAS need it", remedy)
 
 
-def _ncu(configured: str, measuring: bool) -> Finding:
+def _ncu(configured: str, measuring: bool) -> Check:
     """Whether Nsight Compute is there, and may read the counters."""
     try:
         ncu = find_tool("ncu", configured)
     except LadderError as error:
-        return Finding("ncu", "bad", str(error))
+        return Check("ncu", "bad", str(error))
     if ncu is None:
         found = "not found: rungs are measured, but not profiled"
-        return Finding("ncu", "note", found, "install Nsight Compute, or set config/config.yaml: profile.ncu")
+        return Check("ncu", "note", found, "install Nsight Compute, or set config/config.yaml: profile.ncu")
     if measuring and os.geteuid() != 0 and _counters_are_the_admins():
         remedy = "run as root, or set NVreg_RestrictProfilingToAdminUsers=0 for the nvidia module"
-        return Finding("ncu", "note", f"{ncu}, but this user may not read the GPU's counters", remedy)
-    return Finding("ncu", "ok", str(ncu))
+        return Check("ncu", "note", f"{ncu}, but this user may not read the GPU's counters", remedy)
+    return Check("ncu", "ok", str(ncu))
 
 
 def _counters_are_the_admins() -> bool:
@@ -163,30 +161,28 @@ def _counters_are_the_admins() -> bool:
         return False
 
 
-def _sanitizer(configured: str) -> Finding:
+def _sanitizer(configured: str) -> Check:
     try:
-        return Finding("compute-sanitizer", "ok", str(require_sanitizer(configured)))
+        return Check("compute-sanitizer", "ok", str(require_sanitizer(configured)))
     except LadderError:
         remedy = "it comes with the CUDA toolkit; put it on the PATH"
-        return Finding("compute-sanitizer", "note", "not found: no `snakemake sanitize`", remedy)
+        return Check("compute-sanitizer", "note", "not found: no `snakemake sanitize`", remedy)
 
 
-def _disk(root: Path) -> Finding:
+def _disk(root: Path) -> Check:
     free = shutil.disk_usage(root).free
     if not os.access(root, os.W_OK):
-        return Finding("disk", "bad", f"{root} cannot be written to", "work in a checkout of your own")
+        return Check("disk", "bad", f"{root} cannot be written to", "work in a checkout of your own")
     if free < FREE_BYTES:
-        return Finding(
-            "disk", "bad", f"{free / 1e9:.1f} GB are free, a run may take {FREE_BYTES / 1e9:.0f}", "make room"
-        )
-    return Finding("disk", "ok", f"{free / 1e9:.0f} GB are free")
+        return Check("disk", "bad", f"{free / 1e9:.1f} GB are free, a run may take {FREE_BYTES / 1e9:.0f}", "make room")
+    return Check("disk", "ok", f"{free / 1e9:.0f} GB are free")
 
 
-def report(findings: list[Finding], say: Callable[[str], object]) -> int:
-    """Say every finding and what they come to; returns the exit status, 1 where one is bad."""
-    for finding in findings:
-        say(str(finding))
-    bad = sum(finding.verdict == "bad" for finding in findings)
-    notes = sum(finding.verdict == "note" for finding in findings)
+def print_checks(checks: list[Check], say: Callable[[str], object]) -> int:
+    """Say every check and what they come to; returns the exit status, 1 where one is bad."""
+    for check in checks:
+        say(str(check))
+    bad = sum(check.verdict == "bad" for check in checks)
+    notes = sum(check.verdict == "note" for check in checks)
     say(f"\n{bad} to mend, {notes} to know of." if bad or notes else "\nAll is there.")
     return 1 if bad else 0

@@ -16,7 +16,7 @@ from ladder.config.documents import read_shapes, validated
 from ladder.config.kernels import read_kernels, select_rungs
 from ladder.config.sources import sources as sources_of
 from ladder.config.tuned_file import odd_shapes, tuned_file, with_tuned
-from ladder.model.cases import all_cases, emulated_cases, sanitizer_cases
+from ladder.model.cases import Case, all_cases, emulated_cases, sanitizer_cases
 from ladder.model.gpu import Gpu
 from ladder.model.rung import Rung
 from ladder.model.shape import Shape
@@ -105,15 +105,15 @@ class Plan:
         """The rungs whose errors are measured against k: the libraries, and those of other classes than fp32."""
         return [rung for rung in self.rungs if rung.role == "baseline" or rung.precision != "fp32"]
 
-    def cases(self) -> list[dict[str, Any]]:
+    def cases(self) -> list[Case]:
         """The cases that a rung is checked with on a GPU."""
         return self._cases(sorted({*self.shapes, *self.profile_shapes}))
 
-    def emulated_cases(self) -> list[dict[str, Any]]:
+    def emulated_cases(self) -> list[Case]:
         """The cases that a rung is checked with on a CPU, whatever is timed."""
         return emulated_cases(self._cases([]))
 
-    def _cases(self, timed: list[Shape]) -> list[dict[str, Any]]:
+    def _cases(self, timed: list[Shape]) -> list[Case]:
         """All of the configuration; where rungs are tuned, every class of size has a shape among them."""
         check = self.settings["check"]
         listed, of_families = ([Shape.parse(shape) for shape in check[key]] for key in ("shapes", "family_shapes"))
@@ -135,8 +135,8 @@ class Plan:
         """The first rung of an entry."""
         return next(rung for rung in self.ladder.values() if rung.entry == entry)
 
-    def sanitizer_cases(self) -> list[dict[str, Any]]:
-        """The cases that a rung is watched with by compute-sanitizer."""
+    def sanitizer_cases(self) -> list[Case]:
+        """The cases that a rung is run with under compute-sanitizer."""
         return sanitizer_cases(self.settings["sanitize"]["shapes"], self.settings["check"]["cases"])
 
     def raw(self) -> Path:
@@ -160,9 +160,6 @@ def plan(config: Mapping[str, Any], sources: Mapping[str, str] | None = None) ->
     wanted = gpu.sizes or settings["default_sizes"] if settings["sizes"] == "gpu" else settings["sizes"]
     if isinstance(wanted, (str, int)):
         wanted = [wanted]
-    for case in settings["check"]["cases"]:
-        for key, value in {"alpha": 1, "beta": 0, "padding": 0, "offset": 0}.items():
-            case.setdefault(key, value)
     _check_shapes(settings, places, file)
     shapes = read_shapes(list(wanted), places.get("sizes", file), "sizes")
     read_shapes(settings["check"]["family_shapes"], places.get("check", file), "check.family_shapes")

@@ -35,7 +35,7 @@ class Call:
     blocks: int = 0  # the most that a launch in the emulator runs; 0 for all
 
 
-class Gpu:
+class CudaDevice:
     """The GPU: memory by CuPy, each product on a stream that waits for no other."""
 
     stuck = False  # the parent kills a process that waits for an endless kernel
@@ -71,7 +71,7 @@ class Gpu:
         self.arrays.get_default_memory_pool().free_all_blocks()
 
 
-class Emulator:
+class EmulatedDevice:
     """The CPU: memory by NumPy, and a library that was compiled for the emulator (kernels/emulator)."""
 
     arrays = np

@@ -11,7 +11,7 @@ from ladder.model.shape import Shape
 
 Matrix = np.ndarray
 
-# Of these the signs are independent of all else, which the statistical test of ladder.bounds stands on.
+# Of these the signs are independent of all else, which the statistical test of ladder.model.bounds stands on.
 RANDOM_SIGNS = ("uniform", "normal", "wide_range")
 
 
@@ -24,7 +24,7 @@ class Inputs:
     C: Matrix | None
 
 
-def draw(family: str, shape: Shape, product: bool, addend: bool, seed: int) -> Inputs:
+def draw_inputs(family: str, shape: Shape, product: bool, addend: bool, seed: int) -> Inputs:
     """Inputs of a family; A and B only where there is a product to compute, C only where beta is not zero."""
     random = np.random.default_rng(seed)
     A, B = _PAIRS[family](random, shape) if product else (None, None)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from ladder.model.shape import Shape
 
-PLAIN = {"alpha": 1, "beta": 0, "padding": 0, "offset": 0, "family": "uniform"}
 EMULATED_FLOP = 1 << 26  # of the largest product that is emulated,
 EMULATED_WHOLE = 1 << 25  # of the largest that is emulated whole, and
 EMULATED_SIDE = 1 << 16  # its largest dimension: what is beyond takes long on a CPU, so that only
@@ -17,82 +17,118 @@ EMULATED_SHORT = 1 << 10  # the k: a kernel's tile is no smaller where the produ
 EMULATED_FAMILIES = 1 << 22  # flop up to which it is emulated with every family of inputs, and
 EMULATED_TWICE = 1 << 20  # twice, in two orders
 EMULATED_LONG = 1 << 9  # k beyond which there is one SM, for which a product of any size has tiles enough
+
+
+@dataclass(frozen=True)
+class Case:
+    """One product that a rung has to compute: C = alpha A B + beta C, on inputs of a family (`measure.inputs`).
+
+    padding and offset are floats, of the gap behind each row and before the first element: of all three matrices, or of
+    A, B and C. Only the emulator reads sms, the SMs that the GPU has (0: its own number), and blocks, the most that a
+    launch runs (0: all).
+    """
+
+    shape: Shape
+    alpha: float = 1
+    beta: float = 0
+    padding: int | tuple[int, int, int] = 0
+    offset: int | tuple[int, int, int] = 0
+    family: str = "uniform"
+    sms: int = 0
+    blocks: int = 0
+
+    @classmethod
+    def of(cls, record: Mapping[str, Any]) -> Case:
+        """The case of a record, of which it takes its own keys; what is missing there has its default."""
+        values = {each.name: record[each.name] for each in fields(cls) if each.name in record}
+        layout = {key: tuple(value) for key, value in values.items() if isinstance(value, list)}
+        return cls(**values | layout | {"shape": Shape.parse(values["shape"])})
+
+    def as_record(self) -> dict[str, Any]:
+        """The case as records have it; of what only the emulator reads, what is set."""
+        values = {each.name: getattr(self, each.name) for each in fields(self)}
+        layout = {key: list(value) for key, value in values.items() if isinstance(value, tuple)}
+        kept = {key: value for key, value in values.items() if value or key not in ("sms", "blocks")}
+        return kept | layout | {"shape": str(self.shape)}
+
+    def __str__(self) -> str:
+        """In the words of a message: its shape, and what differs from the defaults."""
+        plain = Case(self.shape).as_record()
+        changed = {key: value for key, value in self.as_record().items() if value != plain.get(key, value)}
+        values = {key: format(value, "g") if isinstance(value, float) else value for key, value in changed.items()}
+        words = (f"{'inputs' if key == 'family' else key} {value}" for key, value in values.items())
+        return ", ".join([str(self.shape), *words])
+
+    @property
+    def multiplies(self) -> bool:
+        """Whether A and B are read: there is a product to compute."""
+        return self.alpha != 0 and self.shape.k > 0
+
+
 # Beyond the cases of a GPU: one matrix of three unaligned; and rows so far apart, reserved and not filled, that an
 # offset into a matrix needs more than 31 bits, and into two of them more than 32.
-EMULATED_ALONE: tuple[dict[str, Any], ...] = (
+EMULATED_ALONE = (
     *(
-        {"shape": "65x68x20", **PLAIN, "alpha": -1, "beta": -1, "padding": 4, "offset": offset}
-        for offset in ([1, 0, 0], [0, 1, 0], [0, 0, 1])
+        Case(Shape(65, 68, 20), alpha=-1, beta=-1, padding=4, offset=offset)
+        for offset in ((1, 0, 0), (0, 1, 0), (0, 0, 1))
     ),
-    {"shape": "129x132x36", **PLAIN, "beta": 1, "padding": 1 << 26},
-    {"shape": "129x5x35", **PLAIN, "padding": 1 << 26},
+    Case(Shape(129, 132, 36), beta=1, padding=1 << 26),
+    Case(Shape(129, 5, 35), padding=1 << 26),
 )
 
 
 def all_cases(
-    shapes: list[Shape],
-    cases: list[Mapping[str, Any]],
-    timed: list[Shape],
-    families: list[str] | None = None,
-    family_shapes: list[Shape] | None = None,
-) -> list[dict[str, Any]]:
-    """Every shape with every combination of scalars and layout on uniform inputs, the family's shapes with those that
-    multiply on every other family, then the shapes to be timed as they are timed.
+    shapes: Iterable[Shape],
+    configured: Sequence[Mapping[str, Any]],
+    timed: Iterable[Shape],
+    families: Iterable[str] = (),
+    family_shapes: Sequence[Shape] = (),
+) -> list[Case]:
+    """Every shape with every configured combination of scalars and layout on uniform inputs, the family's shapes with
+    those that multiply on every other family, then the shapes to be timed as they are timed.
     """
-    crossed = [{"shape": str(shape), **PLAIN, **case} for shape in dict.fromkeys(shapes) for case in cases]
+    crossed = [Case(shape, **values) for shape in dict.fromkeys(shapes) for values in configured]
     crossed += [
-        {"shape": str(shape), **PLAIN, **case, "family": family}
-        for family in families or ()
-        for shape in family_shapes or ()
-        for case in cases
-        if case.get("alpha", 1) != 0
+        Case(shape, **{**values, "family": family})
+        for family in families
+        for shape in family_shapes
+        for values in configured
+        if values.get("alpha", 1) != 0
     ]
-    return crossed + [case for case in ({"shape": str(shape), **PLAIN} for shape in timed) if case not in crossed]
+    return crossed + [case for case in map(Case, timed) if case not in crossed]
 
 
-def emulated_cases(cases: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def emulated_cases(cases: Iterable[Case]) -> list[Case]:
     """Those of the cases that the emulator has the time for.
 
     All of small shapes; of every larger one and family a single one, another each time; of a very large or long one
     some blocks (`blocks`) at beta = 0, where it shows which elements they have computed. Of a long sum a GPU with a
     single SM (`sms`). Then EMULATED_ALONE.
     """
-    chosen: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    chosen: dict[tuple[Shape, str], list[Case]] = {}
     for case in cases:
-        chosen.setdefault((case["shape"], case["family"]), []).append(case)
+        chosen.setdefault((case.shape, case.family), []).append(case)
     kept = []
-    for turn, ((text, family), of_shape) in enumerate(chosen.items()):
-        shape = Shape.parse(text)
-        if shape.flop > (EMULATED_FLOP if family == PLAIN["family"] else EMULATED_FAMILIES):
+    for turn, ((shape, family), of_shape) in enumerate(chosen.items()):
+        if shape.flop > (EMULATED_FLOP if family == Case.family else EMULATED_FAMILIES):
             continue
         if shape.k > EMULATED_LONG:
-            of_shape = [case | {"sms": 1} for case in of_shape]
-        computing = [case for case in of_shape if case["alpha"] != 0] or of_shape
+            of_shape = [replace(case, sms=1) for case in of_shape]
+        computing = [case for case in of_shape if case.alpha != 0] or of_shape
         if shape.flop > EMULATED_WHOLE or max(shape.m, shape.n, shape.k) > EMULATED_SIDE:
-            kept += [case | {"blocks": EMULATED_BLOCKS} for case in computing if case["beta"] == 0][:1]
+            kept += [replace(case, blocks=EMULATED_BLOCKS) for case in computing if case.beta == 0][:1]
             continue
         small = shape.flop <= EMULATED_SMALL and shape.k <= EMULATED_SHORT
         kept += of_shape if small else [computing[turn % len(computing)]]
-    return kept + [dict(case) for case in EMULATED_ALONE]
+    return [*kept, *EMULATED_ALONE]
 
 
-def emulated_runs(case: Mapping[str, Any]) -> int:
+def emulated_runs(case: Case) -> int:
     """How often the emulator computes a case, with another order of blocks and threads each time."""
-    return 2 if Shape.parse(case["shape"]).flop <= EMULATED_TWICE else 1
+    return 2 if case.shape.flop <= EMULATED_TWICE else 1
 
 
-def describe(case: Mapping[str, Any]) -> str:
-    """A case in the words of a message: its shape, and what differs from alpha 1, beta 0 and a tight layout."""
-    extras = [
-        f"{key.replace('family', 'inputs')} {format(case[key], 'g') if isinstance(case[key], float) else case[key]}"
-        for key, value in PLAIN.items()
-        if case.get(key, value) != value
-    ]
-    return ", ".join([case["shape"], *extras])
-
-
-def sanitizer_cases(shapes: Sequence[str], cases: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Every shape with every case of the check that multiplies anything, once."""
-    layouts = [{key: case[key] for key in ("alpha", "beta", "padding", "offset")} for case in cases if case["alpha"]]
-    distinct = [case for index, case in enumerate(layouts) if case not in layouts[:index]]
-    return [{"shape": str(shape), **case} for shape in dict.fromkeys(shapes) for case in distinct]
+def sanitizer_cases(shapes: Iterable[str | int], configured: Iterable[Mapping[str, Any]]) -> list[Case]:
+    """Every shape with every configured combination of scalars and layout that multiplies anything, once."""
+    cases = [Case(Shape.parse(shape), **values) for shape in dict.fromkeys(shapes) for values in configured]
+    return list(dict.fromkeys(case for case in cases if case.alpha != 0))

@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ladder.model.cases import PLAIN
+from ladder.model.cases import Case
 from ladder.records import digests, store
 
 
 def still_to_check(
-    path: Path, cases: list[dict[str, Any]], where: Mapping[str, Any], runs: int, declared: Mapping[str, Any]
-) -> list[dict[str, Any]]:
+    path: Path, cases: list[Case], where: Mapping[str, Any], runs: int, declared: Mapping[str, Any]
+) -> list[Case]:
     """The cases that the record at a path does not hold as passed.
 
     What it holds counts where the rung passed as this very build, computed as often, held to the same declaration, on
@@ -26,8 +26,8 @@ def still_to_check(
     held = {**earlier["where"], "compile": digests.present(earlier["where"]["compile"])}
     if any(held[key] != where[key] for key in ("compile", "gpu", "software")):
         return cases
-    passed = {_identity(case) for case in earlier["cases"]}
-    return [case for case in cases if _identity(case) not in passed]
+    passed = set(map(Case.of, earlier["cases"]))
+    return [case for case in cases if case not in passed]
 
 
 def merge_check(path: Path, record: dict[str, Any]) -> dict[str, Any]:
@@ -42,8 +42,8 @@ def merge_check(path: Path, record: dict[str, Any]) -> dict[str, Any]:
         return record
     if earlier.get("declared", record.get("declared")) != record.get("declared"):
         return record  # what is held was judged as something else
-    now = {_identity(case) for case in record["cases"]}
-    kept = [case for case in earlier["cases"] if _identity(case) not in now]
+    now = set(map(Case.of, record["cases"]))
+    kept = [case for case in earlier["cases"] if Case.of(case) not in now]
     merged = record | {"cases": record["cases"] + kept}
     if kept and len(kept) == len(earlier["cases"]) and "wall_s" in record["where"]:
         wall_s = round(record["where"]["wall_s"] + earlier["where"].get("wall_s", 0), 3)
@@ -51,8 +51,3 @@ def merge_check(path: Path, record: dict[str, Any]) -> dict[str, Any]:
     if kept and "identical" in record:
         merged |= {"identical": record["identical"] and earlier.get("identical", True)}
     return merged
-
-
-def _identity(case: Mapping[str, Any]) -> tuple[Any, ...]:
-    """What a case is told from others by; a record from before there were families has none."""
-    return (case["shape"], *(case.get(key, value) for key, value in PLAIN.items()))

@@ -15,7 +15,7 @@ from matplotlib.ticker import NullLocator
 from ladder.model.precision import labelled
 from ladder.show.style import DPI, FIXED, spread, styles
 
-FAMILIES = {"normal": "normal", "positive": "uniform in [0, 1)", "wide_range": "wide range"}
+FAMILY_TITLES = {"normal": "normal", "positive": "uniform in [0, 1)", "wide_range": "wide range"}
 
 
 def accuracy_figure(
@@ -33,7 +33,7 @@ def accuracy_figure(
         look = styles(labelled(rungs, rungs), baseline, ladder)
         table = labelled(table, rungs)
         sizes = sorted(table["m"].unique())
-        families = [family for family in FAMILIES if family in set(table["family"])]
+        families = [family for family in FAMILY_TITLES if family in set(table["family"])]
         rows = max(1, len(sizes))
         height = 3.8 * rows + 0.8
         figure = Figure(figsize=(11, height), dpi=DPI)
@@ -62,8 +62,8 @@ def _draw_size(
             axes.plot(line["k"], line["error_normwise"], markersize=4, linewidth=1.3, **look[name])
         axes.set_xscale("log", base=2)
         axes.set_xlabel("k")
-        axes.set_title(FAMILIES[family], loc="left")
-    panels[0].set_title(f"m = n = {table['m'].iloc[0]}, {FAMILIES[families[0]]}", loc="left")
+        axes.set_title(FAMILY_TITLES[family], loc="left")
+    panels[0].set_title(f"m = n = {table['m'].iloc[0]}, {FAMILY_TITLES[families[0]]}", loc="left")
     at = _at_one_k(table)
     for row in at.itertuples():
         style = {**look[row.rung], "marker": "X"} if look[row.rung]["marker"] == "None" else look[row.rung]
@@ -71,7 +71,7 @@ def _draw_size(
     panels[-1].set_xscale("log")
     panels[-1].xaxis.set_minor_locator(NullLocator())
     panels[-1].set_xlabel("ms")
-    panels[-1].set_title(f"{FAMILIES[at['family'].iloc[0]]}, k = {at['k'].iloc[0]}: beside time", loc="left")
+    panels[-1].set_title(f"{FAMILY_TITLES[at['family'].iloc[0]]}, k = {at['k'].iloc[0]}: beside time", loc="left")
     times = sorted(at["time_ms"])
     panels[-1].set_xticks([times[0], times[-1]], [f"{time:.2g}" for time in (times[0], times[-1])])
     _names(panels[-1], at, look)
@@ -79,7 +79,7 @@ def _draw_size(
 
 def _at_one_k(table: pd.DataFrame) -> pd.DataFrame:
     """The rows of the first family at the k nearest to 4096."""
-    rows = table[table["family"] == next(family for family in FAMILIES if family in set(table["family"]))]
+    rows = table[table["family"] == next(family for family in FAMILY_TITLES if family in set(table["family"]))]
     k = min(rows["k"].unique(), key=lambda k: abs(k - 4096))
     return rows[rows["k"] == k]
 

@@ -1,7 +1,8 @@
-"""One page a rung, as Markdown: its own words, its numbers, what binds it, its profile and its inner loop."""
+"""One page a rung, as Markdown: its own words, its numbers, what limits it, its profile and its inner loop."""
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -9,22 +10,22 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ladder.build.inspection import main_kernel
+from ladder.build.inspection import multiplying_kernel
 from ladder.build.sass import CLASSES
+from ladder.model.metrics import METRICS, RATIOS, STALLS
 from ladder.model.precision import TITLES
 from ladder.model.rung import Rung
 from ladder.model.shape import Shape
 from ladder.show.drawings import picture
 from ladder.system.paths import ROOT
-from ladder.tables.diagnosis import FP32_UNITS, LEAST, TENSOR_CORES
+from ladder.tables.diagnosis import FP32_UNITS, LEAST, SLOTS, TENSOR_CORES, TENSOR_PIPE
+from ladder.tables.paper import default_macros
 from ladder.tables.timings import headline_shape, largest
 
 LINES = 60  # of an inner loop that a page shows at most
-FINDINGS = 4
-CHANGED = (
-    5.0  # percent of the issue slots by which a finding has to change from one rung to the next to be worth a line
-)
-# Work that the issue slots hold, or the tensor pipe's cycles: the more of it the better. Finding -> use of the slots.
+LISTED = 4  # limits of a rung that a page lists, of those that are shares of the same
+CHANGED = 5.0  # percent by which a share has to change from one rung to the next to be worth a line
+# Work that the issue slots hold, or the tensor pipe's cycles: the more of it the better. Limit -> use of the slots.
 WORK = {FP32_UNITS: "FFMA", TENSOR_CORES: TENSOR_CORES}
 # Nsight Compute's units, by what its numbers grow to: (from, divided by, written).
 _UNITS = {
@@ -72,11 +73,16 @@ def by_work(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def markdown_table(rows: Sequence[Sequence[Any]], head: Sequence[str]) -> list[str]:
-    """A Markdown table, a blank line behind it; empty where there are no rows."""
-    if not rows:
-        return []
+    """A Markdown table without its empty columns, a blank line behind it; nothing where there are no rows."""
     cells = [[number(value).replace("|", "\\|") for value in row] for row in rows]
-    return ["| " + " | ".join(line) + " |" for line in (head, ["---"] * len(head), *cells)] + [""]
+    columns = [(title, "---", *column) for title, *column in zip(head, *cells, strict=True) if any(column)]
+    return ["| " + " | ".join(line) + " |" for line in zip(*columns, strict=True)] + [""] if columns else []
+
+
+def _columns(frame: pd.DataFrame, heads: Mapping[str, str], **formats: str) -> list[str]:
+    """A Markdown table of these columns of a frame, under these heads; numbers in a format of their own where given."""
+    texts = {name: frame[name].map(form.format, na_action="ignore") for name, form in formats.items()}
+    return markdown_table(frame.assign(**texts)[list(heads)].to_numpy(object).tolist(), list(heads.values()))
 
 
 def _code(lines: Sequence[str], language: str) -> list[str]:
@@ -87,22 +93,28 @@ def _code(lines: Sequence[str], language: str) -> list[str]:
     return [f"```{language}", *lines, "```", ""]
 
 
+def _picture(name: str, title: str) -> list[str]:
+    return [f"![{title}](../figures/{name}.svg)", ""]
+
+
 def page(rung: Rung, inspection: Mapping[str, Any], tables: Mapping[str, pd.DataFrame]) -> str:
     """The page of a rung; sections whose evidence is missing say so in one line. Equal evidence gives equal bytes."""
     own = {name: table[table["rung"] == rung.name] if "rung" in table else table for name, table in tables.items()}
     row = own["rungs"].iloc[0]
-    verdict = [TITLES[row["precision"]], f"status: {row['status']}"] + (
-        [f"{row['checked_cases']} cases"] if row["checked_cases"] else []
+    verdict = [f"arithmetic: {TITLES[row['precision']]}", f"status: {row['status']}"] + (
+        [f"checked in {row['checked_cases']} cases"] if row["checked_cases"] else []
     )
     verdict += [text for text in (row["determinism"], row["emulation"] and f"on a CPU: {row['emulation']}") if text]
+    shape = headline_shape(tables["timings"])
     parts = [f"# {rung.name}: {rung.title}", "", f"Source: `kernels/{rung.source}`; {'; '.join(verdict)}.", ""]
     if isinstance(row["message"], str) and row["message"]:
         parts += [row["message"], ""]
     parts += [own_words(rung), "", *picture(rung)]
+    parts += _parameters(rung)
     parts += _benchmark(own["timings"])
-    parts += _good_and_bad(rung, own, tables["diagnosis"], tables["slots"], headline_shape(tables["timings"]))
-    parts += _findings(own["diagnosis"])
-    parts += _resources(own["resources"], headline_shape(tables["timings"]))
+    parts += _against(rung, tables, shape)
+    parts += _limits(own["diagnosis"])
+    parts += _resources(own["resources"], shape)
     parts += _paper(own["paper"])
     parts += _hotspots(own["hotspots"])
     parts += _profile(own["profiles"])
@@ -111,202 +123,220 @@ def page(rung: Rung, inspection: Mapping[str, Any], tables: Mapping[str, pd.Data
     return "\n".join(parts).rstrip() + "\n"
 
 
+def _parameters(rung: Rung) -> list[str]:
+    """The macros that the rung is built with, for each class of products that it is tuned for."""
+    macros = default_macros(rung) | rung.macros
+    classes = [("all", macros)] if not rung.tuned else []
+    for each in rung.tuned:
+        products = "all others" if math.isinf(each.below_flop) else f"below {each.below_flop:.2g} FLOP"
+        classes.append((products, macros | each.macros))
+    names = list(dict.fromkeys(name for _, values in classes for name in values))
+    rows = [(products, *(values.get(name) for name in names)) for products, values in classes]
+    return ["## Parameters of the build", "", *markdown_table(rows, ["products", *names])] if names else []
+
+
 def _benchmark(timings: pd.DataFrame) -> list[str]:
     if timings.empty:
-        return ["## Benchmark", "", "Nothing is timed.", ""]
-    head = [
-        "m x n x k",
-        "median, ms",
-        "95 % from",
-        "to",
-        "GFLOP/s",
-        "of cuBLAS",
-        "times naive",
-        "times the rung before",
-    ]
-    rows = [
-        (
-            item.shape, item.time_ms_median, item.time_ms_ci_low, item.time_ms_ci_high, item.gflops,
-            "" if math.isnan(item.speedup_over_cublas) else f"{item.speedup_over_cublas:.1%}",
-            item.speedup_over_naive, item.speedup_over_before,
-        )
-        for item in by_work(timings).itertuples()
-    ]  # fmt: skip
-    return ["## Benchmark", "", *markdown_table(rows, head)]
+        return ["## Benchmark", "", "No times are recorded.", ""]
+    heads = {
+        "shape": "m x n x k", "time_ms_median": "median, ms", "time_ms_ci_low": "95 % from", "time_ms_ci_high": "to",
+        "gflops": "GFLOP/s", "speedup_over_cublas": "of cuBLAS", "speedup_over_naive": "times naive",
+        "speedup_over_before": "times the rung before",
+    }  # fmt: skip
+    return ["## Benchmark", "", *_columns(by_work(timings), heads, speedup_over_cublas="{:.1%}")]
 
 
-def _good_and_bad(
-    rung: Rung, own: Mapping[str, pd.DataFrame], diagnosis: pd.DataFrame, slots: pd.DataFrame, shape: str | None
-) -> list[str]:
-    """What is good and bad: against the rung before and the ceiling on paper at a shape, and what changed since."""
-    good, bad = [], []
-    timings, paper, findings = own["timings"], own["paper"], own["diagnosis"]
-    for item in timings[timings["shape"] == shape].itertuples():
-        faster = item.speedup_over_before
-        if not math.isnan(faster):
-            text = f"{faster:.2f} times as fast as {rung.before} at {shape}."
-            (good if item.speedup_over_before_ci_low > 1 else bad).append(text)
-    for item in paper[paper["shape"] == shape].itertuples():
-        if not math.isnan(item.share_of_prediction):
-            text = f"{item.share_of_prediction:.0%} of its lowest ceiling on paper ({item.bound_by}) at {shape}."
-            (good if item.share_of_prediction > 0.8 else bad).append(text)
-    shape = largest(list(findings["shape"]))
-    of = next(iter(findings.loc[findings["shape"] == shape, "of"]), "")
-    at = diagnosis[(diagnosis["shape"] == shape) & (diagnosis["of"] == of)]
-    at = at.set_index(["rung", "finding"])["slots_percent"]
-    now, before = (dict(at.loc[name]) if name in at.index else {} for name in (rung.name, rung.before))
-    uses = slots[slots["shape"] == shape].set_index(["rung", "use"])["percent"]
-    for use in WORK.values() if before and now else ():
-        share, then = (uses.get((name, use), 0.0) for name in (rung.name, rung.before))
-        if abs(share - then) >= CHANGED:
-            text = f"{use}: {share:.0f} % of {of} at {shape}, {then:.0f} % in {rung.before}."
-            (good if share > then else bad).append(text)
-    for finding in dict.fromkeys(name for name in (*before, *now) if name not in WORK) if before and now else ():
-        then, share = before.get(finding, 0.0), now.get(finding, 0.0)
-        words = [_share(finding, shares) for shares in (now, before)]
-        text = f"{finding}: {words[0]} of {of} at {shape}, {words[1]} in {rung.before}."
-        if abs(share - then) >= CHANGED:
-            (good if share < then else bad).append(text)
-    kernels = _kernels(own["profiles"], shape)
-    others = kernels[~kernels["multiplies"]]
-    if len(others) and others["share"].sum() >= LEAST / 100:
-        named = ", ".join(f"`{name}`" for name in dict.fromkeys(others["kernel"]))
-        bad.append(f"{others['share'].sum():.0%} of the time at {shape} is that of other kernels: {named}.")
-    for item in findings[findings["shape"] == shape].head(1).itertuples():
-        (good if item.finding in WORK else bad).append(
-            f"Bound first by {item.finding}: {item.slots_percent:.0f} % of {of} ({item.evidence})."
-        )
-    found = []
-    for title, lines in (("What is good", good), ("What is bad", bad)):
-        if lines:
-            found += [f"## {title}", "", *(f"- {line}" for line in lines), ""]
-    return found
+def _against(rung: Rung, tables: Mapping[str, pd.DataFrame], shape: str | None) -> list[str]:
+    """How much faster than the rung before, at a shape, and which shares of its time changed."""
+    timings = tables["timings"]
+    parts = []
+    for item in timings[(timings["rung"] == rung.name) & (timings["shape"] == shape)].itertuples():
+        if not math.isnan(faster := item.speedup_over_before):
+            interval = f"{item.speedup_over_before_ci_low:.2f} to {item.speedup_over_before_ci_high:.2f}"
+            parts += [f"At {shape} it is {faster:.2f} times as fast (95 % interval: {interval}).", ""]
+    parts += _changes(rung, tables["slots"], tables["diagnosis"])
+    return [f"## Against `{rung.before}`", "", *parts] if parts else []
 
 
-def _kernels(profiles: pd.DataFrame, shape: str) -> pd.DataFrame:
-    """The kernels of a rung's product at a shape, in their order: kernel, multiplies, ms, and share of their time."""
-    at = profiles[(profiles["shape"] == shape) & (profiles["name"] == "duration")]
-    time = pd.to_numeric(at["value"]) / 1e6
-    return at[["kernel", "multiplies"]].astype({"multiplies": bool}).assign(ms=time, share=time / time.sum())
+def _changes(rung: Rung, slots: pd.DataFrame, diagnosis: pd.DataFrame) -> list[str]:
+    """What takes another share than in the rung before, at the largest profiled shape.
+
+    Only shares of the same are compared: not those of the issue slots with those of the tensor pipe's cycles.
+    """
+    shape = largest(list(slots.loc[slots["rung"] == rung.name, "shape"]))
+    slots, diagnosis = (table[table["shape"] == shape] for table in (slots, diagnosis))
+    then, now = (
+        _shares(slots[slots["rung"] == name], diagnosis[diagnosis["rung"] == name]) for name in (rung.before, rung.name)
+    )
+    if not then or not now:
+        return []
+    alike = then["FFMA"][1] == now["FFMA"][1]
+    rows = []
+    for what, (_, of, good) in {**then, **now}.items():
+        shares = [side[what][0] if what in side else 0.0 for side in (then, now)]
+        change = shares[1] - shares[0]
+        if abs(change) >= CHANGED and (alike or of not in (SLOTS, TENSOR_PIPE)):
+            texts = (f"{share:.0f} %" if share or good > 0 else _few(what) for share in shares)
+            rows.append((what, *texts, of, "better" if good * change > 0 else "worse"))
+    return markdown_table(rows, [f"at {shape}", f"`{rung.before}`", f"`{rung.name}`", "share of", "which is"])
 
 
-def _share(finding: str, shares: Mapping[str, float]) -> str:
-    """The share of a finding in words; one that is not listed took less than LEAST, or was not found at all."""
-    if finding in shares:
-        return f"{shares[finding]:.0f} %"
-    return "none" if finding.startswith("bank conflicts") else f"less than {LEAST:.0f} %"
+def _shares(slots: pd.DataFrame, diagnosis: pd.DataFrame) -> dict[str, tuple[float, str, int]]:
+    """Percent, of what, and 1 where more of it is better, else -1: of the work in a rung's slots and of its limits."""
+    if slots.empty:
+        return {}
+    uses = slots.set_index("use")["percent"]
+    of = TENSOR_PIPE if uses.get(TENSOR_CORES) else SLOTS
+    limits = diagnosis[~diagnosis["finding"].isin(WORK)]
+    return {use: (uses.get(use, 0.0), of, 1) for use in WORK.values()} | {
+        item.finding: (item.slots_percent, item.of, -1) for item in limits.itertuples()
+    }
 
 
-def _findings(diagnosis: pd.DataFrame) -> list[str]:
-    parts = ["## What binds it", ""]
+def _few(limit: str) -> str:
+    """What is said of a limit that is not listed: its share is less than LEAST, or it was not found at all."""
+    return "none" if limit.startswith("bank conflicts") else f"less than {LEAST:.0f} %"
+
+
+def _limits(diagnosis: pd.DataFrame) -> list[str]:
+    """What limits a rung: the first limit in a sentence, all in a table by shape, and the evidence of each."""
+    parts = ["## What limits it", ""]
     if diagnosis.empty:
-        return [*parts, "There is no profile of this build.", ""]
-    for shape, rows in diagnosis.groupby("shape", sort=False):
-        parts += [f"At {shape}, by share of {rows['of'].iloc[0]}:", ""]
-        for item in rows.head(FINDINGS).itertuples():
-            after = ""
-            if isinstance(item.next_rung, str) and item.next_rung and not math.isnan(item.next_slots_percent):
-                after = f" In {item.next_rung}: {item.next_slots_percent:.0f} %."
-            parts.append(f"{item.rank}. **{item.finding}**, {item.slots_percent:.0f} %: {item.evidence}.{after}")
-        parts.append("")
-    return [*parts, "![Issue slots of all rungs](../figures/issue_slots.svg)", ""]
+        return [*parts, "This build has no profile.", ""]
+    shapes = list(by_work(diagnosis)["shape"].unique())
+    shape = largest(shapes)
+    at = diagnosis[diagnosis["shape"] == shape]
+    first = at.iloc[0]
+    listed = pd.concat([at[at["of"] == first["of"]].head(LISTED), at[at["of"] != first["of"]]])
+    if first["finding"] in WORK:
+        parts += [f"{first['evidence'].rstrip('.')} at {shape}; it is the first limit.", ""]
+    else:
+        parts += [f"The first limit at {shape} is: {first['finding']}.", ""]
+    shares = diagnosis.set_index(["shape", "finding"])["slots_percent"].map("{:.0f} %".format)
+    rows = []
+    for item in listed.itertuples():
+        by_shape = [shares.get((each, item.finding), _few(item.finding)) for each in shapes]
+        after = "" if math.isnan(item.next_slots_percent) else f"{item.next_slots_percent:.0f} %"
+        rows.append((item.finding, *by_shape, after, item.of))
+    head = ["limit", *(f"at {each}" for each in shapes), f"at {shape} in `{first['next_rung']}`", "share of"]
+    parts += markdown_table(rows, head)
+    told = listed[listed["evidence"] != first["evidence"]] if first["finding"] in WORK else listed
+    parts += [f"- {item.finding}: {item.evidence}" for item in told.itertuples()]
+    return [*parts, "", *_picture("issue_slots", "Issue slots of all rungs")]
 
 
 def _resources(resources: pd.DataFrame, shape: str | None) -> list[str]:
     """What each kernel takes of an SM at a shape, or else at the largest, as compiled, and what limits it."""
     shapes = list(resources["shape"].unique())
     shape = shape if shape in shapes else largest(shapes)
-    columns = {
+    at = resources[resources["shape"] == shape]
+    if at.empty:
+        return []
+    heads = {
         "kernel": "kernel", "grid": "blocks", "block_threads": "threads a block", "registers": "registers a thread",
         "static_shared_bytes": "static shared, byte", "dynamic_shared_bytes": "dynamic", "stack_bytes": "stack, byte",
         "spill_store_bytes": "spilled, byte", "blocks_per_sm": "blocks an SM", "occupancy_percent": "occupancy, %",
         "occupancy_limited_by": "limited by",
     }  # fmt: skip
-    rows = resources.loc[resources["shape"] == shape, list(columns)].to_numpy(object).tolist()
-    picture = ["![Warps that an SM holds of each rung](../figures/occupancy_limits.svg)", ""]
-    return [f"## Resources at {shape}", "", *markdown_table(rows, list(columns.values())), *picture] if rows else []
+    compiler = f"Compiled by nvcc {at['nvcc'].iloc[0]} for {at['architecture'].iloc[0]}."
+    picture = _picture("occupancy_limits", "Warps that an SM holds of each rung")
+    return [f"## Resources at {shape}", "", compiler, "", *_columns(at, heads), *picture]
 
 
 def _paper(paper: pd.DataFrame) -> list[str]:
-    columns = {
+    """What the product needs and the rung's tiles read, at each shape; then the lowest ceiling of each.
+
+    Where a profile has counted the passes of the load/store pipe at some shapes, ceilings are of these alone: what the
+    code needs at least is another number.
+    """
+    if paper.empty:
+        return []
+    needs = {
         "shape": "m x n x k", "compute_floor_ms": "compute floor, ms", "memory_floor_ms": "memory floor, ms",
         "global_reads_per_result": "global reads a result", "shared_reads_per_result": "shared reads a result",
-        "intensity_global": "FLOP a byte, global", "intensity_shared": "shared", "waves": "waves",
-        "tail_percent": "empty in the last, %", "predicted_gflops": "lowest ceiling, GFLOP/s", "bound_by": "which",
-        "wavefronts_per_ffma": "load pipe passes an FFMA", "wavefronts_from": "from", "measured_gflops": "measured",
+        "intensity_global": "FLOP a byte, global", "intensity_shared": "FLOP a byte, shared", "waves": "waves",
+        "tail_percent": "empty in the last wave, %",
     }  # fmt: skip
-    rows = by_work(paper)[list(columns)].to_numpy(object).tolist() if len(paper) else []
-    drawn = paper["predicted_gflops"].notna().any()
-    picture = ["![Measured against the lowest ceiling on paper](../figures/prediction.svg)", ""] if drawn else []
-    return ["## On paper", "", *markdown_table(rows, list(columns.values())), *picture] if rows else []
+    ceilings = {
+        "shape": "m x n x k", "wavefronts_per_ffma": "passes an FFMA", "predicted_gflops": "lowest ceiling, GFLOP/s",
+        "bound_by": "that of", "measured_gflops": "measured, GFLOP/s", "share_of_prediction": "share of the ceiling",
+    }  # fmt: skip
+    paper = by_work(paper)
+    parts = ["## On paper", "", *_columns(paper, needs)]
+    limited = paper[paper["predicted_gflops"].notna()]
+    profiled = limited[limited["wavefronts_from"] == "profile"]
+    if len(limited):
+        counted = "as the profile counted them" if len(profiled) else "the fewest that the code needs"
+        parts += [f"Ceilings, with the passes of the load/store pipe {counted}:", ""]
+        parts += _columns(profiled if len(profiled) else limited, ceilings, share_of_prediction="{:.0%}")
+        parts += _picture("prediction", "Measured against the lowest ceiling on paper")
+    return parts
 
 
 def _hotspots(hotspots: pd.DataFrame) -> list[str]:
     if hotspots.empty:
         return []
-    at = hotspots[hotspots["shape"] == largest(list(hotspots["shape"].unique()))]
-    rows = [
-        (f"{item.file}:{item.line}", f"{item.percent:.1f} %", item.reason.replace("_", " "), f"`{item.text}`")
-        for item in at[at["percent"] >= 0.1].itertuples()
-    ]
-    return ["## Hot source lines", "", *markdown_table(rows, ["line", "of stalled samples", "mostly", "source"])]
+    at = hotspots[(hotspots["shape"] == largest(list(hotspots["shape"]))) & (hotspots["percent"] >= 0.1)]
+    at = at.assign(place=at["file"] + ":" + at["line"].map(str), reason=at["reason"].str.replace("_", " "))
+    heads = {"place": "line", "percent": "of stalled samples", "reason": "mostly", "text": "source"}
+    return ["## Hot source lines", "", *_columns(at, heads, percent="{:.1f} %", text="`{}`")]
 
 
 def _profile(profiles: pd.DataFrame) -> list[str]:
+    """The kernels of a rung's product, and every metric of the one that computes it, by section, with its meaning."""
     if profiles.empty:
         return []
-    shape = largest(list(profiles["shape"].unique()))
+    shape = largest(list(profiles["shape"]))
     at = profiles[profiles["shape"] == shape]
-    kernels = _kernels(profiles, shape)
+    kernels = at[at["name"] == "duration"].assign(ms=lambda table: pd.to_numeric(table["value"]) / 1e6)
     at = at[at["multiplies"].astype(bool)]
     parts = [f"## Profile at {shape}", ""]
     if len(kernels) > 1:
-        rows = [(item.kernel, item.ms, f"{item.share:.1%}") for item in kernels.itertuples()]
-        parts += markdown_table(rows, ["kernel", "ms", "of the time"])
-    parts += [f"Of `{at['kernel'].iloc[0]}`{', which computes the product' if len(kernels) > 1 else ''}.", ""]
-    parts += ["![Roofline of all rungs](../figures/roofline.svg)", ""]
+        kernels = kernels.assign(share=kernels["ms"] / kernels["ms"].sum())
+        parts += _columns(kernels, {"kernel": "kernel", "ms": "ms", "share": "of the time"}, share="{:.1%}")
+    more = ", which computes the product" if len(kernels) > 1 else ""
+    parts += [f"Nsight Compute's metrics of `{at['kernel'].iloc[0]}`{more}.", ""]
+    parts += _picture("roofline", "Roofline of all rungs")
+    meanings = {each.name: each.meaning for each in (*METRICS.values(), *RATIOS)}
     for section, rows in at.groupby("section", sort=False):
-        metrics = [(item.name, _value(item.value), item.unit) for item in rows.itertuples(index=False)]
-        stalls = [(name, value) for name, value, _ in metrics if name.startswith("stall_")]
-        values = [
-            (name.replace("_", " "), *_scaled(value, unit))
-            for name, value, unit in metrics
-            if (name, value) not in stalls
+        known = rows["name"].isin(meanings)
+        metrics = [
+            (item.name.replace("_", " "), _with_unit(item.value, item.unit), meanings[item.name])
+            for item in rows[known].itertuples(index=False)
         ]
-        parts += [f"### {section.capitalize()}", "", *markdown_table(values, ["metric", "value", "unit"])]
-        if stalls:
-            total = sum(value for _, value in stalls)
-            waits = [
-                (name.removeprefix("stall_").replace("_", " "), value, f"{value / total:.1%}")
-                for name, value in sorted(stalls, key=lambda stall: -stall[1])
-                if value >= 0.001 * total
-            ]
-            parts += markdown_table(waits, ["a warp's state between two instructions", "cycles", "of all"])
+        parts += [f"### {section.capitalize()}", "", *markdown_table(metrics, ["metric", "value", "what it is"])]
+        parts += _stalls(rows[~known].set_index("name")["value"].astype(float))
     return parts
 
 
-def _value(text: Any) -> Any:
-    try:
-        return float(text)
-    except (TypeError, ValueError):
-        return text
+def _stalls(cycles: pd.Series) -> list[str]:
+    """What a warp does between two instructions, the longest first, but for what is next to nothing."""
+    rows = [
+        (reason.replace("_", " "), value, f"{value / cycles.sum():.1%}", STALLS.get(reason))
+        for reason, value in cycles.rename(lambda name: name.removeprefix("stall_"))
+        .sort_values(ascending=False, kind="stable")
+        .items()
+        if value >= 0.001 * cycles.sum()
+    ]
+    return markdown_table(rows, ["a warp's state between two instructions", "cycles", "of all", "what it waits for"])
 
 
-def _scaled(value: Any, unit: Any) -> tuple[Any, str]:
+def _with_unit(value: Any, unit: Any) -> str:
+    """A value of the table of profiles with its unit, as text; empty where it has none."""
     unit = unit if isinstance(unit, str) else ""
-    return scaled(value, unit) if isinstance(value, float) else (value, unit)
+    with contextlib.suppress(TypeError, ValueError):
+        value, unit = scaled(float(value), unit)
+    return f"{number(value)} {unit}".rstrip() if number(value) else ""
 
 
 def _advice(advice: pd.DataFrame) -> list[str]:
     if advice.empty:
         return []
-    at = advice[advice["multiplies"].astype(bool) & (advice["shape"] == largest(list(advice["shape"].unique())))]
-    at = at[at["estimated_speedup_percent"].notna()].head(5)
-    rows = [
-        (item.section, item.title or item.rule, f"{item.estimated_speedup_percent:.1f} %") for item in at.itertuples()
-    ]
-    head = ["section", "rule", "estimated speedup"]
-    return ["## Nsight Compute's advice", "", *markdown_table(rows, head)] if rows else []
+    at = advice[advice["multiplies"].astype(bool) & (advice["shape"] == largest(list(advice["shape"])))]
+    at = at[at["estimated_speedup_percent"].notna()].head(5).assign(rule=at["title"].fillna(at["rule"]))
+    heads = {"section": "section", "rule": "rule", "estimated_speedup_percent": "estimated speedup"}
+    table = _columns(at, heads, estimated_speedup_percent="{:.1f} %")
+    return ["## Nsight Compute's advice", "", *table] if table else []
 
 
 def _counts(instructions: pd.DataFrame, shape: str) -> list[str]:
@@ -316,84 +346,78 @@ def _counts(instructions: pd.DataFrame, shape: str) -> list[str]:
     if loops.empty:
         return []
     row = loops.iloc[0]
-    classes = [(name, row[name]) for name in (*CLASSES, "other") if row[name]]
-    widths = [
-        (f"{kind} of {bits} bit", row[f"{kind.lower()}_{bits}bit"])
+    counts = {name: row[name] for name in (*CLASSES, "other")}
+    counts |= {
+        f"{kind} of {bits} bit": row[f"{kind.lower()}_{bits}bit"]
         for kind in ("LDS", "STS", "LDG", "LDGSTS")
         for bits in (32, 64, 128)
-        if row[f"{kind.lower()}_{bits}bit"]
-    ]
-    ratios = (
-        [
+    }
+    rows = [(name, count) for name, count in counts.items() if count]
+    if not math.isnan(row["ffma_share"]):
+        rows += [
             ("FFMA, share of the issue slots", f"{row['ffma_share']:.1%}"),
             ("shared loads an FFMA", row["shared_loads_per_ffma"]),
             ("global loads an FFMA", row["global_loads_per_ffma"]),
             ("FFMAs with a register-bank conflict", row["bank_conflicts"]),
             ("operands of FFMAs that are reused", row["reused_operands"]),
         ]
-        if not math.isnan(row["ffma_share"])
-        else []
-    )
-    return markdown_table([*classes, *widths, *ratios], ["of the inner loop", "number"])
+    return markdown_table(rows, ["of the inner loop", "number"])
 
 
 def _loop(inspection: Mapping[str, Any], instructions: pd.DataFrame) -> list[str]:
     shapes = list(inspection["launches"])
-    found = main_kernel(dict(inspection), largest(shapes)) if shapes else None
+    found = multiplying_kernel(dict(inspection), largest(shapes)) if shapes else None
     if found is None:
         return []
-    kernel = found[1]
-    code = kernel["code"]
-    parts = ["## Inner loop", "", f"Of `{kernel['kernel']}`: {code['loop']['instructions']} instructions.", ""]
+    kernel, code = found[1], found[1]["code"]
+    size = f"The inner loop of `{kernel['kernel']}` has {code['loop']['instructions']} instructions."
+    parts = ["## Inner loop", "", size, ""]
     parts += _counts(instructions, largest(shapes))
-    parts += ["![Instructions of all inner loops](../figures/instruction_mix.svg)", ""]
+    parts += _picture("instruction_mix", "Instructions of all inner loops")
     parts += ["SASS:", "", *_code(code["loop_sass"], "asm")]
     if code["loop_ptx"]:
         parts += ["PTX:", "", *_code([line.replace("\t", " ") for line in code["loop_ptx"]], "asm")]
     return parts
 
 
-def index(rungs: Sequence[Rung], tables: Mapping[str, pd.DataFrame]) -> str:
-    """The index of the pages: each rung, its rate at the size of most rungs, and what binds it first."""
+def pages_index(rungs: Sequence[Rung], tables: Mapping[str, pd.DataFrame]) -> str:
+    """The index of the pages: each rung, its rate at the size of most rungs, and what limits it first."""
     timings, diagnosis = tables["timings"], tables["diagnosis"]
     shape = headline_shape(timings)
-    rows = []
-    for rung in rungs:
-        own_time = timings[(timings["rung"] == rung.name) & (timings["shape"] == shape)]
-        rate, share = own_time["gflops"], own_time["speedup_over_cublas"].dropna()
-        own = diagnosis[diagnosis["rung"] == rung.name]
-        first = own[own["shape"] == largest(list(own["shape"].unique()))].head(1)
-        rows.append(
-            (
-                f"[{rung.name}]({rung.name}.md)",
-                rung.title,
-                float(rate.iloc[0]) if len(rate) else math.nan,
-                f"{share.iloc[0]:.1%}" if len(share) else "",
-                f"{first['finding'].iloc[0]}, {first['slots_percent'].iloc[0]:.0f} %" if len(first) else "",
-            )
-        )
-    head = [
-        "rung",
-        "what it is",
-        f"GFLOP/s at {shape}",
-        "of cuBLAS",
-        "what binds it, of the issue slots or the tensor pipe's cycles",
-    ]
+    index = pd.DataFrame(
+        {
+            "rung": [rung.name for rung in rungs],
+            "page": [f"[{rung.name}]({rung.name}.md)" for rung in rungs],
+            "title": [rung.title for rung in rungs],
+            "limit": [_first_limit(diagnosis[diagnosis["rung"] == rung.name]) for rung in rungs],
+        }
+    )
+    times = timings.loc[timings["shape"] == shape, ["rung", "gflops", "speedup_over_cublas"]]
+    heads = {
+        "page": "rung", "title": "what it is", "gflops": f"GFLOP/s at {shape}", "speedup_over_cublas": "of cuBLAS",
+        "limit": "first limit",
+    }  # fmt: skip
+    table = _columns(index.merge(times, how="left"), heads, speedup_over_cublas="{:.1%}")
     pictures = {
         "roofline": "Roofline", "issue_slots": "Where the issue slots go", "instruction_mix": "Instructions",
         "occupancy_limits": "Occupancy", "prediction": "Prediction",
     }  # fmt: skip
-    figures = [line for name, title in pictures.items() for line in (f"![{title}](../figures/{name}.svg)", "")]
-    parts = ["# Why is it not faster?", "", *markdown_table(rows, head), *figures, *_side_by_side(tables)]
+    figures = [line for name, title in pictures.items() for line in _picture(name, title)]
+    parts = ["# Why is it not faster?", "", *table, *figures, *_side_by_side(tables["metrics_by_rung"])]
     return "\n".join(parts).rstrip() + "\n"
 
 
-def _side_by_side(tables: Mapping[str, pd.DataFrame]) -> list[str]:
+def _first_limit(diagnosis: pd.DataFrame) -> str:
+    """What limits a rung first at its largest profiled shape; empty where it has no profile."""
+    first = diagnosis[diagnosis["shape"] == largest(list(diagnosis["shape"]))].head(1)
+    return "".join(f"{item.finding}, {item.slots_percent:.0f} % of {item.of}" for item in first.itertuples())
+
+
+def _side_by_side(compared: pd.DataFrame) -> list[str]:
     """The worklogs' table: metrics of Nsight Compute with the rungs as columns, at the largest profiled square."""
-    compared = tables["metrics_by_rung"]
     if compared.empty:
         return []
-    shape = largest(list(compared["shape"].unique()))
+    shape = largest(list(compared["shape"]))
     at = compared[compared["shape"] == shape].drop(columns="shape").fillna({"unit": ""})
     title = f"## Nsight Compute's metrics side by side, at {shape}"
     return [title, "", *markdown_table(at.to_numpy(object).tolist(), list(at.columns))]

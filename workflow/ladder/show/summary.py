@@ -9,10 +9,10 @@ import pandas as pd
 from ladder.model.precision import label, other_baselines
 from ladder.tables.timings import headline_shape
 
-FAILURES = ("does not compile", "unusable", "wrong", "timing failed")  # of ladder.evidence.Evidence.status
+FAILURES = ("does not compile", "unusable", "wrong", "timing failed")  # of Evidence.status
 
 
-def summary(rungs: pd.DataFrame, timings: pd.DataFrame, headline: str, results: str) -> str:
+def run_summary(rungs: pd.DataFrame, timings: pd.DataFrame, headline: str, results: str) -> str:
     """The summary as text: each rung at the shape that stands for the run, then what failed.
 
     `rungs` and `timings` are the tables of those names, `results` is the folder of this GPU's results.

@@ -14,7 +14,7 @@ from typing import Any
 from ladder.system.errors import LadderError
 
 CLEAR = "\r\x1b[K"  # to the line's beginning, and nothing behind it
-GREEN, RED, PLAIN = "\x1b[32m", "\x1b[31m", "\x1b[0m"
+GREEN, RED, RESET = "\x1b[32m", "\x1b[31m", "\x1b[0m"
 GOOD = ("ok", "pass", "emulated")
 BAD = ("failed", "wrong", "unusable", "crashed", "timeout", "not timed", "not profiled")
 
@@ -29,7 +29,7 @@ def colored(status: str) -> str:
     color = GREEN if status in GOOD else RED if status in BAD else ""
     if not color or not sys.stderr.isatty() or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
         return status
-    return f"{color}{status}{PLAIN}"
+    return f"{color}{status}{RESET}"
 
 
 class Progress:

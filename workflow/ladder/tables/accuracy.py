@@ -9,7 +9,7 @@ import pandas as pd
 
 from ladder.records.digests import source_of
 
-COLUMNS = ["rung", "precision", "family", "m", "n", "k", "error_normwise", "error_componentwise", "time_ms"]
+ACCURACY_COLUMNS = ["rung", "precision", "family", "m", "n", "k", "error_normwise", "error_componentwise", "time_ms"]
 
 
 def accuracy_table(records: Mapping[str, Mapping[str, Any]], precisions: Mapping[str, str]) -> pd.DataFrame:
@@ -23,7 +23,7 @@ def accuracy_table(records: Mapping[str, Mapping[str, Any]], precisions: Mapping
         for name, record in records.items()
         for point in record["points"]
     ]
-    return pd.DataFrame(rows, columns=COLUMNS)
+    return pd.DataFrame(rows, columns=ACCURACY_COLUMNS)
 
 
 def changed_since(records: Mapping[str, Mapping[str, Any]], digests: Mapping[str, str]) -> list[str]:

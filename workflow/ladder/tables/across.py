@@ -18,7 +18,7 @@ from ladder.system.nvml import Present
 from ladder.tables.evidence import Evidence, read_evidence
 from ladder.tables.timings import square_rows, timing_table
 
-COLUMNS = [
+ACROSS_COLUMNS = [
     *("rung", "precision", "shape", "m", "n", "k", "gpu", "device"),
     *("time_ms_median", "gflops", "gflops_ci_low", "gflops_ci_high", "share_of_peak"),
     *(f"share_of_cublas{end}" for end in ("", "_ci_low", "_ci_high")),
@@ -32,10 +32,10 @@ def across_table(
 ) -> pd.DataFrame:
     """One row a rung, shape and GPU whose check passed there, by the ladder, the work and the GPU's name.
 
-    `results` holds one folder a GPU, `shapes` are those asked for, or None for all that are recorded. Columns: COLUMNS,
-    where gpu is the folder and device NVML's name, shares are fractions, and source_digest is of the code that was
-    measured; the others are those of `ladder.tables.timings.timing_table`. Raises LadderError where nothing is
-    recorded or a record is damaged.
+    `results` holds one folder a GPU, `shapes` are those asked for, or None for all. Columns: ACROSS_COLUMNS, where gpu
+    is the folder and device NVML's name, shares are fractions, and source_digest is of the code that was measured; the
+    others are those of `ladder.tables.timings.timing_table`. Raises LadderError where nothing is recorded or a record
+    is damaged.
     """
     parts = []
     for raw in sorted(results.glob("*/raw")):
@@ -49,7 +49,7 @@ def across_table(
     table = pd.concat(parts, ignore_index=True)
     table["work"] = table["m"] * table["n"] * table["k"]
     table["place"] = table["rung"].map(order)
-    return table.sort_values(["place", "work", "shape", "gpu"], ignore_index=True)[COLUMNS]
+    return table.sort_values(["place", "work", "shape", "gpu"], ignore_index=True)[ACROSS_COLUMNS]
 
 
 def _on_one_gpu(evidence: Sequence[Evidence], name: str, baseline: str, first: str) -> pd.DataFrame:

@@ -7,15 +7,15 @@ from collections.abc import Sequence
 import pandas as pd
 
 from ladder.model.bounds import componentwise_bound
+from ladder.model.cases import Case
 from ladder.model.precision import BOUNDS
-from ladder.model.shape import Shape
 from ladder.tables.evidence import Evidence
 
 
 def check_table(evidence: Sequence[Evidence]) -> pd.DataFrame:
     """One row a rung and case: its verdict, and each error beside its bound; then one a tool of the sanitizer.
 
-    Columns: rung, by (`check`, or a tool of compute-sanitizer), shape (of a tool's row all that it watched), alpha,
+    Columns: rung, by (`check`, or a tool of compute-sanitizer), shape (of a tool's row all that ran under it), alpha,
     beta, padding, offset, family (of the inputs), verdict, error_componentwise, bound_componentwise, error_normwise,
     bound_normwise (all four relative, without unit, all but bound_componentwise with three digits; of the norm only
     where the statistical test applies). The seeds of the inputs stand in the records of the check.
@@ -27,9 +27,10 @@ def check_table(evidence: Sequence[Evidence]) -> pd.DataFrame:
     rows = []
     for item in evidence:
         for case in item.check["cases"] if item.check else ():
-            k = Shape.parse(case["shape"]).k
-            bounds = {"family": "uniform", "bound_componentwise": componentwise_bound(k, BOUNDS[item.rung.precision])}
-            rows.append({"rung": item.rung.name, "by": "check", **bounds, **case})
+            asked = Case.of(case)
+            bound = componentwise_bound(asked.shape.k, BOUNDS[item.rung.precision])
+            row = {**asked.as_record(), **case, "bound_componentwise": bound}
+            rows.append({"rung": item.rung.name, "by": "check", **row})
         for tool in item.sanitized["tools"] if item.sanitized else ():
             shapes = " ".join(dict.fromkeys(case["shape"] for case in item.sanitized["cases"]))
             verdict = "pass" if tool["verdict"] == "pass" else f"{tool['verdict']}: {tool['message']}"

@@ -10,11 +10,11 @@ import numpy as np
 import pandas as pd
 
 from ladder.build import sass
-from ladder.build.inspection import main_kernel
+from ladder.build.inspection import multiplying_kernel
 from ladder.build.occupancy import LIMITS
 from ladder.model.gpu import Gpu
 from ladder.model.shape import Shape
-from ladder.tables.diagnosis import Profile, main_profile
+from ladder.tables.diagnosis import Profile, multiplying_profile
 from ladder.tables.evidence import Evidence
 from ladder.tables.paper import accesses, ceilings, floors, load_pipe_wavefronts, tile_of, waves
 
@@ -32,7 +32,7 @@ def resource_table(evidence: Sequence[Evidence]) -> pd.DataFrame:
     for item in evidence:
         resources = {kernel["symbol"]: kernel for kernel in item.inspection["kernels"]}
         for shape, launches in item.inspection["launches"].items():
-            main = main_kernel(item.inspection, shape)
+            main = multiplying_kernel(item.inspection, shape)
             for launch in launches:
                 kernel = resources.get(launch["symbol"], {})
                 rows.append(
@@ -80,7 +80,7 @@ def instruction_table(evidence: Sequence[Evidence]) -> pd.DataFrame:
     rows: dict[tuple[str, str, str], dict[str, Any]] = {}
     for item in evidence:
         for shape in item.inspection["launches"]:
-            found = main_kernel(item.inspection, shape)
+            found = multiplying_kernel(item.inspection, shape)
             for part in ("whole", "loop") if found else ():
                 kernel = found[1]
                 counts = kernel["code"][part]
@@ -129,7 +129,7 @@ def paper_table(evidence: Sequence[Evidence], gpu: Gpu) -> pd.DataFrame:
         if item.rung.role != "rung" or not item.inspection["launches"]:
             continue
         for text in item.inspection["launches"]:
-            found, shape = main_kernel(item.inspection, text), Shape.parse(text)
+            found, shape = multiplying_kernel(item.inspection, text), Shape.parse(text)
             if found is None:
                 continue
             launch, kernel = found
@@ -140,7 +140,7 @@ def paper_table(evidence: Sequence[Evidence], gpu: Gpu) -> pd.DataFrame:
             held = (launch.get("occupancy") or {}).get("blocks")
             filled = waves(blocks, held, gpu.sms) if held else {"balance": 1.0}
             profile = item.profiles.get(text)
-            metrics = main_profile(profile["kernels"])["metrics"] if profile else {}
+            metrics = multiplying_profile(profile["kernels"])["metrics"] if profile else {}
             seen = Profile(metrics).wavefronts_per_ffma(gpu.sms)
             limits = ceilings(gpu, shape, loop, filled["balance"], seen) if by_ffmas else {}
             bound = min(limits, key=lambda name: limits[name], default="")

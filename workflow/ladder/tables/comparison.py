@@ -21,7 +21,7 @@ from ladder.records import store
 from ladder.records.digests import build_of
 
 VERDICTS = {"FAST": "faster", "SLOW": "slower", "SAME": "same", "AMBG": "undecided", "????": "undecided"}
-COLUMNS = [
+COMPARISON_COLUMNS = [
     *("rung", "shape", "m", "n", "k", "verdict", "reason"),
     *("time_ms_baseline", "time_ms", "change_percent", "change_percent_low", "change_percent_high"),
     *("same_build", "baseline_measured_at", "measured_at"),
@@ -29,25 +29,25 @@ COLUMNS = [
 
 
 @dataclass(frozen=True)
-class Timing:
+class LatestTiming:
     """The latest measurement of a rung at a shape in one record: what NVBench compares, and where it was made."""
 
     data: nvbench.GpuTimingData
     where: Mapping[str, Any]
 
 
-def read_timings(path: Path, rung: str) -> dict[Shape, Timing]:
+def read_timings(path: Path, rung: str) -> dict[Shape, LatestTiming]:
     """The rung's own timings in a time record, the latest of each shape.
 
     Raises LadderError where the record is damaged or of another version.
     """
     nvbench.load_nvbench_compare_tooling(load_color=False)
-    found: dict[Shape, Timing] = {}
+    found: dict[Shape, LatestTiming] = {}
     for name, files in store.read_runs(path).items():
         where = store.run_record(files, f"{path}: {name}")["where"]
         try:
             for shape, summaries in _own_states(files, rung):
-                found[shape] = Timing(_timing_data(files, summaries), where)
+                found[shape] = LatestTiming(_timing_data(files, summaries), where)
         except (KeyError, ValueError, StopIteration) as error:
             raise store.damaged(path, error) from None
     return found
@@ -71,7 +71,7 @@ def _timing_data(files: Mapping[str, bytes], summaries: list[dict[str, Any]]) ->
 
 
 def compare(rungs: Sequence[str], shapes: Sequence[Shape], baseline: Path, current: Path) -> pd.DataFrame:
-    """Compare the time records of two folders: one row a rung and shape that both hold, with COLUMNS.
+    """Compare the time records of two folders: one row a rung and shape that both hold, with COMPARISON_COLUMNS.
 
     Times are medians in milliseconds; changes are of the time, so negative is faster, and their interval is NVBench's.
     """
@@ -86,10 +86,10 @@ def compare(rungs: Sequence[str], shapes: Sequence[Shape], baseline: Path, curre
             for shape in sorted(shapes, key=lambda shape: shape.flop)
             if shape in before and shape in after
         ]
-    return pd.DataFrame(rows, columns=COLUMNS)
+    return pd.DataFrame(rows, columns=COMPARISON_COLUMNS)
 
 
-def _row(rung: str, shape: Shape, before: Timing, after: Timing) -> dict[str, Any]:
+def _row(rung: str, shape: Shape, before: LatestTiming, after: LatestTiming) -> dict[str, Any]:
     decided = nvbench.compare_gpu_timings(before.data, after.data)
     low, high = decided.frac_diff_interval or (float("nan"), float("nan"))
     return {

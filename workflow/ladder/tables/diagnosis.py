@@ -3,35 +3,38 @@
 Every cycle each scheduler of an SM has one issue slot. A slot holds an FFMA, another instruction, or nothing; the
 empty ones are shared out to what warps waited for, by the cycles that they waited. So the shares of a kernel add up to
 100 %. Where tensor cores multiply, one instruction keeps them busy for many cycles, so the cycles of their pipe stand
-for the slots: it works, or it idles while warps issue other instructions or wait. Names of stall reasons and their
-meaning: NVIDIA, Nsight Compute Profiling Guide, «Metrics Reference: Warp Stall Reasons». A rule takes a `Profile` and
-gives a `Finding`, or None where it does not apply.
+for the slots: it works, or it idles while warps issue other instructions or wait. What is measured by another clock, as
+bank conflicts are by the cycles of the load/store pipe, is no share of these and is listed behind them. Names of stall
+reasons: NVIDIA, Nsight Compute Profiling Guide, «Metrics Reference: Warp Stall Reasons». A rule takes a `Profile` and
+gives its `Limit`s, none where it does not apply.
 """
 
 from __future__ import annotations
 
 import math
-import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
 from ladder.build.sass import class_of, multiplications
+from ladder.model.metrics import stall_counters, value_of
 
-_STALL = re.compile(r"smsp__average_warps_issue_stalled_(\w+)_per_issue_active\.ratio")
 _SAMPLED = {"no_instructions": "no_instruction"}  # reasons that samples name otherwise than averages
 _NO_STALLS = ("selected", "not_selected")  # a warp that issues, or could
-TENSOR_CORES, FP32_UNITS = "tensor cores", "FP32 units"  # the findings that a kernel may be content with
-LEAST = 3.0  # percent of issue slots below which a finding is not listed
+TENSOR_CORES, FP32_UNITS = "tensor cores", "FP32 units"  # the limits that a kernel may be content with
+LEAST = 3.0  # percent below which a limit is not listed
+# What shares are shares of.
+SLOTS, TENSOR_PIPE = "the issue slots", "the tensor pipe's cycles"
+LOAD_PIPE, TIME = "the load/store pipe's cycles", "the kernel's time"
 
 
 @dataclass(frozen=True)
 class Profile:
-    """The metrics of one profiled kernel, by Nsight Compute's names, and the samples of its loop that multiplies.
+    """The metrics of one profiled kernel, as recorded, and the samples of its loop that multiplies.
 
-    Where tensor cores multiply, read cycles of their pipe for `issue slots`.
+    Where tensor cores multiply, read cycles of their pipe for `issue slots`: `share_of` says which it is.
     """
 
     metrics: Mapping[str, Any]
@@ -43,9 +46,8 @@ class Profile:
         return cls(kernel["metrics"], kernel.get("loop") or {})
 
     def get(self, name: str) -> float:
-        """A metric's value; not a number where the record has none."""
-        found = self.metrics.get(name, (math.nan, ""))[0]
-        return float(found) if isinstance(found, (int, float)) else math.nan
+        """A metric's value, by our name; not a number where the record has none."""
+        return value_of(self.metrics, name)
 
     def ratio(self, over: str, under: str) -> float:
         """One metric over another; 0 where the second is 0."""
@@ -55,8 +57,7 @@ class Profile:
     @cached_property
     def stalls(self) -> dict[str, float]:
         """Cycles that a warp waits for each reason, for each instruction that it issues."""
-        found = {match[1]: self.get(name) for name in self.metrics if (match := _STALL.fullmatch(name))}
-        return dict(sorted(found.items()))
+        return {reason: float(self.metrics[counter][0]) for reason, counter in stall_counters(self.metrics).items()}
 
     @cached_property
     def waits(self) -> dict[str, float]:
@@ -80,20 +81,20 @@ class Profile:
 
         They multiply where the pipes work in more than a twentieth of the cycles.
         """
-        works = self.get("sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active")
+        works = self.get("tensor_pipe_active")
         return works if works > 5 else 0.0
 
     @property
-    def slots(self) -> str:
-        """What shares of this kernel are shares of."""
-        return "the tensor pipe's cycles" if self.tensor else "the issue slots"
+    def share_of(self) -> str:
+        """What most shares of this kernel are shares of: SLOTS or TENSOR_PIPE."""
+        return TENSOR_PIPE if self.tensor else SLOTS
 
     @property
     def empty(self) -> float:
         """Percent of issue slots in which no warp could issue; of cycles in which tensor pipes that multiply idle."""
         if self.tensor:
             return 100 - self.tensor
-        return 100 - self.get("smsp__issue_active.avg.pct_of_peak_sustained_active")
+        return 100 - self.get("issue_slots_busy")
 
     @property
     def issued(self) -> float:
@@ -103,46 +104,54 @@ class Profile:
     @property
     def ffma(self) -> float:
         """Percent of executed instructions that are FFMAs."""
-        a_cycle = self.get("smsp__sass_thread_inst_executed_op_ffma_pred_on.sum.per_cycle_elapsed") / 32
-        return 100 * a_cycle * self.get("smsp__cycles_elapsed.avg") / self.get("smsp__inst_executed.sum")
+        a_cycle = self.get("ffma_per_cycle") / 32
+        return 100 * a_cycle * self.get("scheduler_cycles") / self.get("executed_instructions")
 
     @property
     def shared(self) -> float:
         """Percent of executed instructions that load from or store to shared memory."""
-        return self._executed("smsp__sass_inst_executed_op_shared_ld.sum", "smsp__sass_inst_executed_op_shared_st.sum")
+        return self._executed("shared_loads", "shared_stores")
 
     @property
     def global_(self) -> float:
         """Percent of executed instructions that load from or store to global memory, or copy from it."""
-        kinds = ("sass_inst_executed_op_global_ld", "sass_inst_executed_op_global_st", "inst_executed_op_ldgsts")
-        return self._executed(*(f"smsp__{kind}.sum" for kind in kinds))
+        return self._executed("global_loads", "global_stores", "global_copies")
 
     def _executed(self, *names: str) -> float:
         """Percent of executed instructions that these metrics count; what the record has not counts as none."""
         counted = sum(count for name in names if not math.isnan(count := self.get(name)))
-        return 100 * counted / self.get("smsp__inst_executed.sum")
+        return 100 * counted / self.get("executed_instructions")
 
     def wavefronts_per_ffma(self, sms: int) -> float:
         """Passes of the load/store data pipes of so many SMs for each FFMA of a warp; not a number where unrecorded."""
-        busy = self.get("l1tex__data_pipe_lsu_wavefronts.avg.pct_of_peak_sustained_elapsed") / 100  # one a cycle and SM
-        ffmas = self.get("smsp__sass_thread_inst_executed_op_ffma_pred_on.sum.per_cycle_elapsed") / 32
+        busy = self.get("load_pipe_busy") / 100  # one a cycle and SM
+        ffmas = self.get("ffma_per_cycle") / 32
         return busy * sms / ffmas if ffmas else math.nan
 
     def lost_to(self, *reasons: str) -> float:
         """Percent of issue slots that stay empty for these reasons (`waits`)."""
         return self.empty * sum(self.waits.get(reason, 0.0) for reason in reasons)
 
+    def limit(self, rule: str, percent: float, evidence: str, of: str = "") -> Limit:
+        """A limit of this kernel, in shares of its slots unless it says of what."""
+        return Limit(rule, percent, of or self.share_of, evidence)
+
+    def waiting(self, rule: str, *reasons: str, taken: float = 0.0, more: str = "") -> Limit:
+        """A limit of warps that wait for these reasons, and of the slots that what they wait for has `taken`."""
+        return self.limit(rule, self.lost_to(*reasons) + taken, f"{_waits(self, *reasons)} {more}".rstrip())
+
 
 @dataclass(frozen=True)
-class Finding:
-    """What binds a kernel: the rule that says so, percent of issue slots that it takes, and the evidence in words."""
+class Limit:
+    """What limits a kernel: the rule that says so, how many percent of what it takes, and the evidence in sentences."""
 
     rule: str
-    slots_percent: float
+    percent: float
+    of: str
     evidence: str
 
 
-def slots(profile: Profile) -> dict[str, float]:
+def slot_uses(profile: Profile) -> dict[str, float]:
     """Where the issue slots go, in percent: FFMA, tensor cores, other instructions, and empty ones by stall reason."""
     waits = [reason for reason in {**profile.stalls, **profile.waits} if reason not in _NO_STALLS]
     ffmas = profile.issued * profile.ffma / 100
@@ -154,222 +163,191 @@ def slots(profile: Profile) -> dict[str, float]:
     }
 
 
-def uncoalesced(profile: Profile) -> Finding | None:
+def uncoalesced(profile: Profile) -> Iterator[Limit]:
     """Loads whose warps touch more 32-byte sectors than their bytes need, where warps wait for global memory.
 
     NVIDIA, CUDA C++ Best Practices Guide, «Coalesced Access to Global Memory»; Nsight Compute counts the excess as
     theoretical sectors. Applies where more than a tenth of them is excess; the slots are those of `global_loads`.
     """
-    excess = profile.ratio(
-        "derived__memory_l2_theoretical_sectors_global_excessive", "memory_l2_theoretical_sectors_global"
-    )
-    if not excess > 0.1:
-        return None
-    requests = "l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum"
-    sectors = profile.ratio("l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum", requests)
-    text = f"{sectors:.1f} sectors a load request; {excess:.0%} of the sectors that global accesses ask for are excess"
-    return Finding("uncoalesced global loads", _global_slots(profile), text)
+    excess = profile.ratio("global_excessive_sectors", "global_sectors")
+    if excess > 0.1:
+        sectors = profile.ratio("global_load_sectors", "global_load_requests")
+        text = f"A load touches {sectors:.1f} sectors; {_percent(excess)} of all sectors touched are not needed."
+        yield replace(_of_global_memory(profile), rule="uncoalesced global loads", evidence=text)
 
 
-def global_loads(profile: Profile) -> Finding | None:
+def global_loads(profile: Profile) -> Iterator[Limit]:
     """Coalesced global loads: warps that wait for a place in their queue (LG Throttle) or for data (Long Scoreboard).
 
     Nsight Compute Profiling Guide: LG Throttle is of too many local and global accesses in flight. The slots are the
     waits' and those of the accesses themselves.
     """
-    if uncoalesced(profile):
-        return None
-    hit = profile.get("lts__t_sector_hit_rate.pct")
-    executed = f"{profile.global_:.0f} % of instructions load from or store to global memory; "
-    text = f"{_waits(profile, *_GLOBAL)}; {executed if profile.global_ >= 0.5 else ''}{hit:.0f} % of sectors hit in L2"
-    return Finding("global loads (queue and latency)", _global_slots(profile), text)
+    if not any(uncoalesced(profile)):
+        yield _of_global_memory(profile)
 
 
-_GLOBAL = ("lg_throttle", "long_scoreboard")
+def _of_global_memory(profile: Profile) -> Limit:
+    share, hit = profile.global_, profile.get("l2_hit_rate")
+    text = f"{share:.0f} % of the instructions access global memory. " if share >= 0.5 else ""
+    text += f"The L2 cache holds {hit:.0f} % of the sectors."
+    rule, taken = "global loads (queue and latency)", profile.issued * share / 100
+    return profile.waiting(rule, "lg_throttle", "long_scoreboard", taken=taken, more=text)
 
 
-def _global_slots(profile: Profile) -> float:
-    """Percent of the issue slots that global accesses take, and that are empty while warps wait for them."""
-    return profile.lost_to(*_GLOBAL) + profile.issued * profile.global_ / 100
-
-
-def mio_queue(profile: Profile) -> Finding | None:
+def mio_queue(profile: Profile) -> Iterator[Limit]:
     """Warps that wait for shared memory: a place in the MIO queue (MIO Throttle) or its data (Short Scoreboard).
 
     Nsight Compute Profiling Guide; the shared-memory worklogs quote MIO Throttle, which is the same queue from the side
     of the warp whose load is not yet in it. The slots are the waits' and those of the shared accesses themselves.
     """
-    reasons = ("mio_throttle", "short_scoreboard")
-    text = f"{_waits(profile, *reasons)}; {profile.shared:.0f} % of instructions load from or store to shared memory"
-    taken = profile.lost_to(*reasons) + profile.issued * profile.shared / 100
-    return Finding("MIO queue (shared memory)", taken, text)
+    text = f"{profile.shared:.0f} % of the instructions access shared memory."
+    taken = profile.issued * profile.shared / 100
+    yield profile.waiting("MIO queue (shared memory)", "mio_throttle", "short_scoreboard", taken=taken, more=text)
 
 
-def load_conflicts(profile: Profile) -> Finding | None:
-    """Shared loads that take more passes than their bytes need; see `_conflicts`."""
-    return _conflicts(profile, "ld", "loads")
-
-
-def store_conflicts(profile: Profile) -> Finding | None:
-    """Shared stores that take more passes than their bytes need; see `_conflicts`."""
-    return _conflicts(profile, "st", "stores")
-
-
-def _conflicts(profile: Profile, operation: str, name: str) -> Finding | None:
-    """Bank conflicts: NVIDIA, CUDA C++ Best Practices Guide, «Shared Memory and Memory Banks».
+def shared_conflicts(profile: Profile) -> Iterator[Limit]:
+    """Shared loads and stores of more passes: CUDA C++ Best Practices Guide, «Shared Memory and Memory Banks».
 
     Nsight Compute's counters also count waits for the data path; only with theoretical excess wavefronts (`shared
-    excessive`), and where conflicts are more than a twentieth of the wavefronts, is it the access pattern. The slots
-    are the conflicts' part of the time that the load/store data pipe works.
+    excessive`), and where conflicts are more than a twentieth of the wavefronts, is it the access pattern. The share is
+    of the cycles of the load/store pipe: those in which it repeats a pass because of a conflict.
     """
-    conflicts = f"l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_{operation}.sum"
-    wavefronts = f"l1tex__data_pipe_lsu_wavefronts_mem_shared_op_{operation}.sum"
-    share = profile.ratio(conflicts, wavefronts)
-    if not (profile.get("derived__memory_l1_wavefronts_shared_excessive") > 0 and share > 0.05):
-        return None
-    busy = profile.get(f"{wavefronts}.pct_of_peak_sustained_elapsed")
-    executed = profile.ratio(wavefronts, f"smsp__sass_inst_executed_op_shared_{operation}.sum")
-    text = f"{share:.0%} of the wavefronts of shared {name} are bank conflicts; {executed:.1f} an instruction"
-    return Finding(f"bank conflicts in shared {name}", share * busy, text)
+    for access in ("load", "store"):
+        share = profile.ratio(f"shared_{access}_conflicts", f"shared_{access}_wavefronts")
+        if profile.get("shared_excessive_wavefronts") > 0 and share > 0.05:
+            passes = profile.ratio(f"shared_{access}_wavefronts", f"shared_{access}s")
+            text = f"A shared {access} takes {passes:.1f} passes; bank conflicts cause {_percent(share)} of them."
+            taken = share * profile.get(f"shared_{access}_busy")
+            yield profile.limit(f"bank conflicts in shared {access}s", taken, text, LOAD_PIPE)
 
 
-def barriers(profile: Profile) -> Finding | None:
+def barriers(profile: Profile) -> Iterator[Limit]:
     """Warps that wait for the others of their block: stalls Barrier and Membar."""
-    return Finding("barriers", profile.lost_to("barrier", "membar"), _waits(profile, "barrier", "membar"))
+    yield profile.waiting("barriers", "barrier", "membar")
 
 
-def dispatch(profile: Profile) -> Finding | None:
+def dispatch(profile: Profile) -> Iterator[Limit]:
     """Warps whose chosen instruction is held back: stalls Dispatch and Math Pipe Throttle.
 
     Nsight Compute Profiling Guide: conflicts or resources that are not there, among them the ports of the register file
     (see the register-bank conflicts of the inner loop in the table of instructions).
     """
     reasons = ("dispatch_stall",) if profile.tensor else ("dispatch_stall", "math_pipe_throttle")
-    return Finding("dispatch and register ports", profile.lost_to(*reasons), _waits(profile, *reasons))
+    yield profile.waiting("dispatch and register ports", *reasons)
 
 
-def dependencies(profile: Profile) -> Finding | None:
+def dependencies(profile: Profile) -> Iterator[Limit]:
     """Warps that wait a fixed time for their own last instruction, for the next one to be fetched, or for a branch.
 
     Stalls Wait, No Instruction, Branch Resolving and IMC Miss, in cycles in which no other warp could issue.
     """
     reasons = ("wait", "no_instruction", "branch_resolving", "imc_miss")
-    warps = profile.get("smsp__warps_active.avg.per_cycle_active")
-    text = f"{_waits(profile, *reasons)}; {warps:.1f} warps a scheduler to hide it"
-    return Finding("fixed latencies and instruction fetch", profile.lost_to(*reasons), text)
+    text = f"A scheduler has {profile.get('active_warps'):.1f} warps to hide these waits."
+    yield profile.waiting("fixed latencies and instruction fetch", *reasons, more=text)
 
 
-def overhead(profile: Profile) -> Finding | None:
+def overhead(profile: Profile) -> Iterator[Limit]:
     """Issue slots that hold neither an FFMA nor an access to memory: addresses, guards, loops and barriers.
 
     Where an SM has 128 FP32 lanes an FFMA needs a slot in every cycle, so each other instruction is paid for. Where
     tensor cores multiply, it is what warps issue while their pipe idles.
     """
-    rule = "addresses, guards and other instructions"
-    if profile.tensor:
-        busy = profile.get("smsp__issue_active.avg.pct_of_peak_sustained_active")
-        return Finding(rule, profile.lost_to("selected"), f"{busy:.0f} % of the issue slots hold an instruction")
     share = profile.issued * (100 - profile.ffma - profile.shared - profile.global_) / 100
-    return Finding(rule, share, f"{profile.ffma:.0f} % of instructions are FFMAs")
+    text = f"{profile.ffma:.0f} % of the instructions are FFMAs."
+    if profile.tensor:
+        share = profile.lost_to("selected")
+        text = f"Instructions fill {profile.get('issue_slots_busy'):.0f} % of the issue slots."
+    yield profile.limit("addresses, guards and other instructions", share, text)
 
 
-def fp32_units(profile: Profile) -> Finding | None:
+def fp32_units(profile: Profile) -> Iterator[Limit]:
     """FP32 units that work in most cycles: nearer than this to their peak there is little left to gain.
 
     Nsight Compute Profiling Guide, «Pipelines»: FMA. Applies where it works in more than three quarters of the cycles;
     the slots are those of the FFMAs.
     """
-    busy = profile.get("sm__pipe_fma_cycles_active.avg.pct_of_peak_sustained_active")
-    if profile.tensor or not busy > 75:
-        return None
-    return Finding(FP32_UNITS, profile.issued * profile.ffma / 100, f"their pipe works in {busy:.0f} % of the cycles")
+    busy = profile.get("fma_pipe_active")
+    if busy > 75 and not profile.tensor:
+        text = f"The FP32 pipe is busy in {busy:.0f} % of the cycles."
+        yield profile.limit(FP32_UNITS, profile.issued * profile.ffma / 100, text)
 
 
-def tensor_pipe(profile: Profile) -> Finding | None:
+def tensor_pipe(profile: Profile) -> Iterator[Limit]:
     """Tensor cores that work in most cycles: nearer than this to their peak only fewer products make it faster.
 
-    NVIDIA's answer in its developer forum, topic 355164: `sm__pipe_tensor_cycles_active` counts the work of both HMMA
-    and HGMMA.
+    NVIDIA's answer in its developer forum, topic 355164: the metric counts the work of both HMMA and HGMMA.
     """
-    if not profile.tensor > 60:
-        return None
-    return Finding(TENSOR_CORES, profile.tensor, f"their pipe works in {profile.tensor:.0f} % of the cycles")
+    if profile.tensor > 60:
+        text = f"The tensor pipe is busy in {profile.tensor:.0f} % of the cycles."
+        yield profile.limit(TENSOR_CORES, profile.tensor, text)
 
 
-def tensor_results(profile: Profile) -> Finding | None:
+def tensor_results(profile: Profile) -> Iterator[Limit]:
     """Warps that wait for what tensor cores compute: stalls GMMA and Warpgroup Arrive.
 
     Applies where tensor cores multiply. The slots are cycles in which the pipe idles meanwhile, as between a product
     and the next that adds to it.
     """
-    reasons = ("gmma", "warpgroup_arrive")
-    if not profile.tensor:
-        return None
-    return Finding("results of tensor cores", profile.lost_to(*reasons), _waits(profile, *reasons))
+    if profile.tensor:
+        yield profile.waiting("results of tensor cores", "gmma", "warpgroup_arrive")
 
 
-def bandwidth(profile: Profile) -> Finding | None:
+def bandwidth(profile: Profile) -> Iterator[Limit]:
     """Device memory near its bandwidth: the roofline's slanted part (S. Williams et al., 2009)."""
-    used = profile.get("gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed")
-    if not used > 60:
-        return None
-    return Finding("DRAM bandwidth", profile.empty, f"{used:.0f} % of the DRAM bandwidth is used")
+    used = profile.get("dram_throughput")
+    if used > 60:
+        yield profile.limit("DRAM bandwidth", profile.empty, f"The kernel uses {used:.0f} % of the DRAM bandwidth.")
 
 
-def tail(profile: Profile) -> Finding | None:
+def tail(profile: Profile) -> Iterator[Limit]:
     """A last wave of blocks that leaves SMs idle, of few waves.
 
-    Slots of SMs that have finished: 100 % less the share of the elapsed cycles in which an SM is active.
+    The share is of the kernel's time: 100 % less the share of the elapsed cycles in which an SM is active.
     """
-    active = profile.ratio("sm__cycles_active.avg", "sm__cycles_elapsed.max")
-    waves = profile.get("launch__waves_per_multiprocessor")
-    if not 0 < active < 1:
-        return None
-    return Finding("tail of the last wave", 100 * (1 - active), f"{waves:.2f} waves; SMs work {active:.0%} of the time")
+    active = profile.ratio("sm_active_cycles", "sm_elapsed_cycles")
+    if 0 < active < 1:
+        filled = f"The blocks fill the GPU {profile.get('waves'):.2f} times"
+        text = f"{filled}; an SM has work in {_percent(active)} of the time."
+        yield profile.limit("tail of the last wave", 100 * (1 - active), text, TIME)
 
 
-RULES: tuple[Callable[[Profile], Finding | None], ...] = (
-    uncoalesced,
-    global_loads,
-    mio_queue,
-    load_conflicts,
-    store_conflicts,
-    barriers,
-    dispatch,
-    dependencies,
-    overhead,
-    fp32_units,
-    tensor_pipe,
-    tensor_results,
-    bandwidth,
-    tail,
+RULES: tuple[Callable[[Profile], Iterator[Limit]], ...] = (
+    *(uncoalesced, global_loads, mio_queue, shared_conflicts, barriers, dispatch, dependencies, overhead),
+    *(fp32_units, tensor_pipe, tensor_results, bandwidth, tail),
 )
 
 
+def _percent(share: float) -> str:
+    return f"{100 * share:.0f} %"
+
+
 def _waits(profile: Profile, *reasons: str) -> str:
-    """`19.4 of 33.6 cycles between two instructions of a warp: mio throttle (17.4), short scoreboard (2.0)`."""
-    stalls = profile.stalls
-    cycles = {reason: stalls.get(reason, 0.0) for reason in reasons}
+    """How long warps wait for these reasons, the longest first; what is next to nothing is not named.
+
+    `Between two instructions of a warp lie 33.6 cycles; in 19.4 of them it waits (mio throttle 17.4, short scoreboard
+    2.0). In the loop that multiplies these are 42 % of all waits.`
+    """
+    cycles = {reason: profile.stalls.get(reason, 0.0) for reason in reasons}
     named = sorted(reasons, key=lambda reason: -cycles[reason])
     named = [reason for reason in named if cycles[reason] >= 0.05] or named[:1]
-    words = [reason.replace("_", " ") + (f" ({cycles[reason]:.1f})" if len(named) > 1 else "") for reason in named]
-    whole = f"{sum(cycles.values()):.1f} of {sum(stalls.values()):.1f} cycles between two instructions of a warp"
-    text = f"{whole}: {', '.join(words)}"
+    words = [reason.replace("_", " ") + (f" {cycles[reason]:.1f}" if len(named) > 1 else "") for reason in named]
+    waited, whole = sum(cycles.values()), sum(profile.stalls.values())
+    text = f"Between two instructions of a warp lie {whole:.1f} cycles; in {waited:.1f} of them it waits"
+    text += f" ({', '.join(words)})."
     share = sum(profile.waits.get(reason, 0.0) for reason in reasons)
-    return f"{text}; {share:.0%} of the waits in the loop that multiplies" if profile.loop else text
+    return f"{text} In the loop that multiplies these are {_percent(share)} of all waits." if profile.loop else text
 
 
-def diagnose(profile: Profile, least: float = LEAST) -> list[Finding]:
-    """What binds a kernel, most first; findings below `least` percent of the issue slots are left out.
+def diagnose(profile: Profile, least: float = LEAST) -> list[Limit]:
+    """What limits a kernel, in shares of its issue slots, most first; then what is a share of something else.
 
-    Bank conflicts are listed whatever they cost, as they are what a rung can mend.
+    Limits below `least` percent are left out, but for bank conflicts, which a rung can mend whatever they cost.
     """
-    found = [finding for rule in RULES if (finding := rule(profile)) is not None]
-    kept = [each for each in found if each.slots_percent >= least or each.rule.startswith("bank conflicts")]
-    return sorted(kept, key=lambda finding: -finding.slots_percent)
+    kept = [limit for rule in RULES for limit in rule(profile) if limit.percent >= least or limit.of == LOAD_PIPE]
+    return sorted(kept, key=lambda limit: (limit.of != profile.share_of, -limit.percent))
 
 
-def main_profile(kernels: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
+def multiplying_profile(kernels: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
     """Of the kernels of one product the one that computes it, by what warps executed (`sass.multiplications`).
 
     Of equals, as where a record was made before opcodes were kept, the one that takes the longest.
@@ -379,7 +357,7 @@ def main_profile(kernels: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
         counts: Counter[str] = Counter()
         for opcode, count in kernel.get("opcodes", {}).items():
             counts[class_of(opcode)] += count
-        return *multiplications(counts), kernel["metrics"].get("gpu__time_duration.sum", [0])[0]
+        return *multiplications(counts), value_of(kernel["metrics"], "duration", 0.0)
 
     return max(kernels, key=rank)
 
@@ -389,21 +367,12 @@ def top_lines(kernel: Mapping[str, Any], count: int = 10) -> list[dict[str, Any]
 
     Empty where the record was made before lines were kept, or without line information.
     """
-    lines = [
-        {**line, "stalled": {name: n for name, n in line["samples"].items() if name not in _NO_STALLS}}
-        for line in kernel.get("lines", ())
-    ]
-    total = sum(sum(line["stalled"].values()) for line in lines)
-    ranked = sorted(lines, key=lambda line: -sum(line["stalled"].values()))[:count]
-    return [
-        {
-            "file": line["file"],
-            "line": line["line"],
-            "text": line["text"],
-            "samples": sum(line["stalled"].values()),
-            "percent": 100 * sum(line["stalled"].values()) / total,
-            "reason": max(sorted(line["stalled"]), key=lambda name: line["stalled"][name]),
-        }
-        for line in ranked
-        if line["stalled"]
-    ]
+    found = []
+    for line in kernel.get("lines", ()):
+        stalled = {reason: count for reason, count in line["samples"].items() if reason not in _NO_STALLS}
+        if stalled:
+            reason = max(sorted(stalled), key=lambda reason: stalled[reason])
+            found.append({**line, "samples": sum(stalled.values()), "reason": reason})
+    total = sum(line["samples"] for line in found)
+    ranked = sorted(found, key=lambda line: -line["samples"])[:count]
+    return [{**line, "percent": 100 * line["samples"] / total} for line in ranked]

@@ -14,7 +14,7 @@ def write_table(table: pd.DataFrame, path: Path) -> None:
     store.write_text(path, table.to_csv(index=False, float_format="%.6g", lineterminator="\n"))
 
 
-TEXT = (
+TEXT_COLUMNS = (
     "rung",
     "shape",
     "launched_at",
@@ -33,5 +33,5 @@ TEXT = (
 def read_table(path: str | Path) -> pd.DataFrame:
     """Read a table that `write_table` wrote: empty text stays empty text, shapes stay text."""
     columns = pd.read_csv(path, nrows=0).columns
-    empty = {column: [""] for column in columns if column not in TEXT}
-    return pd.read_csv(path, dtype=dict.fromkeys(TEXT, str), keep_default_na=False, na_values=empty)
+    empty = {column: [""] for column in columns if column not in TEXT_COLUMNS}
+    return pd.read_csv(path, dtype=dict.fromkeys(TEXT_COLUMNS, str), keep_default_na=False, na_values=empty)

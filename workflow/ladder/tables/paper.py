@@ -15,7 +15,13 @@ from ladder.system.paths import ROOT
 
 FLOAT = 4  # bytes
 ISSUE_SLOTS = 4  # instructions that an SM issues in a cycle, one for each of its schedulers, since Maxwell
-_DEFINED = re.compile(r"^\s*#\s*define\s+(BM|BN|BK|TM|TN|TILE)\s+(\d+)\s*$", re.MULTILINE)
+_DEFAULT = re.compile(r"^#ifndef\s+(\w+)\s*\n#define\s+\1\s+(\d+)\s*$", re.MULTILINE)
+
+
+def default_macros(rung: Rung) -> dict[str, str]:
+    """The macros that a rung's source has where no other are given, with their values."""
+    source = ROOT / "kernels" / rung.source
+    return dict(_DEFAULT.findall(source.read_text())) if source.is_file() else {}
 
 
 def tile_of(rung: Rung, shape: Shape) -> dict[str, int]:
@@ -23,9 +29,8 @@ def tile_of(rung: Rung, shape: Shape) -> dict[str, int]:
 
     TILE stands for BM and BN of a square tile, a thread tile that is not given is 1. Empty where there is no tile.
     """
-    source = ROOT / "kernels" / rung.source
-    macros = dict(_DEFINED.findall(source.read_text())) if source.is_file() else {}
-    values = {key: int(value) for key, value in (macros | rung.macros_at(shape)).items() if str(value).isdigit()}
+    macros = default_macros(rung) | rung.macros_at(shape)
+    values = {key: int(value) for key, value in macros.items() if str(value).isdigit()}
     if "TILE" in values:
         values |= {"BM": values["TILE"], "BN": values["TILE"]}
     if not {"BM", "BN"} <= values.keys():

@@ -16,7 +16,7 @@ from ladder.system.paths import ROOT
 DATA = ROOT / "workflow" / "data" / "published.csv"
 LEVEL = 0.02  # a step of less than this share is neither up nor down
 _SET = ["publication", "gpu", "sizes"]
-COLUMNS = [
+PUBLISHED_COLUMNS = [
     *("publication", "gpu", "sizes", "kind", "kernel", "rung"),
     *("published_share_of_cublas", "share_of_cublas", "published_speedup_over_naive", "speedup_over_naive"),
     *("compared_with", "published_step", "step", "verdict", "source"),
@@ -54,7 +54,7 @@ def _ratio(row: pd.Series, of: pd.Series) -> float:
 
 
 def compare_published(timings: pd.DataFrame, geomeans: pd.DataFrame) -> pd.DataFrame:
-    """The published rows whose rung is measured here at the same sizes, with COLUMNS.
+    """The published rows whose rung is measured here at the same sizes, with PUBLISHED_COLUMNS.
 
     `timings` and `geomeans` are the tables of those names. A step is the speedup over the rung before in the same
     publication; its verdict is `confirmed` where it goes the same way here (up, down, or less than 2 %), else
@@ -78,8 +78,8 @@ def compare_published(timings: pd.DataFrame, geomeans: pd.DataFrame) -> pd.DataF
             "" if np.isnan(known) or np.isnan(step) else "confirmed" if same else "the other way",
             row.source,
         )
-        rows.append(dict(zip(COLUMNS, values, strict=True)))
-    return pd.DataFrame(rows, columns=COLUMNS)
+        rows.append(dict(zip(PUBLISHED_COLUMNS, values, strict=True)))
+    return pd.DataFrame(rows, columns=PUBLISHED_COLUMNS)
 
 
 def _ours(timings: pd.DataFrame, geomeans: pd.DataFrame) -> dict[tuple[str, str], dict[str, float]]:

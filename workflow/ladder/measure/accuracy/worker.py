@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from ladder.build.library import Library, Operands, provide_cublas
-from ladder.measure.devices import Call, Emulator, Gpu
-from ladder.measure.inputs import Inputs, draw
+from ladder.measure.devices import Call, CudaDevice, EmulatedDevice
+from ladder.measure.inputs import Inputs, draw_inputs
 from ladder.model.bounds import UNIT_ROUNDOFF
 from ladder.model.shape import Shape
 from ladder.system import process
@@ -22,12 +22,12 @@ WARMUP, LAUNCHES = 5, 50  # the latter are timed
 def inputs_of(family: str, shape: Shape, seed: int) -> Inputs:
     """A and B of a family of `ladder.measure.inputs`, or `positive`: uniform in [0, 1)."""
     if family != "positive":
-        return draw(family, shape, True, False, seed)
-    drawn = draw("uniform", shape, True, False, seed)
+        return draw_inputs(family, shape, True, False, seed)
+    drawn = draw_inputs("uniform", shape, True, False, seed)
     return Inputs(abs(drawn.A), abs(drawn.B), None)
 
 
-def measure(device: Gpu | Emulator, library: Library, shape: Shape, family: str) -> dict[str, Any]:
+def measure(device: CudaDevice | EmulatedDevice, library: Library, shape: Shape, family: str) -> dict[str, Any]:
     """Compute C = A B and compare it with the product in float64.
 
     Keys: family, m, n, k, error_normwise, error_componentwise (in units of 2^-24), time_ms (median of LAUNCHES; null in
@@ -51,11 +51,11 @@ def measure(device: Gpu | Emulator, library: Library, shape: Shape, family: str)
         **{"family": family, "m": shape.m, "n": shape.n, "k": shape.k},
         "error_normwise": _rounded(xp.linalg.norm(difference) / xp.linalg.norm(exact)),
         "error_componentwise": _rounded((difference / terms).max() / UNIT_ROUNDOFF),
-        "time_ms": None if isinstance(device, Emulator) else _rounded(_time(device, library, call)),
+        "time_ms": None if isinstance(device, EmulatedDevice) else _rounded(_time(device, library, call)),
     }
 
 
-def _time(device: Gpu, library: Library, call: Call) -> float:
+def _time(device: CudaDevice, library: Library, call: Call) -> float:
     """The median time of a launch on the GPU, in milliseconds."""
     from cupyx.profiler import benchmark  # only where there is a GPU
 
@@ -73,7 +73,7 @@ def main() -> None:
     """Measure what the request asks for, one event a product."""
     asked = process.request()
     try:
-        device = Gpu(asked["device"])
+        device = CudaDevice(asked["device"])
         provide_cublas()
         library = Library(Path(asked["library"]))
         for product in asked["products"]:

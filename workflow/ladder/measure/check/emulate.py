@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,23 +19,21 @@ from ladder.build.emulator import (
     why_no_emulator,
 )
 from ladder.config.sources import BY_SIZE, by_size, sources
-from ladder.measure.check.stage import verdict
-from ladder.model.cases import emulated_runs
+from ladder.measure.check.stage import check_verdict, run_cases
+from ladder.model.cases import Case, emulated_runs
 from ladder.model.rung import Rung
-from ladder.model.shape import Shape
 from ladder.system.paths import ROOT, shown
-from ladder.system.process import Event, run_worker
 
 
-def _of_first_class(rung: Rung, cases: Sequence[Mapping[str, Any]]) -> bool:
+def _of_first_class(rung: Rung, cases: Sequence[Case]) -> bool:
     """Whether none of the cases reaches what is built for larger products, which then need not be compiled."""
-    return all(Shape.parse(case["shape"]).flop < rung.tuned[0].below_flop for case in cases)
+    return all(case.shape.flop < rung.tuned[0].below_flop for case in cases)
 
 
 def emulate_rung(
     rung: Rung,
     made: Build,
-    cases: list[dict[str, Any]],
+    cases: Sequence[Case],
     threads: int,
     time_limit_s: float,
     log: Path,
@@ -57,15 +55,6 @@ def emulate_rung(
     if apart := next((path for path in compiled_here if COMPILER.search(path.read_text())), None):
         message = f"{shown(apart)} has other code for a GPU than for a CPU"
         return {"status": NEEDS_GPU, "message": message, "cases": []}
-    done: list[dict[str, Any]] = []
-    current: dict[str, Any] = {}
-
-    def on_event(event: Event) -> None:
-        if "starts" in event:
-            current.update(event["starts"])
-        else:
-            done.append(event["case"])
-
     with tempfile.TemporaryDirectory() as folder:
         library = Path(folder) / "library.so"
         source, macros = ROOT / "kernels" / rung.source, dict(rung.macros)
@@ -79,10 +68,8 @@ def emulate_rung(
         request = {
             "library": str(library),
             "emulate": {"threads": threads, "time_limit_s": time_limit_s / 2},
-            "cases": cases,
-            "runs": [emulated_runs(case) for case in cases],
             "declared": rung.declared,
         }
-        outcome = run_worker("ladder.measure.check.worker", request, on_event, time_limit_s, log)
-    status, message = verdict(done, current, outcome)
+        done, current, outcome = run_cases(cases, list(map(emulated_runs, cases)), request, time_limit_s, log)
+    status, message = check_verdict(done, current, outcome)
     return {"status": EMULATED if status == "pass" else status, "message": message, "cases": done}

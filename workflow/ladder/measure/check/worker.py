@@ -17,9 +17,10 @@ from typing import Any
 import numpy as np
 
 from ladder.build.library import Library, Operands, provide_cublas
-from ladder.measure.devices import EMULATED_SMS, Call, Emulator, Gpu
-from ladder.measure.inputs import RANDOM_SIGNS, draw
+from ladder.measure.devices import EMULATED_SMS, Call, CudaDevice, EmulatedDevice
+from ladder.measure.inputs import RANDOM_SIGNS, draw_inputs
 from ladder.model.bounds import componentwise_bound, statistical_bound, underflow_bound
+from ladder.model.cases import Case
 from ladder.model.shape import Shape
 from ladder.system import process
 
@@ -102,12 +103,12 @@ def _view(memory: Any, rows: int, columns: int, ld: int, start: int) -> Any:
 
 
 def buffer(
-    device: Gpu | Emulator, values: np.ndarray | None, rows: int, columns: int, padding: int, offset: int
+    device: CudaDevice | EmulatedDevice, values: np.ndarray | None, rows: int, columns: int, padding: int, offset: int
 ) -> Buffer:
     """A guarded matrix on the device with the values given, or with NaNs for None; a WideBuffer where the gaps are."""
     ld = max(1, columns + padding)
     start = GUARD + offset
-    if padding >= WIDE and isinstance(device, Emulator):
+    if padding >= WIDE and isinstance(device, EmulatedDevice):
         elements = _view(device.reserve(start + rows * ld), rows, columns, ld, start)
         elements[...] = SENTINEL.view(np.float32) if values is None else values
         return WideBuffer(elements, elements.copy(), rows, columns, ld, 0)
@@ -120,9 +121,9 @@ def buffer(
 
 
 def check_case(
-    device: Gpu | Emulator,
+    device: CudaDevice | EmulatedDevice,
     library: Library,
-    case: dict[str, Any],
+    case: Case,
     seed: int,
     runs: int = 1,
     deterministic: bool = True,
@@ -131,7 +132,6 @@ def check_case(
 ) -> dict[str, Any] | None:
     """Compute one case so many times; its record: the case, the seed, both errors, and the verdict.
 
-    A case's padding and offset, in floats, are those of all three matrices, or a list of A's, B's and C's.
     The verdict is `pass` or what is wrong; the errors are null where nothing could be compared. `identical` says of a
     rung that is not declared deterministic whether all runs gave the same bits; of any other it is the verdict.
 
@@ -139,25 +139,24 @@ def check_case(
     A case of some blocks (`ladder.model.cases.emulated_cases`) is computed once and judged by what they have written.
     Where it needs a workspace, blocks may need what others leave there: it is not computed, and the record is None.
     """
-    shape, family = Shape.parse(case["shape"]), case.get("family", "uniform")
-    alpha, beta = case["alpha"], case["beta"]
-    inputs = draw(family, shape, alpha != 0 and shape.k > 0, beta != 0, seed)
+    shape, alpha, beta = case.shape, case.alpha, case.beta
+    inputs = draw_inputs(case.family, shape, case.multiplies, beta != 0, seed)
     sizes = ((inputs.A, shape.m, shape.k), (inputs.B, shape.k, shape.n), (inputs.C, shape.m, shape.n))
-    paddings, offsets = (each if isinstance(each, list) else [each] * 3 for each in (case["padding"], case["offset"]))
+    paddings, offsets = (each if isinstance(each, tuple) else (each,) * 3 for each in (case.padding, case.offset))
     layouts = zip(paddings, offsets, strict=True)
     A, B, C = (buffer(device, *size, *layout) for size, layout in zip(sizes, layouts, strict=True))
     a, b, c = (device.address(each.memory) + 4 * each.start for each in (A, B, C))
     operands = Operands(a, A.ld, b, B.ld, c, C.ld)
-    if isinstance(device, Emulator):
-        library.functions.emulator_set_sms(ctypes.c_int(case.get("sms", EMULATED_SMS)))
+    if isinstance(device, EmulatedDevice):
+        library.functions.emulator_set_sms(ctypes.c_int(case.sms or EMULATED_SMS))
     bytes_needed = library.workspace_bytes(shape, alpha, beta, operands)
     workspace = device.put(np.full(max(1, bytes_needed // 4 + 1), SENTINEL, np.uint32))
-    blocks = case.get("blocks", 0)
+    blocks = case.blocks
     if blocks and bytes_needed:
         return None
     call = Call(shape, alpha, beta, operands, workspace, bytes_needed, blocks)
 
-    record = {**case, "seed": seed, "error_componentwise": None, "error_normwise": None}
+    record = {**case.as_record(), "seed": seed, "error_componentwise": None, "error_normwise": None}
     before = C.original
     first = None
     for run in range(1 if blocks else runs):
@@ -182,7 +181,7 @@ def check_case(
             computed = Shape(len(matrices[3]), matrices[3].shape[1], shape.k)
             if not computed.m:
                 return record | {"verdict": "wrote nothing"}
-            record |= judge(computed, alpha, beta, *matrices, family, subnormals, precision, written)
+            record |= case_error(computed, alpha, beta, *matrices, case.family, subnormals, precision, written)
         if record["verdict"] != "pass":
             return record
         first = C.memory.copy() if runs > 1 else None
@@ -198,7 +197,8 @@ def _written(A: Any, B: Any, before: Any, C: Any) -> tuple[Any, ...]:
     return A[rows], B[:, columns], before[rows][:, columns], C[rows][:, columns], written[rows][:, columns]
 
 
-def judge(
+@np.errstate(all="ignore")
+def case_error(
     shape: Shape,
     alpha: float,
     beta: float,
@@ -215,23 +215,7 @@ def judge(
 
     The error's norm is that of the statistical test, null for inputs whose signs are not random.
     """
-    with np.errstate(all="ignore"):
-        return _judge(shape, alpha, beta, A, B, before, C, family in RANDOM_SIGNS, subnormals, precision, written)
-
-
-def _judge(
-    shape: Shape,
-    alpha: float,
-    beta: float,
-    A: Any,
-    B: Any,
-    before: Any,
-    C: Any,
-    random_signs: bool,
-    subnormals: str,
-    precision: str,
-    written: Any,
-) -> dict[str, Any]:
+    random_signs = family in RANDOM_SIGNS
     xp = _arrays(C)
     product = alpha != 0 and shape.k > 0
     scalar_a, scalar_b = float(np.float32(alpha)), float(np.float32(beta))
@@ -336,18 +320,19 @@ def main() -> None:
     asked = process.request()
     try:
         emulated = asked.get("emulate")
-        device = Emulator(**emulated) if emulated else Gpu(asked["device"])
+        device = EmulatedDevice(**emulated) if emulated else CudaDevice(asked["device"])
         if not emulated:
             provide_cublas()
         library = Library(Path(asked["library"]))
-        for case, runs in zip(asked["cases"], asked["runs"], strict=True):
-            process.emit(starts=case)
+        for asked_case, runs in zip(asked["cases"], asked["runs"], strict=True):
+            process.emit(starts=asked_case)
+            case = Case.of(asked_case)
             # the emulator's verdicts are derived, so the same inputs each time; a GPU gets fresh ones
-            seed = zlib.crc32(repr(sorted(case.items())).encode()) if emulated else secrets.randbits(48)
+            seed = zlib.crc32(repr(sorted(asked_case.items())).encode()) if emulated else secrets.randbits(48)
             try:
                 record = check_case(device, library, case, seed, runs, **asked["declared"])
             except OSError:
-                if case["padding"] < WIDE:
+                if case.padding < WIDE:
                     raise
                 record = None  # where no more may be reserved than there is, such a case is left out
             if record is not None:

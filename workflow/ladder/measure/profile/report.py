@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ladder.build import sass
+from ladder.model.metrics import EXECUTED_AT, EXECUTED_OPCODES, is_kept, sampled_reason
 from ladder.system.errors import LadderError
 
 
@@ -53,8 +54,8 @@ def kernel_of(action: Any, log: Path) -> dict[str, Any]:
 def _metrics(action: Any) -> dict[str, list[Any]]:
     metrics = {}
     for name in sorted(action.metric_names()):
-        if name.startswith("device__attribute_") or ".TriageCompute." in name:
-            continue  # the second are samples over time, which have no one value
+        if not is_kept(name):
+            continue
         metric = action.metric_by_name(name)
         value = metric.value()
         if isinstance(value, (int, float, str)) and value == value:
@@ -62,22 +63,28 @@ def _metrics(action: Any) -> dict[str, list[Any]]:
     return metrics
 
 
-_SAMPLES = "smsp__pcsamp_warps_issue_stalled_"
 HOTTEST = 10  # instructions that are kept of a profile
+
+
+def _counts(action: Any, name: str, *, by_name: bool = False) -> dict[Any, int]:
+    """What a metric counts at each instruction, by its address, or of each name; empty where it does not say."""
+    metric = action.metric_by_name(name)
+    ids = metric.correlation_ids() if metric is not None else None
+    if ids is None:
+        return {}
+    key = ids.as_string if by_name else ids.as_uint64
+    return {key(index): metric.as_uint64(index) for index in range(metric.num_instances())}
 
 
 def _by_address(action: Any) -> dict[int, dict[str, int]]:
     """How often warps were sampled at each instruction, by its address and then by what they waited for."""
     found: dict[int, dict[str, int]] = {}
     for name in action.metric_names():
-        if not name.startswith(_SAMPLES) or name.endswith("_not_issued"):
-            continue
-        metric = action.metric_by_name(name)
-        addresses = metric.correlation_ids()
-        for index in range(metric.num_instances() if addresses is not None else 0):
-            if count := metric.as_uint64(index):
-                found.setdefault(addresses.as_uint64(index), {})[name.removeprefix(_SAMPLES)] = count
-    return {address: found[address] for address in sorted(found)}
+        reason = sampled_reason(name)
+        for address, count in _counts(action, name).items() if reason else ():
+            if count:
+                found.setdefault(address, {})[reason] = count
+    return dict(sorted(found.items()))
 
 
 def _place(action: Any, address: int) -> tuple[str, int]:
@@ -112,10 +119,7 @@ def sampled_lines(action: Any) -> list[dict[str, Any]]:
 def sampled_instructions(action: Any) -> list[dict[str, Any]]:
     """The instructions at which most warps were sampled, most first: offset (bytes), sass, file, line and samples."""
     addresses = _by_address(action)
-    start = min(addresses, default=0)
-    executed = action.metric_by_name("inst_executed")
-    if executed is not None and (ids := executed.correlation_ids()) is not None:
-        start = min([start, *(ids.as_uint64(index) for index in range(executed.num_instances()))])
+    start = min([*addresses, *_counts(action, EXECUTED_AT)], default=0)
     hottest = sorted(addresses, key=lambda address: (-sum(addresses[address].values()), address))[:HOTTEST]
     found = []
     for address in hottest:
@@ -134,11 +138,7 @@ def loop_samples(action: Any) -> dict[str, int]:
     holds the instruction of the fastest unit (`sass.MULTIPLYING`) that is executed most. Empty where none multiplies in
     a loop, or the report does not say how often instructions are executed.
     """
-    executed = action.metric_by_name("inst_executed")
-    ids = executed.correlation_ids() if executed is not None else None
-    if ids is None:
-        return {}
-    counts = {ids.as_uint64(index): executed.as_uint64(index) for index in range(executed.num_instances())}
+    counts = _counts(action, EXECUTED_AT)
     texts = {address: " ".join(action.sass_by_pc(address).split()) for address in sorted(counts)}
     body = [sass.Instruction(address, text) for address, text in texts.items() if text]
     ran = [each for each in body if counts[each.offset]]
@@ -156,12 +156,7 @@ def loop_samples(action: Any) -> dict[str, int]:
 
 def opcodes(action: Any) -> dict[str, int]:
     """How often warps executed each opcode, by its name."""
-    metric = action.metric_by_name("sass__inst_executed_per_opcode")
-    names = metric.correlation_ids() if metric is not None else None
-    if names is None:
-        return {}
-    counted = {names.as_string(index): metric.as_uint64(index) for index in range(metric.num_instances())}
-    return dict(sorted(counted.items()))
+    return dict(sorted(_counts(action, EXECUTED_OPCODES, by_name=True).items()))
 
 
 def _advice(action: Any) -> list[dict[str, Any]]:

@@ -15,6 +15,7 @@ from typing import Any
 
 from ladder.build.compile import NOT_APPLICABLE, Build
 from ladder.build.toolchain import find_tool
+from ladder.model.cases import Case
 from ladder.system.errors import LadderError
 from ladder.system.process import start, stop
 
@@ -55,26 +56,18 @@ def sanitizer_version(sanitizer: Path) -> str:
     return found.group(1) if found else ""
 
 
-def sanitizer_command(
-    sanitizer: Path, tool: str, library: Path, cases: Sequence[Mapping[str, Any]], device: int
-) -> list[str]:
-    """The command line that watches the cases with one tool."""
-    watched = [
-        sys.executable,
-        "-m",
-        "ladder.measure.sanitize.worker",
-        str(library),
-        str(device),
-        json.dumps(list(cases)),
-    ]
-    return [str(sanitizer), "--tool", tool, "--demangle", "simple", "--show-backtrace", "no", *watched]
+def sanitizer_command(sanitizer: Path, tool: str, library: Path, cases: Sequence[Case], device: int) -> list[str]:
+    """The command line that runs the cases under one tool."""
+    asked = json.dumps([case.as_record() for case in cases])
+    program = [sys.executable, "-m", "ladder.measure.sanitize.worker", str(library), str(device), asked]
+    return [str(sanitizer), "--tool", tool, "--demangle", "simple", "--show-backtrace", "no", *program]
 
 
 def run_tool(
     sanitizer: Path,
     tool: str,
     library: Path,
-    cases: Sequence[Mapping[str, Any]],
+    cases: Sequence[Case],
     device: int,
     time_limit_s: float,
     log: Path,
@@ -101,7 +94,7 @@ def run_tool(
     with log.open("a") as file:
         file.write(f"{tool}:\n{text}\n")
     findings = read_findings(text)
-    verdict, message = judge(text, findings, process.returncode, time_limit_s if overdue else None)
+    verdict, message = tool_verdict(text, findings, process.returncode, time_limit_s if overdue else None)
     wall_s = round(time.monotonic() - begun, 3)
     return {
         "tool": tool,
@@ -112,11 +105,13 @@ def run_tool(
     }
 
 
-def judge(text: str, findings: Sequence[Mapping[str, str]], status: int, overdue_s: float | None) -> tuple[str, str]:
+def tool_verdict(
+    text: str, findings: Sequence[Mapping[str, str]], status: int, overdue_s: float | None
+) -> tuple[str, str]:
     """The verdict and the line that says why, from a tool's output, its exit status and the limit that it exceeded."""
     if findings:
         more = f" (and {len(findings) - 1} more)" if len(findings) > 1 else ""
-        return "failed", describe(findings[0]) + more
+        return "failed", finding_text(findings[0]) + more
     if overdue_s is not None:
         return "not run", f"not done within {overdue_s:g} s; stopped"
     counts = [int(errors or hazards) for errors, hazards in _SUMMARY.findall(text)]
@@ -170,7 +165,7 @@ def _distinct(findings: Sequence[dict[str, str]]) -> list[dict[str, str]]:
     return list({tuple(finding[key] for key in keys): finding for finding in reversed(findings)}.values())[::-1]
 
 
-def describe(finding: Mapping[str, str]) -> str:
+def finding_text(finding: Mapping[str, str]) -> str:
     """A finding in one line."""
     parts = [finding["text"]]
     if finding["kernel"]:
@@ -184,7 +179,7 @@ def describe(finding: Mapping[str, str]) -> str:
 def sanitize_rung(
     made: Build,
     sanitizer: Path,
-    cases: Sequence[Mapping[str, Any]],
+    cases: Sequence[Case],
     device: int,
     time_limit_s: float,
     environment: Callable[[dict[str, Any]], dict[str, Any]],
@@ -214,11 +209,13 @@ def sanitize_rung(
     message = f"{worst['tool']}: {worst['message']}" if worst else ""
     version = sanitizer_version(sanitizer)
     return {
-        "status": status, "message": message, "sanitizer": version, "where": where, "cases": list(cases), "tools": tools
+        "status": status, "message": message, "sanitizer": version, "where": where,
+        "cases": [case.as_record() for case in cases],
+        "tools": tools,
     }  # fmt: skip
 
 
-def summary(found: Sequence[Mapping[str, Any]], measuring: bool, gpu: str) -> tuple[str, bool]:
+def sanitizer_report(found: Sequence[Mapping[str, Any]], measuring: bool, gpu: str) -> tuple[str, bool]:
     """What `snakemake sanitize` says: a line for each record, its findings below; and whether it should fail.
 
     Raises LadderError where nothing is measured and nothing is recorded.
@@ -233,6 +230,6 @@ def summary(found: Sequence[Mapping[str, Any]], measuring: bool, gpu: str) -> tu
     for record in found:
         lines.append(f"{record['rung']:<{width}}  {record['status']}  {record['message']}".rstrip())
         for tool in record["tools"]:
-            lines += [f"    {tool['tool']}: {describe(finding)}" for finding in tool["findings"]]
+            lines += [f"    {tool['tool']}: {finding_text(finding)}" for finding in tool["findings"]]
     bad = [record for record in found if record["status"] not in ("pass", NOT_APPLICABLE)]
     return "\n".join(lines) + "\n", bool(bad)

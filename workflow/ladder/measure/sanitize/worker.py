@@ -10,13 +10,12 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import Any
 
 import cupy as cp
 import numpy as np
 
 from ladder.build.library import Library, Operands, explain, provide_cublas
-from ladder.model.shape import Shape
+from ladder.model.cases import Case
 
 runtime = cp.cuda.runtime
 
@@ -33,18 +32,17 @@ def upload(matrix: np.ndarray | None, rows: int, columns: int, padding: int, off
     return memory, memory + 4 * offset, ld
 
 
-def run_case(library: Library, case: dict[str, Any]) -> None:
+def run_case(library: Library, case: Case) -> None:
     """Queue one product, wait for it and read C; raises RuntimeError where `sgemm` returns an error."""
-    shape, alpha, beta = Shape.parse(case["shape"]), case["alpha"], case["beta"]
+    shape, alpha, beta = case.shape, case.alpha, case.beta
     random = np.random.default_rng(1)
 
     def uniform(rows: int, columns: int) -> np.ndarray:
         return random.random((rows, columns), dtype=np.float32) * 2 - 1
 
-    layout = (case["padding"], case["offset"])
-    product = alpha != 0 and shape.k > 0
-    A, a, lda = upload(uniform(shape.m, shape.k) if product else None, shape.m, shape.k, *layout)
-    B, b, ldb = upload(uniform(shape.k, shape.n) if product else None, shape.k, shape.n, *layout)
+    layout = (case.padding, case.offset)
+    A, a, lda = upload(uniform(shape.m, shape.k) if case.multiplies else None, shape.m, shape.k, *layout)
+    B, b, ldb = upload(uniform(shape.k, shape.n) if case.multiplies else None, shape.k, shape.n, *layout)
     C, c, ldc = upload(uniform(shape.m, shape.n) if beta != 0 else None, shape.m, shape.n, *layout)
     operands = Operands(a, lda, b, ldb, c, ldc)
     workspace = runtime.malloc(max(1, library.workspace_bytes(shape, alpha, beta, operands)))
@@ -67,7 +65,7 @@ def main() -> None:
         provide_cublas()
         library = Library(Path(path))
         for case in json.loads(cases):
-            run_case(library, case)
+            run_case(library, Case.of(case))
     except Exception as error:  # whatever it is, the parent needs the line
         sys.exit(f"{type(error).__name__}: {' '.join(str(error).split())}")
 

@@ -19,7 +19,7 @@ from ladder.model.shape import Shape
 from ladder.system import nvml, process
 
 
-class Timing:
+class TimingRun:
     """The measurements of one request: one NVBench benchmark over the shapes, at each the rung and its references."""
 
     def __init__(self, asked: dict[str, Any]) -> None:
@@ -78,7 +78,7 @@ def main() -> None:
     try:
         cp.cuda.Device(asked["device"]).use()
         provide_cublas()
-        Timing(asked).run()
+        TimingRun(asked).run()
     except Exception as error:  # whatever it is, the parent needs the line and the run goes on
         process.fail_with(error)
 

@@ -9,24 +9,23 @@ from __future__ import annotations
 
 import secrets
 from pathlib import Path
-from typing import Any
 
 import cupy as cp
 
 from ladder.build.library import Library, provide_cublas
 from ladder.measure.check.worker import check_case
-from ladder.measure.devices import Gpu
-from ladder.measure.time.worker import Timing
-from ladder.model.cases import describe
+from ladder.measure.devices import CudaDevice
+from ladder.measure.time.worker import TimingRun
+from ladder.model.cases import Case
 from ladder.system import process
 
 
-def verdict(device: Gpu, library: Library, cases: list[dict[str, Any]]) -> str:
+def verdict(device: CudaDevice, library: Library, cases: list[Case]) -> str:
     """`pass`, or the first case that fails and how."""
     for case in cases:
         found = check_case(device, library, case, secrets.randbits(48))["verdict"]
         if found != "pass":
-            return f"{describe(case)}: {found}"
+            return f"{case}: {found}"
     return "pass"
 
 
@@ -34,17 +33,17 @@ def main() -> None:
     """Check every library of the request, then time those that passed."""
     asked = process.request()
     try:
-        device = Gpu(asked["device"])
+        device = CudaDevice(asked["device"])
         provide_cublas()
         sound = {}
         for name, path in asked["libraries"].items():
             process.emit(starts={"kernel": name})
-            found = verdict(device, Library(Path(path)), asked["cases"])
+            found = verdict(device, Library(Path(path)), list(map(Case.of, asked["cases"])))
             process.emit(checked={"kernel": name, "verdict": found})
             if found == "pass":
                 sound[name] = path
         cp.get_default_memory_pool().free_all_blocks()
-        Timing({**asked, "libraries": sound, "rung": asked["baseline"]}).run()
+        TimingRun({**asked, "libraries": sound, "rung": asked["baseline"]}).run()
     except Exception as error:  # whatever it is, the parent needs the line and the run goes on
         process.fail_with(error)
 
