@@ -1,21 +1,29 @@
 // async_copy: tiles go from global to shared memory without passing through registers, several of them at a time.
 //
-// Against `double_buffered`: cp.async (compute capability 8.0 and up) copies 4 or 16 bytes from global to shared memory
-// in the background. One instruction stands where there were a load and a store; a tile on its way needs no registers,
-// and is waited for only STAGES - 1 tiles later. A's elements are copied one by one, which transposes them at no cost.
-// - STAGES buffers in dynamic shared memory.
-// - 12 copies a thread and tile (24 where B allows only 4 bytes) stand beside 1024 FMAs, instead of 6 loads and 12
-//   stores.
-// - Blocks are numbered in groups of GROUP rows of tiles. The 396 blocks that run together on an H100 then cover 16 x
-//   25 tiles: 1024 rows of A and 3200 columns of B, instead of 512 and 6400 in groups of 8.
+// Against `double_buffered`:
+// - cp.async (compute capability 8.0 and up) copies 4 or 16 bytes from global to shared memory in the background. It is
+//   one instruction where there were a load and a store, and a tile on its way takes no registers.
+// - STAGES buffers hold the tiles, in dynamic shared memory, which may exceed 48 KiB. A tile is waited for STAGES - 1
+//   tiles after its copies were started, where `double_buffered` waits one tile after its loads.
+// - A's elements are copied one by one, 4 bytes each, because that transposes them at no cost. So only B decides
+//   between 16 and 4 bytes.
+// - Blocks are numbered in groups of GROUP = 16 rows of tiles instead of 8, so that blocks that run together share more
+//   of A and B in the L2 cache.
 //
-// Limit: latency, which three tiles on their way hide better than one, and the transposed stores with their bank
-// conflicts. Issue slots stay 89 % FMAs: the 4 shared loads of a step take 6 % of them, the copies with their addresses
-// 5 %. Loads for each result and intensity stay too: k / 64 + k / 128 floats from global memory, 21 FLOP for each of
-// their bytes.
+// Limit: latency, which STAGES - 1 tiles on their way hide better than one. The transposed stores of A and their bank
+// conflicts go: a warp copies 4 rows by 8 steps of p, which are whole sectors of global memory and 32 different banks.
 //
-// Occupancy: some 140 registers a thread (64 sums, 32 of fragments), three blocks of 128 threads, 12 of an SM's 64
-// warps; 36.8 KiB of shared memory for 3 stages.
+// Cost: shared memory for STAGES tiles.
+//
+// Builds on sm_90a, written by tools/header_figures.py. Of a block: tile, threads, KiB of shared memory. Of a thread:
+// its tile and registers. Of an SM: the blocks and warps that it holds. FLOP/B: for a byte of global memory. Of the
+// inner loop's code: shared loads (LDS) for each multiply-add (FFMA), and the share of multiply-adds.
+//
+// | build  | tile          | thread | threads | registers | KiB  | blocks | warps    | FLOP/B | LDS/FFMA | FFMA   |
+// | ------ | ------------- | ------ | ------- | --------- | ---- | ------ | -------- | ------ | -------- | ------ |
+// | before | 128 x 128 x 8 | 8 x 8  | 256     | 127       | 16.2 | 2      | 16 of 64 | 32     | 0.0625   | 88.0 % |
+// | 1024   | 64 x 128 x 16 | 8 x 8  | 128     | 135       | 36.8 | 3      | 12 of 64 | 21.33  | 0.0654   | 89.2 % |
+// | 4096   | 64 x 256 x 16 | 8 x 8  | 256     | 126       | 81.0 | 2      | 16 of 64 | 25.6   | 0.0654   | 89.2 % |
 #include <cuda_pipeline.h>
 
 #include "gemm.cuh"
@@ -79,9 +87,9 @@ __global__ void __launch_bounds__(THREADS, MIN_BLOCKS) sgemm_async_copy(Gemm g) 
   int row = warp / (BN / WN) * WM + lane / (WN / TN) * 4;  // of the thread's first vector
   int col = warp % (BN / WN) * WN + lane % (WN / TN) * 4;
 
-  // What this thread copies of either tile: of A every 8th element of a row, of B 4 elements, neighbours if by vector, else
-  // STEP apart; and the rows that all threads copy in one pass. A warp copies 4 rows of A by 8 steps of p: whole sectors of
-  // global memory, 32 different banks of shared memory.
+  // What this thread copies of either tile: of A every 8th element of a row, of B 4 elements of a row, neighbours if by
+  // vector, else STEP apart; and the rows that all threads copy in one pass. A warp copies 4 rows of A by 8 steps of p:
+  // whole sectors of global memory, 32 different banks of shared memory.
   constexpr int STEP_A = 8;
   constexpr int STEP_B = WIDTH == 4 ? 1 : BN / 4;
   constexpr int ROWS_A = THREADS / 8;
@@ -94,14 +102,17 @@ __global__ void __launch_bounds__(THREADS, MIN_BLOCKS) sgemm_async_copy(Gemm g) 
   const float* B = g.B + p_B * g.ldb + tile.col + col_B;
 
   float sum[TM][TN] = {};
+
+  // The next tile of A or B from global to shared memory in the background. It has `k_left` steps of k. Zeros stand for
+  // the other steps and for what lies outside C. A `whole` tile has all steps and lies inside C.
   auto copy_A = [&](int stage, bool whole, int k_left) {
 #pragma unroll
     for (int i = 0; i < BM / ROWS_A; ++i) {
 #pragma unroll
       for (int v = 0; v < BK / 8; ++v) {
-        bool there = whole || (row_A + i * ROWS_A < rows_left && p_A + v * STEP_A < k_left);
+        bool exists = whole || (row_A + i * ROWS_A < rows_left && p_A + v * STEP_A < k_left);
         __pipeline_memcpy_async(&tile_A[stage][p_A + v * STEP_A][row_A + i * ROWS_A],
-                                A + i * ROWS_A * g.lda + v * STEP_A, 4, there ? 0 : 4);
+                                A + i * ROWS_A * g.lda + v * STEP_A, 4, exists ? 0 : 4);
       }
     }
     A += k_left;
@@ -111,9 +122,9 @@ __global__ void __launch_bounds__(THREADS, MIN_BLOCKS) sgemm_async_copy(Gemm g) 
     for (int i = 0; i < BK / ROWS_B; ++i) {
 #pragma unroll
       for (int v = 0; v < 4; v += WIDTH) {
-        bool there = whole || (p_B + i * ROWS_B < k_left && col_B + v * STEP_B < cols_left);
+        bool exists = whole || (p_B + i * ROWS_B < k_left && col_B + v * STEP_B < cols_left);
         __pipeline_memcpy_async(&tile_B[stage][p_B + i * ROWS_B][col_B + v * STEP_B],
-                                B + i * ROWS_B * g.ldb + v * STEP_B, 4 * WIDTH, there ? 0 : 4 * WIDTH);
+                                B + i * ROWS_B * g.ldb + v * STEP_B, 4 * WIDTH, exists ? 0 : 4 * WIDTH);
       }
     }
     B += k_left * g.ldb;

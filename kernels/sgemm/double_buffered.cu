@@ -1,24 +1,32 @@
-// double_buffered: the next tile is on its way while a tile is multiplied, the next step of p while a step is
+// double_buffered: the next tile is on its way while a tile is multiplied, and the next step of p while a step is
 // multiplied.
 //
-// Against `warp_tiled` there are two buffers for everything that has to be waited for:
-// - Shared memory holds two tiles. The next tile's global loads are issued before this tile's FMAs and land in
-//   registers; they are stored to the other buffer after BK - 1 of the BK steps, 2880 cycles of FMAs later where three
-//   blocks share an SM. A tile needs one barrier instead of two, since nobody reads the buffer that is written.
-// - Registers hold two steps of fragments. The shared loads of step p + 1 run behind the FMAs of step p, and the first
-//   fragments of the next tile are loaded behind the last FMAs of this one. In a step the FMAs go through the results
-//   there and back, so that at a row's end the element of B stays where it is; with fragments to spare the compiler can
-//   keep to that order.
-// - What is in flight during the FMAs must not branch: of k the first tile is the short one, and only it asks which
-//   steps are there. (Where k or n is no multiple of 4, A and B are then copied by 4 bytes. INSIDE = false, for
-//   matrices smaller than a tile, checks the edges.)
+// Against `warp_tiled` everything that a thread has to wait for has two buffers:
+// - Shared memory holds two tiles. The global loads of the next tile are issued before the FMAs of this tile and land
+//   in registers. They are stored to the other buffer before the last step of p. A tile takes one barrier instead of
+//   two, because no thread reads the buffer that is written.
+// - Registers hold the fragments of two steps of p. The shared loads of step p + 1 are issued before the FMAs of step
+//   p, and the first fragments of the next tile before the last FMAs of this one.
+// - In a step the FMAs go through the results there and back: even rows from left to right, odd rows from right to
+//   left. The last FMA of a row and the first FMA of the next use the same element of B.
+// - Loads that are in flight during the FMAs must not branch. So of k the first tile is the short one, and no later
+//   tile checks its steps. A thread then copies A and B in vectors only where k and n are multiples of 4. INSIDE =
+//   false is the kernel for matrices that are smaller than a tile; it checks rows and columns of every load.
 //
-// Limit: latency. With two blocks an SM, `warp_tiled` finds no warp that could issue in one cycle of five. What hides
-// that costs registers, and so warps: 12 on an SM instead of 16. The smaller tile of 64 x 128 leaves three blocks to an
-// SM, with an intensity of 21 FLOP for each byte from L2 instead of 32. Of the instructions of a tile 89 % are FMAs.
+// Limit: latency. A warp of `warp_tiled` waits for global memory and at two barriers in every tile; here other FMAs run
+// meanwhile. Without the loop's second path for edges, the FMAs take more of the issue slots.
 //
-// Occupancy: 64 sums, 32 registers of fragments and 24 on the way make some 160 a thread: three blocks of 128 threads,
-// 12 of an SM's 64 warps; 24.5 KiB of shared memory.
+// Cost: registers for a tile on its way and for a second pair of fragments, and twice the shared memory.
+//
+// Builds on sm_90a, written by tools/header_figures.py. Of a block: tile, threads, KiB of shared memory. Of a thread:
+// its tile and registers. Of an SM: the blocks and warps that it holds. FLOP/B: for a byte of global memory. Of the
+// inner loop's code: shared loads (LDS) for each multiply-add (FFMA), and the share of multiply-adds.
+//
+// | build  | tile          | thread | threads | registers | KiB  | blocks | warps    | FLOP/B | LDS/FFMA | FFMA   |
+// | ------ | ------------- | ------ | ------- | --------- | ---- | ------ | -------- | ------ | -------- | ------ |
+// | before | 64 x 128 x 16 | 8 x 8  | 128     | 127       | 12.2 | 4      | 16 of 64 | 21.33  | 0.0625   | 82.2 % |
+// | 1024   | 64 x 128 x 16 | 8 x 8  | 128     | 146       | 24.5 | 3      | 12 of 64 | 21.33  | 0.0625   | 89.7 % |
+// | 4096   | 128 x 128 x 8 | 8 x 8  | 256     | 127       | 16.2 | 2      | 16 of 64 | 32     | 0.0625   | 88.0 % |
 #include "gemm.cuh"
 #include "store_tile.cuh"
 #include "vector.cuh"
@@ -84,6 +92,8 @@ __global__ void __launch_bounds__(THREADS) sgemm_double_buffered(Gemm g) {
   const float* B = g.B + p_B * g.ldb + tile.col + col_B;
 
   float sum[TM][TN] = {};
+
+  // The next tiles from global memory to registers. They have `k_left` steps of k. Zeros stand for the other steps.
   alignas(16) float ldg_A[BM / ROWS_A][4];
   alignas(16) float ldg_B[BK / ROWS_B][4];
   auto load_tiles = [&](bool whole, int k_left) {
@@ -92,6 +102,7 @@ __global__ void __launch_bounds__(THREADS) sgemm_double_buffered(Gemm g) {
     A += k_left;
     B += k_left * g.ldb;
   };
+  // The same tiles from registers to shared memory. One offset in a tile takes fewer registers than two indices.
   auto store_tiles = [&](int stage) {
     float* to_A = tile_A[stage][0] + (p_A * PITCH_A + row_A);
     float* to_B = tile_B[stage][0] + (p_B * BN + col_B);
@@ -111,7 +122,7 @@ __global__ void __launch_bounds__(THREADS) sgemm_double_buffered(Gemm g) {
     }
   };
 
-  // The first tile has nothing to hide behind, and is the short one.
+  // The first tile is the short one. Nothing hides its way.
   int tiles = ceil_div(g.k, BK);
   int first = g.k - (tiles - 1) * BK;
   load_tiles(INSIDE && first == BK, first);
@@ -129,7 +140,7 @@ __global__ void __launch_bounds__(THREADS) sgemm_double_buffered(Gemm g) {
     next ^= 1;
     if (tiles > 1) {
       load_tiles(INSIDE, BK);
-      // Without it the compiler would move the loads down to their stores, where little hides them.
+      // Else the compiler would move the loads down to their stores, where little hides them.
       __syncwarp();
     }
 #pragma unroll

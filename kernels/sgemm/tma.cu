@@ -1,30 +1,37 @@
-// tma: the bulk copy engine of compute capability 9.0 brings B's tiles, and warps of their own do the copying.
+// tma: the bulk copy engine of compute capability 9.0 (TMA) brings B's tiles, and warps of their own do the copying.
 //
 // Against `async_copy`, whose warps copy, multiply and meet at a barrier after every tile:
-// - Four more warps, the copiers, do nothing but copy. One thread asks the engine for a box of B: the engine computes
-//   the addresses, fills what lies outside the matrix with zeros and counts the bytes that arrive on an mbarrier. The
-//   engine cannot transpose, so A's elements are still copied one by one, by cp.async, and arrive on the same barrier.
-// - The 8 warps that multiply only wait for a full stage and give it back; none waits for another. Whether the next stage
-//   is full they ask three steps before they need it. Every thread gives back by an arrival of its own: one of a lane for
-//   its warp is a percent faster, but racecheck cannot follow it (docs/checking.md), and nothing else can look for races
-//   here.
-// - setmaxnreg moves registers from the copiers to those that multiply: 24 and 240, where 12 equal warps have 168. That
-//   is room for 8 x 16 results a thread: 6 shared loads of 16 bytes for 128 FMAs instead of 4 for 64.
+// - Four more warps, the copiers, do nothing but copy. One of their threads asks the engine for a box of B. The engine
+//   computes the addresses, fills what lies outside B with zeros, and counts the bytes that arrive on an mbarrier.
+// - The engine cannot transpose. So the copiers copy A's elements one by one, by cp.async, and these copies arrive on
+//   the same mbarrier.
+// - The warps that multiply wait until a stage is full and give it back when they have read it. No warp waits for
+//   another. They ask whether the next stage is full three steps of p before they need it. Every thread gives back by
+//   an arrival of its own, because racecheck cannot follow one arrival for a warp (docs/checking.md), and no other tool
+//   looks for races here.
+// - setmaxnreg moves registers from the copiers, which keep 24 each, to the 8 warps that multiply, which get 240.
+//   Without it each thread of 12 warps would have 168. So a thread can have 8 x 16 results.
 //
-// Limit: issue slots. Copies leave the loop, no warp stands still at a barrier, and the shared loads of a step take 4.5
-// % of the slots instead of 6: 94 % are FMAs instead of 89 %. The tile of 128 x 256 has an intensity of 43 FLOP for
-// each byte from global memory instead of 21. It also is what small products lack: of 1024 x 1024 there are 32, for 132
-// SMs. There the tile of 128 x 64 that tuning finds is three times as fast, and below, where it too leaves SMs idle,
-// `split_k` helps.
+// Limit: issue slots. The copies leave the loop of the warps that multiply, no barrier holds them up, and 8 x 16
+// results take fewer shared loads for each FMA.
 //
-// Bringing A by the engine too, row by row with its 64-byte swizzle, was slower than `async_copy`
-// (docs/performance.md): a thread then reads 4 steps of p of a row at once, and the FMAs met more conflicts between
-// register banks.
+// Cost: one block fills an SM. Small products have too few tiles of 128 x 256 for all SMs, so smaller tiles are tuned
+// for them. `split_k` is the rung for products that have too few tiles of any size.
 //
-// Where B is not aligned to 16 bytes, or its leading dimension or n is no multiple of 4, the engine cannot read it, and
-// the kernel does without (COPY_ENGINE = false): what remains is `async_copy` with copies of 4 bytes.
+// The engine reads B only where B is aligned to 16 bytes and its leading dimension is a multiple of 4. And n has to be
+// a multiple of 4 too, because the last tile of a row begins at n - BN. Elsewhere the kernel has no engine and no
+// copiers (WIDTH = 1): what remains is `async_copy` with copies of 4 bytes. Its first tile of k is the short one. With
+// the engine it is the last, because the engine fills with zeros only what lies outside B.
 //
-// Occupancy: one block of 384 threads, 12 of an SM's 64 warps; 97 KiB of shared memory for 4 stages.
+// Builds on sm_90a, written by tools/header_figures.py. Of a block: tile, threads, KiB of shared memory. Of a thread:
+// its tile and registers. Of an SM: the blocks and warps that it holds. FLOP/B: for a byte of global memory. Of the
+// inner loop's code: shared loads (LDS) for each multiply-add (FFMA), and the share of multiply-adds.
+//
+// | build  | tile           | thread | threads | registers | KiB  | blocks | warps    | FLOP/B | LDS/FFMA | FFMA   |
+// | ------ | -------------- | ------ | ------- | --------- | ---- | ------ | -------- | ------ | -------- | ------ |
+// | before | 64 x 256 x 16  | 8 x 8  | 256     | 126       | 81.0 | 2      | 16 of 64 | 25.6   | 0.0654   | 89.2 % |
+// | 1024   | 128 x 64 x 16  | 8 x 4  | 384     | 168       | 50.0 | 1      | 12 of 64 | 21.33  | 0.0938   | 86.2 % |
+// | 4096   | 128 x 256 x 16 | 8 x 16 | 384     | 168       | 98.0 | 1      | 12 of 64 | 42.67  | 0.0469   | 93.8 % |
 #include <cuda_pipeline.h>
 
 #include "bulk_copy.cuh"
@@ -81,7 +88,7 @@ static_assert(STAGES >= 2, "one stage to multiply, one on its way");
 template <bool INSIDE, int WIDTH>
 __global__ void __launch_bounds__(WIDTH == 4 ? THREADS + COPIERS : THREADS, 1)
     sgemm_tma(Gemm g, const __grid_constant__ CUtensorMap map_B) {
-  constexpr bool ENGINE = WIDTH == 4;
+  constexpr bool ENGINE = WIDTH == 4;                  // the engine copies B
   auto tile_A = dynamic_shared<float[BK][PITCH_A]>();  // transposed
   auto tile_B = reinterpret_cast<float (*)[BK][BN]>(tile_A + STAGES);
   __shared__ uint64_t full[STAGES];   // the copies to a stage have arrived
@@ -95,9 +102,9 @@ __global__ void __launch_bounds__(WIDTH == 4 ? THREADS + COPIERS : THREADS, 1)
   int row = warp / (BN / WN) * WM + lane / (WN / TN) * 4;  // of the thread's first vector
   int col = warp % (BN / WN) * WN + lane % (WN / TN) * 4;
 
-  // What this thread copies of either tile: of A every 8th element of a row, of B 4 elements, neighbours if by vector, else
-  // STEP apart; and the rows that all threads copy in one pass. A warp copies 4 rows of A by 8 steps of p: whole sectors of
-  // global memory, 32 different banks of shared memory.
+  // What this thread copies of either tile: of A every 8th element of a row, of B 4 elements of a row, neighbours if by
+  // vector, else STEP apart; and the rows that all threads copy in one pass. A warp copies 4 rows of A by 8 steps of p:
+  // whole sectors of global memory, 32 different banks of shared memory.
   constexpr int STEP_A = 8;
   constexpr int STEP_B = WIDTH == 4 ? 1 : BN / 4;
   constexpr int ROWS_A = (ENGINE ? COPIERS : THREADS) / 8;
@@ -111,14 +118,17 @@ __global__ void __launch_bounds__(WIDTH == 4 ? THREADS + COPIERS : THREADS, 1)
   const float* B = g.B + p_B * g.ldb + tile.col + col_B;
 
   float sum[TM][TN] = {};
+
+  // The next tile of A or B from global to shared memory in the background. It has `k_left` steps of k. Zeros stand for
+  // the other steps and for what lies outside C. A `whole` tile has all steps and lies inside C.
   auto copy_A = [&](int stage, bool whole, int k_left) {
 #pragma unroll
     for (int i = 0; i < BM / ROWS_A; ++i) {
 #pragma unroll
       for (int v = 0; v < BK / 8; ++v) {
-        bool there = whole || (row_A + i * ROWS_A < rows_left && p_A + v * STEP_A < k_left);
+        bool exists = whole || (row_A + i * ROWS_A < rows_left && p_A + v * STEP_A < k_left);
         __pipeline_memcpy_async(&tile_A[stage][p_A + v * STEP_A][row_A + i * ROWS_A],
-                                A + i * ROWS_A * g.lda + v * STEP_A, 4, there ? 0 : 4);
+                                A + i * ROWS_A * g.lda + v * STEP_A, 4, exists ? 0 : 4);
       }
     }
     A += k_left;
@@ -128,15 +138,15 @@ __global__ void __launch_bounds__(WIDTH == 4 ? THREADS + COPIERS : THREADS, 1)
     for (int i = 0; i < BK / ROWS_B; ++i) {
 #pragma unroll
       for (int v = 0; v < 4; v += WIDTH) {
-        bool there = whole || (p_B + i * ROWS_B < k_left && col_B + v * STEP_B < cols_left);
+        bool exists = whole || (p_B + i * ROWS_B < k_left && col_B + v * STEP_B < cols_left);
         __pipeline_memcpy_async(&tile_B[stage][p_B + i * ROWS_B][col_B + v * STEP_B],
-                                B + i * ROWS_B * g.ldb + v * STEP_B, 4 * WIDTH, there ? 0 : 4 * WIDTH);
+                                B + i * ROWS_B * g.ldb + v * STEP_B, 4 * WIDTH, exists ? 0 : 4 * WIDTH);
       }
     }
     B += k_left * g.ldb;
   };
 
-  // The first tile is the short one.
+  // Without the engine the first tile is the short one.
   int tiles = ceil_div(g.k, BK);
   int first = g.k - (tiles - 1) * BK;
   if (ENGINE && tid == 0) {
@@ -157,6 +167,7 @@ __global__ void __launch_bounds__(WIDTH == 4 ? THREADS + COPIERS : THREADS, 1)
   __pipeline_wait_prior(STAGES - 1);
   __syncthreads();
 
+  // With the engine the last tile is the short one.
   if constexpr (ENGINE) {
     if (tid >= THREADS) {
       give_registers<24>();
