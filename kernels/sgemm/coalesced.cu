@@ -1,14 +1,23 @@
 // coalesced: one thread computes one element of C, and neighbouring threads walk along a row.
 //
-// Against `naive` only the roles of threadIdx.x and threadIdx.y change: the fastest index is now the column. The 32
-// threads of a warp read the same element of A (one sector, broadcast) and 32 neighbouring elements of B (4 sectors of
-// one line, every byte used), and they write 32 neighbouring elements of C.
+// Against `naive` threadIdx.x and threadIdx.y change their roles: threadIdx.x, the fastest index, is now the column.
+// The 32 threads of a warp read the same element of A: one sector, which reaches all of them. They read 32 neighbouring
+// elements of B: 4 sectors of one cache line, of which they use every byte. They write 32 neighbouring elements of C.
 //
-// Limit: lookups again, but 2 for a warp's 32 FMAs instead of 33, so up to 16 times fewer cycles: 8.4 TFLOP/s on an H100
-// instead of 0.51. What binds is then the load instructions themselves: 2 for each FMA. Loads for each result and
-// arithmetic intensity are as before, 2 k and 2 FLOP for 8 bytes loaded.
+// Limit: the L1 cache looks up 2 lines for the 32 FMAs of a warp instead of 33. The load instructions are the next
+// limit, because 2 of them stand beside each FMA.
 //
-// Occupancy: as before, all of an SM's 64 warps.
+// Cost: nothing. A result still takes 2 k loads from global memory.
+//
+// Builds on sm_90a, written by tools/header_figures.py. Of a block: tile, threads, KiB of shared memory. Of a thread:
+// its tile and registers. Of an SM: the blocks and warps that it holds. FLOP/B: for a byte of global memory. Of the
+// inner loop's code: shared loads (LDS) for each multiply-add (FFMA), and the share of multiply-adds.
+//
+// | build  | tile   | thread | threads | registers | KiB | blocks | warps    | FLOP/B | LDS/FFMA | FFMA   |
+// | ------ | ------ | ------ | ------- | --------- | --- | ------ | -------- | ------ | -------- | ------ |
+// | before | 32 x 8 | 1 x 1  | 256     | 32        | 0.0 | 8      | 64 of 64 | 0.25   | 0        | 14.5 % |
+// | 1024   | 4 x 32 | 1 x 1  | 128     | 32        | 0.0 | 16     | 64 of 64 | 0.25   | 0        | 14.5 % |
+// | 4096   | 4 x 64 | 1 x 1  | 256     | 32        | 0.0 | 8      | 64 of 64 | 0.25   | 0        | 14.5 % |
 #include "gemm.cuh"
 
 #ifndef BM

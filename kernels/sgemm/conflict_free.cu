@@ -1,23 +1,35 @@
 // conflict_free: the tiles of `vectorized`, laid out so that no access to shared memory meets a bank conflict.
 //
 // Shared memory has 32 banks of 4 bytes, and serves a 16-byte access for 8 threads at a time. Two accesses of
-// `vectorized` pay double:
-// - The load of B. Neighbouring threads are TN = 8 floats apart, so 8 of them touch every second vector of 256 bytes:
-//   half of the banks, twice each.
-// - The transposed store of A. A warp stores 16 rows at p and 16 at p + 4 (at p + 1 in the 4-byte variant). 4 * BM is a
-//   multiple of 32, so both halves meet in the same 16 banks. (With BK = 16 it is 8 rows at each of four p, and four
-//   meet in a bank.)
+// `vectorized` take two turns or more:
+// - The load of B. Neighbouring threads read TN floats apart. With TN = 8 the vectors of 8 threads lie in every second
+//   vector of 256 bytes: in half of the banks, two in each.
+// - The transposed store of A. With BK = 8 a warp stores 16 rows at p and 16 rows at p + 4 (at p + 1 in the variant of
+//   4 bytes). 4 * BM is a multiple of 32, so both halves meet in the same 16 banks. With BK = 16 a warp stores 8 rows
+//   at each of four p, and four elements meet in a bank.
 //
-// LAYOUT = 1 reorders the rows of the tiles, at the cost of 64 bytes for each row of B. Of B, the first vectors of all
-// threads come before the second ones; of A, half of the rows that a warp stores trade places with the 16 beside them.
-// LAYOUT = 2 keeps the order and spends gaps: of A, 128 / BK floats between what neighbouring threads store, so that the
-// rows of a warp's store fill the 32 banks; of B, a vector after every 32 columns. Nothing changes but at_A and at_B.
+// Against `vectorized` only the places of the elements change, in at_A and at_B:
+// - LAYOUT = 1 reorders the rows of the tiles. Of B, the first vectors of all threads come before the second ones, with
+//   a gap between them. Of A, half of the rows that a warp stores trade places with the 16 rows beside them.
+// - LAYOUT = 2 keeps the order and spends gaps. Of A, 128 / BK floats lie between what neighbouring threads store, so
+//   that the rows of a warp's store fill the 32 banks. Of B, one vector is left free after every 32 columns.
 //
-// Limit: shared memory's cycles. The loads of a step take 12 instead of 20, beside 64 FMAs, which take an SM 16; global
-// loads, instructions and intensity stay what they were.
+// Limit: the cycles of shared memory. Each load and each store takes as few turns as its bytes allow. Loads,
+// instructions and intensity stay what they were.
 //
-// Occupancy: as before, two blocks of 256 threads an SM; 8 KiB of shared memory, 8.5 and 9 with the gaps of the
-// layouts.
+// Cost: the gaps take a little shared memory.
+//
+// Builds on sm_90a, written by tools/header_figures.py. Of a block: tile, threads, KiB of shared memory. Of a thread:
+// its tile and registers. Of an SM: the blocks and warps that it holds. FLOP/B: for a byte of global memory. Of the
+// inner loop's code: shared loads (LDS) for each multiply-add (FFMA), and the share of multiply-adds.
+//
+// | build          | tile           | thread | threads | registers | KiB  | blocks | warps    | FLOP/B | LDS/FFMA | FFMA   |
+// | -------------- | -------------- | ------ | ------- | --------- | ---- | ------ | -------- | ------ | -------- | ------ |
+// | before         | 128 x 128 x 16 | 16 x 4 | 256     | 127       | 16.0 | 2      | 16 of 64 | 32     | 0.0781   | 82.4 % |
+// | LAYOUT=1, 1024 | 64 x 128 x 16  | 8 x 4  | 256     | 90        | 12.0 | 2      | 16 of 64 | 21.33  | 0.0938   | 76.8 % |
+// | LAYOUT=1, 4096 | 128 x 128 x 16 | 8 x 8  | 256     | 127       | 17.0 | 2      | 16 of 64 | 32     | 0.0625   | 84.3 % |
+// | LAYOUT=2, 1024 | 64 x 128 x 16  | 8 x 4  | 256     | 88        | 14.5 | 2      | 16 of 64 | 21.33  | 0.0938   | 77.7 % |
+// | LAYOUT=2, 4096 | 128 x 128 x 16 | 8 x 8  | 256     | 127       | 18.5 | 2      | 16 of 64 | 32     | 0.0625   | 84.6 % |
 #include "gemm.cuh"
 #include "vector.cuh"
 

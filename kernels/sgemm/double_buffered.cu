@@ -1,25 +1,34 @@
-// double_buffered: the next tile is on its way while a tile is multiplied, the next step of p while a step is
+// double_buffered: the next tile is on its way while a tile is multiplied, and the next step of p while a step is
 // multiplied.
 //
-// Against `warp_tiled` there are two buffers for everything that has to be waited for:
-// - Shared memory holds two tiles. The next tile's global loads are issued before this tile's FMAs and land in
-//   registers; they are stored to the other buffer after BK - 1 of the BK steps, 2880 cycles of FMAs later where three
-//   blocks share an SM. A tile needs one barrier instead of two, since nobody reads the buffer that is written.
-// - Registers hold two steps of fragments. The shared loads of step p + 1 run behind the FMAs of step p, and the first
-//   fragments of the next tile are loaded behind the last FMAs of this one. In a step the FMAs go through the results
-//   there and back, so that at a row's end the element of B stays where it is; with fragments to spare the compiler can
-//   keep to that order.
-// - What is in flight during the FMAs must not branch: of k the first tile is the short one, and only it asks which
-//   steps are there. (Where k or n is no multiple of 4, A and B are then copied by 4 bytes. INSIDE = false, for
-//   matrices smaller than a tile, checks the edges.)
+// Against `warp_tiled` everything that a thread has to wait for has two buffers:
+// - Shared memory holds two tiles. The global loads of the next tile are issued before the FMAs of this tile and land
+//   in registers. They are stored to the other buffer before the last step of p. A tile takes one barrier instead of
+//   two, because no thread reads the buffer that is written.
+// - Registers hold the fragments of two steps of p. The shared loads of step p + 1 are issued before the FMAs of step
+//   p, and the first fragments of the next tile before the last FMAs of this one.
+// - In a step the FMAs go through the results there and back: even rows from left to right, odd rows from right to
+//   left. The last FMA of a row and the first FMA of the next use the same element of B.
+// - Loads that are in flight during the FMAs must not branch. So of k the first tile is the short one, and no later
+//   tile checks its steps. A thread then copies A and B in vectors only where k and n are multiples of 4. INSIDE =
+//   false is the kernel for matrices that are smaller than a tile; it checks rows and columns of every load.
 //
-// Limit: latency. With two blocks an SM, `warp_tiled` finds no warp that could issue in one cycle of five. What hides
-// that costs registers, and so warps: 12 on an SM instead of 16. The smaller tile of 64 x 128 leaves three blocks to an
-// SM, with an intensity of 21 FLOP for each byte from L2 instead of 32. Of the instructions of a tile 89 % are FMAs.
+// Limit: latency. A warp of `warp_tiled` waits for global memory and at two barriers in every tile; here other FMAs run
+// meanwhile. Without the loop's second path for edges, the FMAs take more of the issue slots.
 //
-// Occupancy: 64 sums, 32 registers of fragments and 24 on the way make some 160 a thread: three blocks of 128 threads,
-// 12 of an SM's 64 warps; 24.5 KiB of shared memory.
+// Cost: registers for a tile on its way and for a second pair of fragments, and twice the shared memory.
+//
+// Builds on sm_90a, written by tools/header_figures.py. Of a block: tile, threads, KiB of shared memory. Of a thread:
+// its tile and registers. Of an SM: the blocks and warps that it holds. FLOP/B: for a byte of global memory. Of the
+// inner loop's code: shared loads (LDS) for each multiply-add (FFMA), and the share of multiply-adds.
+//
+// | build  | tile          | thread | threads | registers | KiB  | blocks | warps    | FLOP/B | LDS/FFMA | FFMA   |
+// | ------ | ------------- | ------ | ------- | --------- | ---- | ------ | -------- | ------ | -------- | ------ |
+// | before | 64 x 128 x 16 | 8 x 8  | 128     | 127       | 12.2 | 4      | 16 of 64 | 21.33  | 0.0625   | 82.2 % |
+// | 1024   | 64 x 128 x 16 | 8 x 8  | 128     | 146       | 24.5 | 3      | 12 of 64 | 21.33  | 0.0625   | 89.7 % |
+// | 4096   | 128 x 128 x 8 | 8 x 8  | 256     | 127       | 16.2 | 2      | 16 of 64 | 32     | 0.0625   | 88.0 % |
 #include "gemm.cuh"
+#include "store_tile.cuh"
 #include "vector.cuh"
 
 #ifndef BM
@@ -56,59 +65,13 @@ static_assert(THREADS * 4 % BK == 0 && BK % 4 == 0 && BM % (THREADS * 4 / BK) ==
 static_assert(THREADS * 4 % BN == 0 && BK % (THREADS * 4 / BN) == 0, "whole rows of B's tile in a pass");
 static_assert(2 * (PITCH_A + BN) * BK * 4 <= 48 * 1024, "static shared memory ends at 48 KiB");
 
-// Global memory to registers: of every ROWS-th row of a tile 4 floats, neighbours where WIDTH is 4, else STEP apart. Zeros
-// stand for what lies outside C's rows and columns (not looked at where INSIDE) and for steps of p before `p_first`; all
-// count from this thread's first element.
-template <bool INSIDE, int ROWS, int WIDTH, int STEP, int PASSES>
-__device__ inline void load_tile_A(float (&to)[PASSES][4], const float* from, int64_t ld, int rows_left, int p_first) {
-#pragma unroll
-  for (int i = 0; i < PASSES; ++i) {
-#pragma unroll
-    for (int v = 0; v < 4; v += WIDTH) {
-      bool there = (INSIDE || i * ROWS < rows_left) && v * STEP >= p_first;
-      copy_vector<WIDTH>(&to[i][v], from + i * ROWS * ld + v * STEP, there ? WIDTH : 0);
-    }
-  }
-}
-template <bool INSIDE, int ROWS, int WIDTH, int STEP, int PASSES>
-__device__ inline void load_tile_B(float (&to)[PASSES][4], const float* from, int64_t ld, int cols_left, int p_first) {
-#pragma unroll
-  for (int i = 0; i < PASSES; ++i) {
-#pragma unroll
-    for (int v = 0; v < 4; v += WIDTH) {
-      bool there = (INSIDE || v * STEP < cols_left) && i * ROWS >= p_first;
-      copy_vector<WIDTH>(&to[i][v], from + i * ROWS * ld + v * STEP, there ? WIDTH : 0);
-    }
-  }
-}
-
-// Registers to shared memory, A's tile transposed.
-template <int ROWS, int WIDTH, int STEP, int PASSES>
-__device__ inline void store_tile_A(float (&tile_A)[BK][PITCH_A], const float (&from)[PASSES][4], int row, int p) {
-#pragma unroll
-  for (int i = 0; i < PASSES; ++i) {
-#pragma unroll
-    for (int v = 0; v < 4; ++v) {
-      tile_A[p + v * STEP][row + i * ROWS] = from[i][v];
-    }
-  }
-}
-template <int ROWS, int WIDTH, int STEP, int PASSES>
-__device__ inline void store_tile_B(float (&tile_B)[BK][BN], const float (&from)[PASSES][4], int p, int col) {
-#pragma unroll
-  for (int i = 0; i < PASSES; ++i) {
-#pragma unroll
-    for (int v = 0; v < 4; v += WIDTH) {
-      copy_vector<WIDTH>(&tile_B[p + i * ROWS][col + v * STEP], &from[i][v]);
-    }
-  }
-}
-
 template <bool INSIDE, int WIDTH>
 __global__ void __launch_bounds__(THREADS) sgemm_double_buffered(Gemm g) {
   __shared__ __align__(16) float tile_A[2][BK][PITCH_A];  // transposed
   __shared__ __align__(16) float tile_B[2][BK][BN];
   Tile tile = whole_tile(g, tile_of_block(g, BM, BN), BM, BN, WIDTH);
+  int rows_left = g.m - tile.row;
+  int cols_left = g.n - tile.col;
   int tid = threadIdx.x;
   int warp = tid / 32;
   int lane = tid % 32;
@@ -121,54 +84,75 @@ __global__ void __launch_bounds__(THREADS) sgemm_double_buffered(Gemm g) {
   constexpr int STEP_B = WIDTH == 4 ? 1 : BN / 4;
   constexpr int ROWS_A = THREADS * 4 / BK;
   constexpr int ROWS_B = THREADS * 4 / BN;
-  int tiles = ceil_div(g.k, BK);
-  int missing = tiles * BK - g.k;  // steps: so many before the matrices do the first tile begins
   int row_A = tid / (BK / 4);
   int p_A = tid % (BK / 4) * WIDTH;
   int p_B = tid / (BN / 4);
   int col_B = tid % (BN / 4) * WIDTH;
-  const float* A = g.A + (tile.row + row_A) * g.lda + (p_A - missing);
-  const float* B = g.B + (p_B - missing) * g.ldb + tile.col + col_B;
-  int rows_left = g.m - tile.row - row_A;
-  int cols_left = g.n - tile.col - col_B;
+  const float* A = g.A + (tile.row + row_A) * g.lda + p_A;
+  const float* B = g.B + p_B * g.ldb + tile.col + col_B;
 
-  alignas(16) float ldg_A[BM / ROWS_A][4];
-  alignas(16) float ldg_B[BK / ROWS_B][4];
-  alignas(16) float frag_A[2][TM];
-  alignas(16) float frag_B[2][TN];
   float sum[TM][TN] = {};
 
-  // The first tile has nothing to hide behind.
-  load_tile_A<INSIDE, ROWS_A, WIDTH, STEP_A>(ldg_A, A, g.lda, rows_left, missing - p_A);
-  load_tile_B<INSIDE, ROWS_B, WIDTH, STEP_B>(ldg_B, B, g.ldb, cols_left, missing - p_B);
-  store_tile_A<ROWS_A, WIDTH, STEP_A>(tile_A[0], ldg_A, row_A, p_A);
-  store_tile_B<ROWS_B, WIDTH, STEP_B>(tile_B[0], ldg_B, p_B, col_B);
+  // The next tiles from global memory to registers. They have `k_left` steps of k. Zeros stand for the other steps.
+  alignas(16) float ldg_A[BM / ROWS_A][4];
+  alignas(16) float ldg_B[BK / ROWS_B][4];
+  auto load_tiles = [&](bool whole, int k_left) {
+    load_tile<ROWS_A, WIDTH, STEP_A>(ldg_A, A, g.lda, whole, rows_left - row_A, k_left - p_A);
+    load_tile<ROWS_B, WIDTH, STEP_B>(ldg_B, B, g.ldb, whole, k_left - p_B, cols_left - col_B);
+    A += k_left;
+    B += k_left * g.ldb;
+  };
+  // The same tiles from registers to shared memory. One offset in a tile takes fewer registers than two indices.
+  auto store_tiles = [&](int stage) {
+    float* to_A = tile_A[stage][0] + (p_A * PITCH_A + row_A);
+    float* to_B = tile_B[stage][0] + (p_B * BN + col_B);
+#pragma unroll
+    for (int i = 0; i < BM / ROWS_A; ++i) {
+#pragma unroll
+      for (int v = 0; v < 4; ++v) {
+        to_A[v * STEP_A * PITCH_A + i * ROWS_A] = ldg_A[i][v];
+      }
+    }
+#pragma unroll
+    for (int i = 0; i < BK / ROWS_B; ++i) {
+#pragma unroll
+      for (int v = 0; v < 4; v += WIDTH) {
+        copy_vector<WIDTH>(to_B + i * ROWS_B * BN + v * STEP_B, &ldg_B[i][v]);
+      }
+    }
+  };
+
+  // The first tile is the short one. Nothing hides its way.
+  int tiles = ceil_div(g.k, BK);
+  int first = g.k - (tiles - 1) * BK;
+  load_tiles(INSIDE && first == BK, first);
+  store_tiles(0);
   __syncthreads();
+
+  alignas(16) float frag_A[2][TM];
+  alignas(16) float frag_B[2][TN];
   load_fragment(frag_A[0], &tile_A[0][0][row], STEP_M);
   load_fragment(frag_B[0], &tile_B[0][0][col], STEP_N);
 
-  for (int buffer = 0; tiles > 0; --tiles, buffer ^= 1) {
+  int next = 0;
+  for (; tiles > 0; --tiles) {
+    int now = next;
+    next ^= 1;
     if (tiles > 1) {
-      A += BK;
-      B += BK * g.ldb;
-      load_tile_A<INSIDE, ROWS_A, WIDTH, STEP_A>(ldg_A, A, g.lda, rows_left, -BK);
-      load_tile_B<INSIDE, ROWS_B, WIDTH, STEP_B>(ldg_B, B, g.ldb, cols_left, -BK);
-      // With more than 8 steps the compiler would move the loads down to their stores, where little hides them.
-      if (BK > 8) {
-        __syncwarp();
-      }
+      load_tiles(INSIDE, BK);
+      // Else the compiler would move the loads down to their stores, where little hides them.
+      __syncwarp();
     }
 #pragma unroll
     for (int p = 0; p < BK; ++p) {
       if (p + 1 < BK) {
-        load_fragment(frag_A[(p + 1) % 2], &tile_A[buffer][p + 1][row], STEP_M);
-        load_fragment(frag_B[(p + 1) % 2], &tile_B[buffer][p + 1][col], STEP_N);
+        load_fragment(frag_A[(p + 1) % 2], &tile_A[now][p + 1][row], STEP_M);
+        load_fragment(frag_B[(p + 1) % 2], &tile_B[now][p + 1][col], STEP_N);
       } else if (tiles > 1) {
-        store_tile_A<ROWS_A, WIDTH, STEP_A>(tile_A[buffer ^ 1], ldg_A, row_A, p_A);
-        store_tile_B<ROWS_B, WIDTH, STEP_B>(tile_B[buffer ^ 1], ldg_B, p_B, col_B);
+        store_tiles(next);
         __syncthreads();
-        load_fragment(frag_A[0], &tile_A[buffer ^ 1][0][row], STEP_M);
-        load_fragment(frag_B[0], &tile_B[buffer ^ 1][0][col], STEP_N);
+        load_fragment(frag_A[0], &tile_A[next][0][row], STEP_M);
+        load_fragment(frag_B[0], &tile_B[next][0][col], STEP_N);
       }
 #pragma unroll
       for (int i = 0; i < TM; ++i) {
@@ -182,29 +166,16 @@ __global__ void __launch_bounds__(THREADS) sgemm_double_buffered(Gemm g) {
   }
 
   // A tile that began earlier stores only what is this block's own.
-  int own_row = ceil_div(tile.row, BM) * BM;
-  int own_col = ceil_div(tile.col, BN) * BN;
-  int width_C = vector_width(g.C + tile.col, g.ldc);
-#pragma unroll
-  for (int i = 0; i < TM; ++i) {
-    int r = tile.row + row + i / 4 * STEP_M + i % 4;
-    if (own_row <= r && r < g.m) {
-#pragma unroll
-      for (int j = 0; j < TN; j += 4) {
-        int c = tile.col + col + j / 4 * STEP_N;
-        store_vector(g, r, c, &sum[i][j], own_col - c, g.n - c, width_C);
-      }
-    }
-  }
+  Tile own = {ceil_div(tile.row, BM) * BM, ceil_div(tile.col, BN) * BN};
+  store_tile<BM, BN, STEP_M, STEP_N>(g, tile, own, row, col, sum);
 }
 
 cudaError_t run(const Gemm& g, void*, cudaStream_t stream) {
   bool inside = g.m >= BM && g.n >= BN;
-  bool vectors_A = vector_width(g.A, g.lda) == 4 && g.k % 4 == 0;
-  bool vectors_B = vector_width(g.B, g.ldb) == 4 && g.n % 4 == 0;
-  auto inner = vectors_A && vectors_B ? sgemm_double_buffered<true, 4> : sgemm_double_buffered<true, 1>;
-  auto outer = sgemm_double_buffered<false, 1>;
-  return launch(inside ? inner : outer, tile_grid(g, BM, BN), dim3(THREADS), 0, stream, g);
+  bool vectors = vector_width(g.A, g.lda) == 4 && g.k % 4 == 0 && vector_width(g.B, g.ldb) == 4 && g.n % 4 == 0;
+  auto inner = vectors ? sgemm_double_buffered<true, 4> : sgemm_double_buffered<true, 1>;
+  auto kernel = inside ? inner : sgemm_double_buffered<false, 1>;
+  return launch(kernel, tile_grid(g, BM, BN), dim3(THREADS), 0, stream, g);
 }
 
 EXPORT_SGEMM(run)

@@ -1,16 +1,29 @@
-// tiled: a block loads TILE x TILE tiles of A and B into shared memory and every thread reads them from there.
+// tiled: a block loads TILE x TILE tiles of A and B into shared memory, and every thread reads them from there.
 //
-// Against `coalesced`: each element of A and B is loaded from global memory once for TILE uses instead of once for each,
-// so global loads for each result fall from 2 k to 2 k / TILE, and the arithmetic intensity towards L2 grows from 0.25 to
-// TILE / 4 FLOP a byte: 8 at TILE = 32.
+// Against `coalesced` an element of A or B is loaded from global memory once for TILE uses, not once for each use.
+// Global loads for each result fall from 2 k to 2 k / TILE. Arithmetic intensity grows from 1 / 4 to TILE / 4 FLOP a
+// byte.
 //
-// Limit: the pipe that global and shared loads share, one wavefront a cycle and SM. A step of p took two, and takes 1.5:
-// one for B, and for A a 16-byte load, two wavefronts, every 4 steps, since the compiler joins 4 neighbours of a row. With
-// the copies that is 10.6 TFLOP/s on an H100 instead of 8.4. The larger gain, 32 times less traffic to L2, is needed only
-// by the rungs that follow.
+// Limit: the pipe that global and shared loads share. The loads have only moved from global to shared memory, so the
+// pipe has nearly as much work as before. It has a little less, because the compiler joins 4 neighbours of a row of A's
+// tile into one load of 16 bytes. The larger gain is the traffic to the L2 cache, which falls to 1 / TILE. Only the
+// rungs that follow are fast enough to need that.
 //
-// Occupancy: all of an SM's 64 warps. TILE = 8 has 2 warps a block, 16 has 8, 32 has 32: with TILE = 8 that takes 32
-// blocks, which not every GPU allows an SM, and a row of B's tile is one sector instead of four.
+// Cost: 2 tiles of shared memory, and 2 barriers for every TILE steps of p.
+//
+// With TILE = 8 a block has only 2 warps. Such blocks fill an SM only where it holds 32 of them. A row of an 8 x 8 tile
+// is one sector, and a row of a 32 x 32 tile is 4.
+//
+// Builds on sm_90a, written by tools/header_figures.py. Of a block: tile, threads, KiB of shared memory. Of a thread:
+// its tile and registers. Of an SM: the blocks and warps that it holds. FLOP/B: for a byte of global memory. Of the
+// inner loop's code: shared loads (LDS) for each multiply-add (FFMA), and the share of multiply-adds.
+//
+// | build   | tile         | thread | threads | registers | KiB | blocks | warps    | FLOP/B | LDS/FFMA | FFMA   |
+// | ------- | ------------ | ------ | ------- | --------- | --- | ------ | -------- | ------ | -------- | ------ |
+// | before  | 4 x 64       | 1 x 1  | 256     | 32        | 0.0 | 8      | 64 of 64 | 0.25   | 0        | 14.5 % |
+// | TILE=8  | 8 x 8 x 8    | 1 x 1  | 64      | 32        | 0.5 | 32     | 64 of 64 | 2      | 1.25     | 22.5 % |
+// | TILE=16 | 16 x 16 x 16 | 1 x 1  | 256     | 32        | 2.0 | 8      | 64 of 64 | 4      | 1.25     | 27.6 % |
+// | TILE=32 | 32 x 32 x 32 | 1 x 1  | 1024    | 32        | 8.0 | 2      | 64 of 64 | 8      | 1.25     | 31.4 % |
 #include "gemm.cuh"
 
 #ifndef TILE

@@ -1,17 +1,24 @@
 // tiled_1d: every thread computes a column of TM results from the tiles in shared memory.
 //
-// Against `tiled`: an element of B, once in a register, serves TM results instead of one. In a step of p a thread loads
-// 1 element of B and TM of A for TM FMAs, so shared loads for each FMA fall from 2 to 1 + 1 / TM, 1.06 at TM = 16. The
-// 32 threads of a warp read the same elements of A, and the compiler fetches 4 neighbouring p of a row at once: 4 steps
-// take 4 loads of B and TM of A, 0.31 load instructions for each FMA (`tiled`: 1.25). The block tile has grown too: 2 *
-// BM * BN FLOP for 4 * (BM + BN) bytes from global memory are 16 FLOP a byte instead of 8, and a thread loads 8
-// elements for its 256 FMAs instead of 2 for 32.
+// Against `tiled` an element of B that is in a register serves TM results instead of one. In a step of p a thread loads
+// 1 element of B and TM elements of A for TM FMAs. As before, the compiler fetches 4 neighbours of a row of A's tile
+// with one load. So an FMA takes 1 / TM + 1 / 4 load instructions instead of 1 + 1 / 4. The block's tile also grows,
+// and with it the arithmetic intensity.
 //
-// Limit: as before, the wavefronts of the loads: 4 + 2 * TM for 4 steps are 0.56 for each FMA instead of 1.5, which allows
-// 27 TFLOP/s on an H100, with the copies, instead of 10.6.
+// Limit: the pipe of the loads, as before, but each FMA now gives it less work.
 //
-// Occupancy: 64 registers a thread leave room for four blocks of 256 threads, 32 of an SM's 64 warps; the 16
-// independent sums of a thread stand in for the other half. 8 KiB of shared memory.
+// Cost: TM sums take registers, so an SM holds fewer warps. The TM independent sums of a thread stand in for them:
+// while one FMA is in the pipe, the thread issues the next.
+//
+// Builds on sm_90a, written by tools/header_figures.py. Of a block: tile, threads, KiB of shared memory. Of a thread:
+// its tile and registers. Of an SM: the blocks and warps that it holds. FLOP/B: for a byte of global memory. Of the
+// inner loop's code: shared loads (LDS) for each multiply-add (FFMA), and the share of multiply-adds.
+//
+// | build  | tile         | thread | threads | registers | KiB  | blocks | warps    | FLOP/B | LDS/FFMA | FFMA   |
+// | ------ | ------------ | ------ | ------- | --------- | ---- | ------ | -------- | ------ | -------- | ------ |
+// | before | 32 x 32 x 32 | 1 x 1  | 1024    | 32        | 8.0  | 2      | 64 of 64 | 8      | 1.25     | 31.4 % |
+// | 1024   | 64 x 64 x 32 | 16 x 1 | 256     | 96        | 16.0 | 2      | 16 of 64 | 16     | 0.312    | 62.2 % |
+// | 4096   | 64 x 64 x 16 | 16 x 1 | 256     | 64        | 8.0  | 4      | 32 of 64 | 16     | 0.312    | 60.4 % |
 #include "gemm.cuh"
 
 #ifndef BM

@@ -1,17 +1,23 @@
 // tiled_2d: every thread computes TM x TN results instead of a column of them.
 //
-// Against `tiled_1d`: the TM elements of A that a thread loads in a step of p serve TN columns. TM + TN shared loads
-// feed TM * TN FMAs: 0.25 for each FMA at 8 x 8, where a column of 16 needed 1.06. In instructions, after the compiler
-// has joined 4 neighbours (of A along p, of B along the row): 64 loads for 1024 FMAs instead of 80 for 256. The block
-// tile grows to 128 x 128: 32 FLOP for each byte from global memory instead of 16.
+// Against `tiled_1d` the TM elements of A that a thread loads in a step of p serve TN columns. TM + TN shared loads
+// feed TM * TN FMAs, where TM + 1 fed TM. The compiler joins 4 neighbours of a row of either tile into one load of 16
+// bytes.
 //
-// Limit: from the loads towards the issue slots. 64 loads are 192 wavefronts, 2 for each of A and 4 for each of B, and 320
-// with the bank conflicts of B (`conflict_free`), beside 1024 FMAs, which take an SM 256 cycles. With the copies that
-// allows 49 TFLOP/s on an H100 instead of 27. An SM issues 4 instructions a cycle and every FMA needs one of these slots,
-// so each load, address, bounds check and barrier beside the FMAs now costs time directly.
+// Limit: it moves from the loads towards the issue slots. An SM issues 4 instructions a cycle and every FMA takes one
+// of these slots. So each load, address, bounds check and barrier beside the FMAs now costs time.
 //
-// Occupancy: 128 registers a thread (64 of them sums), two blocks of 256 threads, 16 of an SM's 64 warps; 16 KiB of
-// shared memory.
+// Cost: registers. With TM * TN sums for each thread an SM holds fewer warps.
+//
+// Builds on sm_90a, written by tools/header_figures.py. Of a block: tile, threads, KiB of shared memory. Of a thread:
+// its tile and registers. Of an SM: the blocks and warps that it holds. FLOP/B: for a byte of global memory. Of the
+// inner loop's code: shared loads (LDS) for each multiply-add (FFMA), and the share of multiply-adds.
+//
+// | build  | tile          | thread | threads | registers | KiB  | blocks | warps    | FLOP/B | LDS/FFMA | FFMA   |
+// | ------ | ------------- | ------ | ------- | --------- | ---- | ------ | -------- | ------ | -------- | ------ |
+// | before | 64 x 64 x 16  | 16 x 1 | 256     | 64        | 8.0  | 4      | 32 of 64 | 16     | 0.312    | 60.4 % |
+// | 1024   | 64 x 64 x 32  | 8 x 4  | 128     | 128       | 16.0 | 4      | 16 of 64 | 16     | 0.0938   | 70.8 % |
+// | 4096   | 64 x 128 x 32 | 8 x 8  | 128     | 168       | 24.0 | 3      | 12 of 64 | 21.33  | 0.0625   | 77.8 % |
 #include "gemm.cuh"
 
 #ifndef BM

@@ -1,34 +1,42 @@
-// tma: the bulk copy engine of compute capability 9.0 brings B's tiles, and warps of their own do the copying.
+// tma: the bulk copy engine of compute capability 9.0 (TMA) brings B's tiles, and warps of their own do the copying.
 //
 // Against `async_copy`, whose warps copy, multiply and meet at a barrier after every tile:
-// - Four more warps, the copiers, do nothing but copy. One thread asks the engine for a box of B: the engine computes
-//   the addresses, fills what lies outside the matrix with zeros and counts the bytes that arrive on an mbarrier. The
-//   engine cannot transpose, so A's elements are still copied one by one, by cp.async, and arrive on the same barrier.
-// - The 8 warps that multiply only wait for a full stage and give it back; none waits for another. Whether the next stage
-//   is full they ask three steps before they need it. Every thread gives back by an arrival of its own: one of a lane for
-//   its warp is a percent faster, but racecheck cannot follow it (docs/checking.md), and nothing else can look for races
-//   here.
-// - setmaxnreg moves registers from the copiers to those that multiply: 24 and 240, where 12 equal warps have 168. That
-//   is room for 8 x 16 results a thread: 6 shared loads of 16 bytes for 128 FMAs instead of 4 for 64.
+// - Four more warps, the copiers, do nothing but copy. One of their threads asks the engine for a box of B. The engine
+//   computes the addresses, fills what lies outside B with zeros, and counts the bytes that arrive on an mbarrier.
+// - The engine cannot transpose. So the copiers copy A's elements one by one, by cp.async, and these copies arrive on
+//   the same mbarrier.
+// - The warps that multiply wait until a stage is full and give it back when they have read it. No warp waits for
+//   another. They ask whether the next stage is full three steps of p before they need it. Every thread gives back by
+//   an arrival of its own, because racecheck cannot follow one arrival for a warp (docs/checking.md), and no other tool
+//   looks for races here.
+// - setmaxnreg moves registers from the copiers, which keep 24 each, to the 8 warps that multiply, which get 240.
+//   Without it each thread of 12 warps would have 168. So a thread can have 8 x 16 results.
 //
-// Limit: issue slots. Copies leave the loop, no warp stands still at a barrier, and the shared loads of a step take 4.5
-// % of the slots instead of 6: 94 % are FMAs instead of 89 %. The tile of 128 x 256 has an intensity of 43 FLOP for
-// each byte from global memory instead of 21. It also is what small products lack: of 1024 x 1024 there are 32, for 132
-// SMs. There the tile of 128 x 64 that tuning finds is three times as fast, and below, where it too leaves SMs idle,
-// `split_k` helps.
+// Limit: issue slots. The copies leave the loop of the warps that multiply, no barrier holds them up, and 8 x 16
+// results take fewer shared loads for each FMA.
 //
-// Bringing A by the engine too, row by row with its 64-byte swizzle, was slower than `async_copy`
-// (docs/performance.md): a thread then reads 4 steps of p of a row at once, and the FMAs met more conflicts between
-// register banks.
+// Cost: one block fills an SM. Small products have too few tiles of 128 x 256 for all SMs, so smaller tiles are tuned
+// for them. `split_k` is the rung for products that have too few tiles of any size.
 //
-// Where B is not aligned to 16 bytes, or its leading dimension or n is no multiple of 4, the engine cannot read it, and
-// the kernel does without (COPY_ENGINE = false): what remains is `async_copy` with copies of 4 bytes.
+// The engine reads B only where B is aligned to 16 bytes and its leading dimension is a multiple of 4. And n has to be
+// a multiple of 4 too, because the last tile of a row begins at n - BN. Elsewhere the kernel has no engine and no
+// copiers (WIDTH = 1): what remains is `async_copy` with copies of 4 bytes. Its first tile of k is the short one. With
+// the engine it is the last, because the engine fills with zeros only what lies outside B.
 //
-// Occupancy: one block of 384 threads, 12 of an SM's 64 warps; 97 KiB of shared memory for 4 stages.
+// Builds on sm_90a, written by tools/header_figures.py. Of a block: tile, threads, KiB of shared memory. Of a thread:
+// its tile and registers. Of an SM: the blocks and warps that it holds. FLOP/B: for a byte of global memory. Of the
+// inner loop's code: shared loads (LDS) for each multiply-add (FFMA), and the share of multiply-adds.
+//
+// | build  | tile           | thread | threads | registers | KiB  | blocks | warps    | FLOP/B | LDS/FFMA | FFMA   |
+// | ------ | -------------- | ------ | ------- | --------- | ---- | ------ | -------- | ------ | -------- | ------ |
+// | before | 64 x 256 x 16  | 8 x 8  | 256     | 126       | 81.0 | 2      | 16 of 64 | 25.6   | 0.0654   | 89.2 % |
+// | 1024   | 128 x 64 x 16  | 8 x 4  | 384     | 168       | 50.0 | 1      | 12 of 64 | 21.33  | 0.0938   | 86.2 % |
+// | 4096   | 128 x 256 x 16 | 8 x 16 | 384     | 168       | 98.0 | 1      | 12 of 64 | 42.67  | 0.0469   | 93.8 % |
 #include <cuda_pipeline.h>
 
 #include "bulk_copy.cuh"
 #include "gemm.cuh"
+#include "store_tile.cuh"
 #include "vector.cuh"
 
 #ifndef BM
@@ -64,116 +72,119 @@ constexpr int COPIERS = 128;           // threads that only copy
 constexpr int PITCH_A = BM + 4;        // keeps the transposing copies of A off each other's banks
 constexpr int STEP_M = WM / (TM / 4);  // rows between a thread's vectors
 constexpr int STEP_N = WN / (TN / 4);  // columns between them
-constexpr int TILE_A = BK * PITCH_A;   // floats of a stage that hold A's tile, transposed; B's tile follows
-constexpr int STAGE = TILE_A + BK * BN;
-constexpr size_t SHARED_BYTES = sizeof(float) * STAGES * STAGE;
+constexpr size_t SHARED_BYTES = sizeof(float) * STAGES * BK * (PITCH_A + BN);
 static_assert(TM % 4 == 0 && TN % 4 == 0, "a thread tile must consist of whole vectors");
 static_assert(WM % TM == 0 && WN % TN == 0 && (WM / TM) * (WN / TN) == 32, "32 thread tiles must cover the warp tile");
+static_assert(BM % WM == 0 && BN % WN == 0, "the warp tiles must cover the block tile");
 static_assert(THREADS == 256, "setmaxnreg shares an SM's registers out among 256 + 128 threads");
 static_assert(BK <= 256 && BN <= 256, "a box of the engine has at most 256 elements in either direction");
-static_assert(STAGE * 4 % 128 == 0 && TILE_A * 4 % 128 == 0, "the engine's boxes start at multiples of 128 bytes");
-static_assert(BM % WM == 0 && BN % WN == 0, "the warp tiles must cover the block tile");
-static_assert(THREADS <= 1024, "a block has at most 1024 threads");
+static_assert(BK * PITCH_A * 4 % 128 == 0 && BK * BN * 4 % 128 == 0,
+              "the engine's boxes start at multiples of 128 bytes");
 static_assert(BK % 8 == 0 && BM % (COPIERS / 8) == 0 && BM % (THREADS / 8) == 0,
               "whole rows of A's tile in a pass, 8 steps of p at a time");
-static_assert(BN % THREADS == 0 || THREADS % BN == 0, "whole rows of B's tile in a pass of single floats");
+static_assert(THREADS * 4 % BN == 0 && BK % (THREADS * 4 / BN) == 0, "whole rows of B's tile in a pass");
 static_assert(STAGES >= 2, "one stage to multiply, one on its way");
 
-// Global to shared memory in the background: every ROWS-th row of A's tile, every 8th step of p, by
-// COPYING threads. Zeros stand for rows from
-// `rows_left` on (not looked at where INSIDE) and for steps before `p_first`; both count from this thread's first element.
-template <bool INSIDE, int COPYING>
-__device__ inline void copy_tile_A(float* to, const float* from, int64_t ld, int rows_left, int p_first) {
-  constexpr int ROWS = COPYING / 8;
-#pragma unroll
-  for (int i = 0; i < BM; i += ROWS) {
-#pragma unroll
-    for (int p = 0; p < BK; p += 8) {
-      bool there = (INSIDE || i < rows_left) && p >= p_first;
-      __pipeline_memcpy_async(to + p * PITCH_A + i, from + i * ld + p, 4, there ? 0 : 4);
-    }
-  }
-}
-
-// The same for B's tile, by all threads that multiply.
-template <bool INSIDE>
-__device__ inline void copy_tile_B(float* to, const float* from, int64_t ld, int cols_left, int p_first) {
-  constexpr int COLS = THREADS < BN ? THREADS : BN;
-  constexpr int ROWS = THREADS / COLS;
-#pragma unroll
-  for (int p = 0; p < BK; p += ROWS) {
-#pragma unroll
-    for (int c = 0; c < BN; c += COLS) {
-      bool there = (INSIDE || c < cols_left) && p >= p_first;
-      __pipeline_memcpy_async(to + p * BN + c, from + p * ld + c, 4, there ? 0 : 4);
-    }
-  }
-}
-
-// Whether neither C's rows nor its columns are fewer than a tile's.
-__host__ __device__ inline bool is_inside(const Gemm& g) { return g.m >= BM && g.n >= BN; }
-
-// INSIDE is `is_inside`; without the engine that is asked at run time.
-template <bool COPY_ENGINE, bool INSIDE = false>
-__global__ void __launch_bounds__(COPY_ENGINE ? THREADS + COPIERS : THREADS, 1)
+template <bool INSIDE, int WIDTH>
+__global__ void __launch_bounds__(WIDTH == 4 ? THREADS + COPIERS : THREADS, 1)
     sgemm_tma(Gemm g, const __grid_constant__ CUtensorMap map_B) {
-  float* shared = dynamic_shared<float>();
+  constexpr bool ENGINE = WIDTH == 4;                  // the engine copies B
+  auto tile_A = dynamic_shared<float[BK][PITCH_A]>();  // transposed
+  auto tile_B = reinterpret_cast<float (*)[BK][BN]>(tile_A + STAGES);
   __shared__ uint64_t full[STAGES];   // the copies to a stage have arrived
   __shared__ uint64_t empty[STAGES];  // every thread that multiplies has read it
-  // The engine's boxes begin at multiples of 16 bytes, as vectors do.
-  Tile tile = whole_tile(g, tile_of_block(g, BM, BN, GROUP), BM, BN, COPY_ENGINE ? 4 : 1);
-  bool inside = is_inside(g);
+  Tile tile = whole_tile(g, tile_of_block(g, BM, BN, GROUP), BM, BN, WIDTH);
+  int rows_left = g.m - tile.row;
+  int cols_left = g.n - tile.col;
   int tid = threadIdx.x;
   int warp = tid / 32;
   int lane = tid % 32;
-  int tiles = ceil_div(g.k, BK);
-  int missing = tiles * BK - g.k;
+  int row = warp / (BN / WN) * WM + lane / (WN / TN) * 4;  // of the thread's first vector
+  int col = warp % (BN / WN) * WN + lane % (WN / TN) * 4;
 
-  // The first elements that this thread copies. A warp copies 4 rows of A by 8 steps of p: whole sectors of global
-  // memory, 32 different banks of shared memory. The first tile begins `missing` steps before the matrices do.
-  int copier = COPY_ENGINE ? tid - THREADS : tid;
+  // What this thread copies of either tile: of A every 8th element of a row, of B 4 elements of a row, neighbours if by
+  // vector, else STEP apart; and the rows that all threads copy in one pass. A warp copies 4 rows of A by 8 steps of p:
+  // whole sectors of global memory, 32 different banks of shared memory.
+  constexpr int STEP_A = 8;
+  constexpr int STEP_B = WIDTH == 4 ? 1 : BN / 4;
+  constexpr int ROWS_A = (ENGINE ? COPIERS : THREADS) / 8;
+  constexpr int ROWS_B = THREADS * 4 / BN;
+  int copier = ENGINE ? tid - THREADS : tid;
   int row_A = copier / 8;
   int p_A = copier % 8;
-  const float* A = g.A + (tile.row + row_A) * g.lda + (p_A - missing);
-  float* to_A = shared + p_A * PITCH_A + row_A;
-  int rows_left = g.m - tile.row - row_A;
-  int p_B = tid / BN;
-  int col_B = tid % BN;
-  const float* B = g.B + (p_B - missing) * g.ldb + tile.col + col_B;
-  float* to_B = shared + TILE_A + p_B * BN + col_B;
-  int cols_left = g.n - tile.col - col_B;
-  auto copy_tiles = [&](int stage, int p_first_A, int p_first_B) {
-    if (inside) {
-      copy_tile_A<true, THREADS>(to_A + stage, A, g.lda, rows_left, p_first_A);
-      copy_tile_B<true>(to_B + stage, B, g.ldb, cols_left, p_first_B);
-    } else {
-      copy_tile_A<false, THREADS>(to_A + stage, A, g.lda, rows_left, p_first_A);
-      copy_tile_B<false>(to_B + stage, B, g.ldb, cols_left, p_first_B);
+  int p_B = tid / (BN / 4);
+  int col_B = tid % (BN / 4) * WIDTH;
+  const float* A = g.A + (tile.row + row_A) * g.lda + p_A;
+  const float* B = g.B + p_B * g.ldb + tile.col + col_B;
+
+  float sum[TM][TN] = {};
+
+  // The next tile of A or B from global to shared memory in the background. It has `k_left` steps of k. Zeros stand for
+  // the other steps and for what lies outside C. A `whole` tile has all steps and lies inside C.
+  auto copy_A = [&](int stage, bool whole, int k_left) {
+#pragma unroll
+    for (int i = 0; i < BM / ROWS_A; ++i) {
+#pragma unroll
+      for (int v = 0; v < BK / 8; ++v) {
+        bool exists = whole || (row_A + i * ROWS_A < rows_left && p_A + v * STEP_A < k_left);
+        __pipeline_memcpy_async(&tile_A[stage][p_A + v * STEP_A][row_A + i * ROWS_A],
+                                A + i * ROWS_A * g.lda + v * STEP_A, 4, exists ? 0 : 4);
+      }
     }
+    A += k_left;
+  };
+  auto copy_B = [&](int stage, bool whole, int k_left) {
+#pragma unroll
+    for (int i = 0; i < BK / ROWS_B; ++i) {
+#pragma unroll
+      for (int v = 0; v < 4; v += WIDTH) {
+        bool exists = whole || (p_B + i * ROWS_B < k_left && col_B + v * STEP_B < cols_left);
+        __pipeline_memcpy_async(&tile_B[stage][p_B + i * ROWS_B][col_B + v * STEP_B],
+                                B + i * ROWS_B * g.ldb + v * STEP_B, 4 * WIDTH, exists ? 0 : 4 * WIDTH);
+      }
+    }
+    B += k_left * g.ldb;
   };
 
-  if constexpr (COPY_ENGINE) {
-    if (tid == 0) {
-      for (int stage = 0; stage < STAGES; ++stage) {
-        mbarrier_init(&full[stage], COPIERS + 1);
-        mbarrier_init(&empty[stage], THREADS);
-      }
-      mbarrier_init_fence();
+  // Without the engine the first tile is the short one.
+  int tiles = ceil_div(g.k, BK);
+  int first = g.k - (tiles - 1) * BK;
+  if (ENGINE && tid == 0) {
+    for (int stage = 0; stage < STAGES; ++stage) {
+      mbarrier_init(&full[stage], COPIERS + 1);
+      mbarrier_init(&empty[stage], THREADS);
     }
-    __syncthreads();
+    mbarrier_init_fence();
+  }
+#pragma unroll
+  for (int stage = 0; stage < STAGES; ++stage) {
+    if (!ENGINE && stage < tiles) {
+      copy_A(stage, INSIDE && stage > 0, stage > 0 ? BK : first);
+      copy_B(stage, INSIDE && stage > 0, stage > 0 ? BK : first);
+    }
+    __pipeline_commit();
+  }
+  __pipeline_wait_prior(STAGES - 1);
+  __syncthreads();
+
+  // With the engine the last tile is the short one.
+  if constexpr (ENGINE) {
     if (tid >= THREADS) {
       give_registers<24>();
       int stage = 0;
       int parity = 1;
-      for (int t = 0; t < tiles; ++t) {
+      for (int k_left = g.k; k_left > 0; k_left -= BK) {
         mbarrier_wait(&empty[stage], parity);
         if (copier == 0) {
           mbarrier_arrive_expect(&full[stage], BK * BN * 4);
-          bulk_copy_box(shared + stage * STAGE + TILE_A, &map_B, t * BK - missing, tile.col, &full[stage]);
+          bulk_copy_box(tile_B[stage], &map_B, g.k - k_left, tile.col, &full[stage]);
         }
-        copy_tile_A<INSIDE, COPIERS>(to_A + stage * STAGE, A, g.lda, rows_left, t == 0 ? missing - p_A : -BK);
+        if (k_left >= BK) {
+          copy_A(stage, INSIDE, BK);
+        } else {
+          copy_A(stage, false, k_left);
+        }
         mbarrier_arrive_copies(&full[stage]);
-        A += BK;
         stage = stage + 1 < STAGES ? stage + 1 : 0;
         parity ^= stage == 0;
       }
@@ -183,63 +194,44 @@ __global__ void __launch_bounds__(COPY_ENGINE ? THREADS + COPIERS : THREADS, 1)
     }
     take_registers<240>();
     mbarrier_wait(&full[0], 0);
-  } else {
-#pragma unroll
-    for (int stage = 0; stage < STAGES; ++stage) {
-      if (stage < tiles) {
-        int p_first = stage == 0 ? missing : 0;
-        copy_tiles(stage * STAGE, p_first - p_A, p_first - p_B);
-        A += BK;
-        B += BK * g.ldb;
-      }
-      __pipeline_commit();
-    }
-    __pipeline_wait_prior(STAGES - 1);
-    __syncthreads();
   }
 
-  int row = warp / (BN / WN) * WM + lane / (WN / TN) * 4;  // of the thread's first vector
-  int col = warp % (BN / WN) * WN + lane % (WN / TN) * 4;
   alignas(16) float frag_A[2][TM];
   alignas(16) float frag_B[2][TN];
-  float sum[TM][TN] = {};
-  load_fragment(frag_A[0], shared + row, STEP_M);
-  load_fragment(frag_B[0], shared + TILE_A + col, STEP_N);
+  load_fragment(frag_A[0], &tile_A[0][0][row], STEP_M);
+  load_fragment(frag_B[0], &tile_B[0][0][col], STEP_N);
 
-  int stage = 0;
+  int next = 0;
   int parity = 0;
   bool ready = false;  // is the next stage full?
   for (; tiles > 0; --tiles) {
-    int at = stage * STAGE;
-    float* now = shared + at;
-    uint64_t* done = &empty[stage];
-    stage = stage + 1 < STAGES ? stage + 1 : 0;
-    parity ^= stage == 0;
+    int now = next;
+    next = next + 1 < STAGES ? next + 1 : 0;
+    parity ^= next == 0;
 #pragma unroll
     for (int p = 0; p < BK; ++p) {
-      if (COPY_ENGINE && p == BK - 3) {
-        ready = mbarrier_test(&full[stage], parity);
+      if (ENGINE && p == BK - 3) {
+        ready = mbarrier_test(&full[next], parity);
       }
       if (p + 1 < BK) {
-        load_fragment(frag_A[(p + 1) % 2], now + (p + 1) * PITCH_A + row, STEP_M);
-        load_fragment(frag_B[(p + 1) % 2], now + TILE_A + (p + 1) * BN + col, STEP_N);
+        load_fragment(frag_A[(p + 1) % 2], &tile_A[now][p + 1][row], STEP_M);
+        load_fragment(frag_B[(p + 1) % 2], &tile_B[now][p + 1][col], STEP_N);
       } else if (tiles > 1) {
-        if constexpr (COPY_ENGINE) {
+        if constexpr (ENGINE) {
           if (!ready) {
-            mbarrier_wait(&full[stage], parity);
+            mbarrier_wait(&full[next], parity);
           }
         } else {
           __pipeline_wait_prior(STAGES - 2);
           __syncthreads();
         }
-        load_fragment(frag_A[0], shared + stage * STAGE + row, STEP_M);
-        load_fragment(frag_B[0], shared + stage * STAGE + TILE_A + col, STEP_N);
-        if constexpr (!COPY_ENGINE) {
-          if (tiles > STAGES) {
-            copy_tiles(at, -BK, -BK);
-            A += BK;
-            B += BK * g.ldb;
-          }
+        load_fragment(frag_A[0], &tile_A[next][0][row], STEP_M);
+        load_fragment(frag_B[0], &tile_B[next][0][col], STEP_N);
+        if (!ENGINE && tiles > STAGES) {
+          copy_A(now, INSIDE, BK);
+          copy_B(now, INSIDE, BK);
+        }
+        if (!ENGINE) {
           __pipeline_commit();
         }
       }
@@ -253,40 +245,26 @@ __global__ void __launch_bounds__(COPY_ENGINE ? THREADS + COPIERS : THREADS, 1)
       }
     }
     // The stage is given back only now: what was read from it has been multiplied, so it has surely arrived.
-    if constexpr (COPY_ENGINE) {
-      if (tiles > 1) {
-        mbarrier_arrive(done);
-      }
+    if (ENGINE && tiles > 1) {
+      mbarrier_arrive(&empty[now]);
     }
   }
 
   // A tile that began earlier stores only what is this block's own.
-  int own_row = ceil_div(tile.row, BM) * BM;
-  int own_col = ceil_div(tile.col, BN) * BN;
-  int width_C = vector_width(g.C + tile.col, g.ldc);
-#pragma unroll
-  for (int i = 0; i < TM; ++i) {
-    int r = tile.row + row + i / 4 * STEP_M + i % 4;
-    if (own_row <= r && r < g.m) {
-#pragma unroll
-      for (int j = 0; j < TN; j += 4) {
-        int c = tile.col + col + j / 4 * STEP_N;
-        store_vector(g, r, c, &sum[i][j], own_col - c, g.n - c, width_C);
-      }
-    }
-  }
+  Tile own = {ceil_div(tile.row, BM) * BM, ceil_div(tile.col, BN) * BN};
+  store_tile<BM, BN, STEP_M, STEP_N>(g, tile, own, row, col, sum);
 }
 
 cudaError_t run(const Gemm& g, void*, cudaStream_t stream) {
+  bool inside = g.m >= BM && g.n >= BN;
   CUtensorMap map_B = {};
-  bool inside = is_inside(g);
   // The last tile of a row begins at n - BN, and a box has to begin at a multiple of 16 bytes.
   bool engine =
       (!inside || g.n % 4 == 0) && make_tensor_map(&map_B, g.B, g.k, g.n, g.ldb, BK, BN, CU_TENSOR_MAP_SWIZZLE_NONE);
-  auto with_engine = inside ? sgemm_tma<true, true> : sgemm_tma<true, false>;
-  auto without = sgemm_tma<false>;
-  return launch(engine ? with_engine : without, tile_grid(g, BM, BN), dim3(engine ? THREADS + COPIERS : THREADS),
-                SHARED_BYTES, stream, g, map_B);
+  auto inner = engine ? sgemm_tma<true, 4> : sgemm_tma<true, 1>;
+  auto outer = engine ? sgemm_tma<false, 4> : sgemm_tma<false, 1>;
+  return launch(inside ? inner : outer, tile_grid(g, BM, BN), dim3(engine ? THREADS + COPIERS : THREADS), SHARED_BYTES,
+                stream, g, map_B);
 }
 
 EXPORT_SGEMM(run)

@@ -1,18 +1,30 @@
 // vectorized: 16-byte accesses to global and shared memory, A transposed on its way into shared memory.
 //
-// Against `tiled_2d`: a thread copies 4 neighbouring elements with one load and one store. Where 8 steps of p took 8
-// loads and 8 stores, each with its address and its bounds check, they take 2 loads and 5 stores. Nor are there checks:
-// a tile that would end outside C begins earlier, and what it computes a second time it does not store; only the last
-// steps of k are looked at, and matrices smaller than a tile. A's tile is stored transposed, so that the TM elements
-// that a thread needs in a step of p lie side by side: two 16-byte loads fetch them, and no register holds elements of
-// later steps. Where a pointer or a leading dimension of A or B forbids 16 bytes, the kernel's 4-byte variant copies
-// both element by element.
+// Against `tiled_2d`:
+// - A thread copies 4 neighbouring elements with one load and one store. Each of these takes one address and one bounds
+//   check, where 4 loads and 4 stores took 8.
+// - Most tiles need no bounds check. A tile that would end outside C begins earlier, and what it computes a second time
+//   it does not store. Only the last steps of k are checked, and matrices that are smaller than a tile.
+// - A's tile is stored transposed. The TM elements that a thread needs in a step of p then lie side by side, and loads
+//   of 16 bytes fetch them. No register holds elements of later steps.
+// - Where a pointer or a leading dimension of A or B is no multiple of 16 bytes, the kernel's variant of 4 bytes (WIDTH
+//   = 1) copies both matrices element by element.
 //
-// Limit: issue slots. In a step of p 4 shared loads stand beside 64 FMAs; what the copies need, 2 barriers included, is
-// some 60 instructions for the 512 FMAs of a tile. That is 85 % FMAs instead of 81 %. What is left are bank conflicts:
-// with them the loads of a step take 20 cycles of shared memory, beside FMAs that take an SM 16 (`conflict_free`).
+// Limit: issue slots, of which FMAs now take a larger share. Bank conflicts in shared memory are the next limit: see
+// `conflict_free`.
 //
-// Occupancy: at most 128 registers a thread, two blocks of 256 threads, 16 of an SM's 64 warps; 8 KiB of shared memory.
+// Cost: the transposed store of A is 4 stores of 4 bytes, for its elements go to 4 rows. The inner loop's code has a
+// second path for tiles at the edges, which whole tiles do not run.
+//
+// Builds on sm_90a, written by tools/header_figures.py. Of a block: tile, threads, KiB of shared memory. Of a thread:
+// its tile and registers. Of an SM: the blocks and warps that it holds. FLOP/B: for a byte of global memory. Of the
+// inner loop's code: shared loads (LDS) for each multiply-add (FFMA), and the share of multiply-adds.
+//
+// | build  | tile           | thread | threads | registers | KiB  | blocks | warps    | FLOP/B | LDS/FFMA | FFMA   |
+// | ------ | -------------- | ------ | ------- | --------- | ---- | ------ | -------- | ------ | -------- | ------ |
+// | before | 64 x 128 x 32  | 8 x 8  | 128     | 168       | 24.0 | 3      | 12 of 64 | 21.33  | 0.0625   | 77.8 % |
+// | 1024   | 64 x 128 x 16  | 8 x 4  | 256     | 93        | 12.0 | 2      | 16 of 64 | 21.33  | 0.0938   | 77.7 % |
+// | 4096   | 128 x 128 x 16 | 16 x 4 | 256     | 127       | 16.0 | 2      | 16 of 64 | 32     | 0.0781   | 82.4 % |
 #include "gemm.cuh"
 #include "vector.cuh"
 

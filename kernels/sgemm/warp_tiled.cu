@@ -1,17 +1,26 @@
 // warp_tiled: between the block's tile and the thread's stands a tile for each warp.
 //
-// Against `conflict_free`: the 32 threads of a warp cover 4 x 8 thread tiles, WM x WN = 32 x 64 results, instead of 2 x
-// 16. A warp then needs 32 + 64 different elements in a step of p instead of 16 + 128: 384 bytes from shared memory for
-// 2048 FMAs instead of 576. The vectors of a thread stand WM / (TM / 4) rows or WN / (TN / 4) columns apart, so that
-// neighbouring threads read neighbouring vectors. That alone keeps the loads of B free of conflicts, without padding.
-// BK grows to 16: half as many barriers, and half as many waits for global memory that only the other block can fill.
+// Against `conflict_free` the 32 threads of a warp cover WM x WN results that are nearer to a square. A warp needs WM +
+// WN different elements in a step of p: 32 + 64 where WM = 32 and WN = 64, instead of the 16 + 128 of a warp whose
+// threads stand 16 in a row. The vectors of a thread lie WM / (TM / 4) rows or WN / (TN / 4) columns apart, so that
+// neighbouring threads read neighbouring vectors. That alone keeps the loads of B free of conflicts: at_B and its gaps
+// go.
 //
-// Limit: the waits at barriers, and issue slots: one set of addresses, one pair of barriers for 1024 FMAs instead of
-// 512. Not shared memory's cycles: the loads of a step still take 12, for a 16-byte load of a warp takes 2 at least,
-// however few bytes it fetches. The padding costs less than that of `conflict_free`, and halves the conflicts of A's
-// stores: with BK = 16 two rows are left to a bank instead of four. So expect a few per cent.
+// Limit: shared memory, which brings fewer bytes to a warp. Its cycles do not fall with the bytes, because a 16-byte
+// load of a warp takes two of them at least. So the gain is small.
 //
-// Occupancy: 128 registers a thread, two blocks of 256 threads, 16 of an SM's 64 warps; 16.3 KiB of shared memory.
+// Cost: a warp's transposed stores of A meet in banks again, two to a bank with BK = 16. A pitch of BM + 4 floats keeps
+// it at that; with a pitch of BM it would be four.
+//
+// Builds on sm_90a, written by tools/header_figures.py. Of a block: tile, threads, KiB of shared memory. Of a thread:
+// its tile and registers. Of an SM: the blocks and warps that it holds. FLOP/B: for a byte of global memory. Of the
+// inner loop's code: shared loads (LDS) for each multiply-add (FFMA), and the share of multiply-adds.
+//
+// | build  | tile           | thread | threads | registers | KiB  | blocks | warps    | FLOP/B | LDS/FFMA | FFMA   |
+// | ------ | -------------- | ------ | ------- | --------- | ---- | ------ | -------- | ------ | -------- | ------ |
+// | before | 128 x 128 x 16 | 8 x 8  | 256     | 127       | 18.5 | 2      | 16 of 64 | 32     | 0.0625   | 84.6 % |
+// | 1024   | 64 x 128 x 16  | 8 x 4  | 256     | 95        | 12.2 | 2      | 16 of 64 | 21.33  | 0.0938   | 77.8 % |
+// | 4096   | 64 x 128 x 16  | 8 x 8  | 128     | 127       | 12.2 | 4      | 16 of 64 | 21.33  | 0.0625   | 82.2 % |
 #include "gemm.cuh"
 #include "vector.cuh"
 
