@@ -21,7 +21,7 @@ from ladder.measure.check.worker import in_float64  # noqa: E402
 from ladder.model.shape import Shape  # noqa: E402
 from ladder.records import store  # noqa: E402
 from ladder.records.provenance import environment, settings_digest  # noqa: E402
-from ladder.show.accuracy import FAMILIES  # noqa: E402
+from ladder.show.figures.accuracy import FAMILIES  # noqa: E402
 from record_measuring import between, checked_builds, record_as  # noqa: E402
 
 SPLIT = ("mma_3xtf32", "wgmma_3xtf32", "wgmma_3xfp16")

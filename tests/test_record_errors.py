@@ -5,7 +5,7 @@ import record_errors
 import record_measuring
 from ladder.config.plan import plan
 from ladder.records.store import read_json
-from ladder.show.accuracy import FAMILIES
+from ladder.show.figures.accuracy import FAMILIES
 from record_errors import KS, PAGE, RECORD, ROUNDING, SIZES, SPLIT, TITLES, above, shares, table, with_table
 
 

@@ -5,8 +5,8 @@ from pathlib import Path
 from ladder.config.plan import plan_of_run, recorded_on
 from ladder.config.sources import source_digest
 from ladder.records import store
-from ladder.show.accuracy import accuracy_figure
-from ladder.show.style import save
+from ladder.show.figures import accuracy
+from ladder.show.static import draw, save
 from ladder.system.terminal import one_line_errors
 from ladder.tables.accuracy import accuracy_table, changed_since
 from ladder.tables.files import read_table, write_table
@@ -24,5 +24,5 @@ with one_line_errors(snakemake.log[0]):
     caption = f"Recorded on {recorded_on(run.raw())}; time is the median of launches at that shape."
     if changed:
         caption += f" Left out, for the source has changed since: {', '.join(changed)}."
-    figure = accuracy_figure(table, rungs, run.baseline.name, ladder, caption)
-    save(figure, [Path(snakemake.output.svg), Path(snakemake.output.png)])
+    figure = accuracy.figure(table, rungs, run.baseline.name, ladder)
+    save(draw(figure, caption), [Path(snakemake.output.svg), Path(snakemake.output.png)])

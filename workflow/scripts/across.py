@@ -3,11 +3,11 @@
 from pathlib import Path
 
 from ladder.config.plan import plan_of_run
-from ladder.show.across import at_one_size, by_size
-from ladder.show.style import save
+from ladder.show.figures import gpus, gpus_by_size
+from ladder.show.static import draw, save
 from ladder.system.paths import ROOT
 from ladder.system.terminal import one_line_errors
-from ladder.tables.across import across_table
+from ladder.tables.across import across_table, caption
 from ladder.tables.files import write_table
 
 with one_line_errors(snakemake.log[0]):
@@ -15,6 +15,7 @@ with one_line_errors(snakemake.log[0]):
     shapes = None if run.settings["sizes"] == "gpu" else list(run.shapes)
     table = across_table(ROOT / "results", run.rungs, shapes, run.baseline.name, run.first.name)
     output = snakemake.output
-    save(at_one_size(table, run.baseline.name), [Path(output.svg), Path(output.png)])
-    save(by_size(table), [Path(output.by_size_svg), Path(output.by_size_png)])
+    where = caption(table)
+    save(draw(gpus.figure(table, run.baseline.name), where), [Path(output.svg), Path(output.png)])
+    save(draw(gpus_by_size.figure(table), where), [Path(output.by_size_svg), Path(output.by_size_png)])
     write_table(table, Path(output.table))

@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from ladder.config.plan import plan_of_run, recorded_on
-from ladder.show.style import save
-from ladder.show.why import all_figures
+from ladder.show.figures import why
+from ladder.show.static import draw, save
 from ladder.system.terminal import one_line_errors
 from ladder.tables.files import read_table
 
@@ -17,5 +17,5 @@ with one_line_errors(snakemake.log[0]):
     caption = (
         f"Recorded on {recorded}; profiles by Nsight Compute, code by nvcc." if recorded else "Nothing is measured."
     )
-    for name, figure in all_figures(tables, run.gpu, run.baseline.name, caption, ladder).items():
-        save(figure, [folder / f"{name}.svg", folder / f"{name}.png"])
+    for name, figure in why.figures(tables, run.gpu, run.baseline.name, ladder).items():
+        save(draw(figure, caption), [folder / f"{name}.svg", folder / f"{name}.png"])

@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from ladder.config.plan import plan_of_run, recorded_on
-from ladder.show.by_size import all_figures
-from ladder.show.style import save
+from ladder.show.figures import by_size
+from ladder.show.static import draw, save
 from ladder.system.terminal import one_line_errors
 from ladder.tables.files import read_table
 
@@ -14,6 +14,6 @@ with one_line_errors(snakemake.log[0]):
     caption = f"Recorded on {recorded_on(run.raw())}; medians with their 95 % intervals; ratios measured side by side."
     folder = Path(snakemake.output[0]).parent
     ladder = [rung.entry for rung in run.ladder.values() if rung.role == "rung"]
-    figures = all_figures(timings, rungs, run.baseline.name, run.gpu.peak_gflops, caption, ladder)
+    figures = by_size.figures(timings, rungs, run.baseline.name, run.gpu.peak_gflops, ladder)
     for name, figure in figures.items():
-        save(figure, [folder / f"{name}.svg", folder / f"{name}.png"])
+        save(draw(figure, caption), [folder / f"{name}.svg", folder / f"{name}.png"])

@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from ladder.config.plan import plan_of_run, recorded_on
-from ladder.show.published import draw
-from ladder.show.style import save
+from ladder.show.figures import published
+from ladder.show.static import draw, save
 from ladder.system.terminal import one_line_errors
 from ladder.tables.files import read_table, write_table
 from ladder.tables.published import compare_published
@@ -13,6 +13,6 @@ with one_line_errors(snakemake.log[0]):
     run = plan_of_run(snakemake.config)
     table = compare_published(read_table(snakemake.input.timings), read_table(snakemake.input.geomeans))
     caption = f"Recorded on {recorded_on(run.raw())}; published figures and sources: workflow/data/published.csv"
-    figure = draw(table, list(read_table(snakemake.input.rungs)["rung"]), caption)
-    save(figure, [Path(snakemake.output.svg), Path(snakemake.output.png)])
+    figure = published.figure(table, list(read_table(snakemake.input.rungs)["rung"]))
+    save(draw(figure, caption), [Path(snakemake.output.svg), Path(snakemake.output.png)])
     write_table(table, Path(snakemake.output.table))

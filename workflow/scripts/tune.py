@@ -9,8 +9,8 @@ from ladder.measure.tune.stage import trial_rungs
 from ladder.model.shape import Shape
 from ladder.records import store
 from ladder.records.trials import Record
-from ladder.show.style import save
-from ladder.show.trials import trial_figure
+from ladder.show.figures import tuning
+from ladder.show.static import draw, save
 from ladder.system.errors import LadderError
 from ladder.system.terminal import one_line_errors, say
 from ladder.tables.files import write_table
@@ -35,7 +35,7 @@ with one_line_errors(snakemake.log[0]):
         store.write_text(path, tuned_text(run.gpu.name, best))
     table = trial_table(found, best, digests)
     write_table(table, Path(snakemake.output.table))
-    save(trial_figure(table, recorded_on(found)), [Path(snakemake.output.svg), Path(snakemake.output.png)])
+    save(draw(tuning.figure(table), recorded_on(found)), [Path(snakemake.output.svg), Path(snakemake.output.png)])
     text = "".join(
         f"{rung:<24} {shape!s:>8}  {' '.join(f'{key}={value}' for key, value in macros.items())}\n"
         for rung, classes in best.rungs.items()
