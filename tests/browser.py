@@ -11,7 +11,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-BROWSER = next(filter(None, map(shutil.which, BROWSERS)), None)
+
+
+def runs(path: str) -> bool:
+    """Whether a browser starts: Ubuntu's chromium-browser, for one, is a stub where there is no snap."""
+    return subprocess.run([path, "--version"], capture_output=True, check=False).returncode == 0
+
+
+BROWSER = next(filter(runs, filter(None, map(shutil.which, BROWSERS))), None)
 
 # Run inside the page once it is drawn: how it fits and reads, told to the page around it.
 PROBE = """

@@ -187,3 +187,25 @@ def test_of_parameters_that_change_together_one_is_shown():
     macros = pd.DataFrame({"BM": [1, 2, 1, 2], "BN": [8, 16, 8, 16], "TM": [1, 1, 2, 2], "TN": [4] * 4})
     assert tuning.influences(rows, macros) == [("BM", 60.0, "64"), ("TM", 30.0, "64")]
     assert np.isclose(rows["share"].max(), 100)
+
+
+def test_the_titles_say_what_the_tables_hold(figures, tables):
+    slots, paper, profiles = tables["slots"], tables["paper"], tables["profiles"]
+    ffma = slots[(slots["shape"] == "4096") & (slots["use"] == "FFMA") & (slots["rung"] != "ffma")]
+    best = ffma.loc[ffma["percent"].idxmax()]
+    title = f"{best['rung']} fills {best['percent']:.0f} % of its issue slots with FFMAs at 4096"
+    assert figures["issue_slots"].title == title
+    shares = paper.loc[paper["shape"] == "4096", "share_of_prediction"].dropna()
+    reached = f"Rungs reach {shares.min():.0%} to {shares.max():.0%} of their lowest ceiling on paper at 4096"
+    assert figures["prediction"].title == reached
+    resources = tables["resources"]
+    main = resources[(resources["shape"] == "8192") & resources["multiplies"] & resources["blocks_per_sm"].notna()]
+    by_registers = main[main["occupancy_limited_by"].str.contains("registers") & (main["occupancy_percent"] < 90)]
+    count, every = by_registers["rung"].nunique(), main["rung"].nunique() - 1  # ffma is no rung
+    assert figures["occupancy_limits"].title == f"Registers keep {count} of {every} rungs from filling an SM at 8192"
+    fp32 = set(tables["rungs"].loc[tables["rungs"]["precision"] == "fp32", "rung"])
+    at = rates(profiles[profiles["rung"].isin(fp32)], "4096")
+    used = [(at[level] / at[f"{level}_peak"]).max() for level in ("l2", "dram")]
+    assert figures["roofline"].title.startswith(
+        f"FP32 rungs take at most {used[0]:.0%} of L2's bandwidth and {used[1]:.0%}"
+    )

@@ -170,7 +170,8 @@ def _points(base, layer, axes, legend, picks) -> list[alt.Chart]:
 
 def _bars(base, layer, axes, legend, picks) -> list[alt.Chart]:
     base = base.encode(y=axes["y"](layer.y), tooltip=_hints(layer))
-    color = _color(layer.key, _names(layer), {}) if layer.key else alt.value(legible(layer.color))
+    named = layer.key and layer.key.column == layer.y  # on the axis: no legend needs to say it again
+    color = _color(layer.key, _names(layer), {} if named else legend) if layer.key else alt.value(legible(layer.color))
     bars = base.mark_bar(size=ROW * layer.width).encode(x=axes["x"](layer.x), color=color)
     if not layer.low:
         return [bars]

@@ -195,9 +195,11 @@ def _points(axes: Axes, rows: pd.DataFrame, layer: Layer) -> None:
 
 
 def _bars(axes: Axes, rows: pd.DataFrame, layer: Layer) -> None:
+    key = layer.key
+    colors = {"hue": key.column, "palette": dict(key.colors), "dodge": False} if key else {"color": layer.color}
     sns.barplot(
-        rows, x=layer.x, y=layer.y, orient="y", native_scale=True, color=layer.color, width=layer.width, errorbar=None,
-        saturation=1, edgecolor="none", ax=axes,
+        rows, x=layer.x, y=layer.y, orient="y", native_scale=True, **colors, width=layer.width, errorbar=None,
+        saturation=1, edgecolor="none", legend=False, ax=axes,
     )  # fmt: skip
 
 

@@ -38,10 +38,15 @@ def slot_shares(slots: pd.DataFrame, shape: str) -> pd.DataFrame:
 def figure(slots: pd.DataFrame, order: Sequence[str]) -> Specification:
     """Stacked bars of what the issue slots of each rung hold. `slots` is the table, `order` the rungs from above."""
     shapes = list(slots["shape"].unique())
+    by_shape = {shape: slot_shares(slots, shape) for shape in shapes}
+    shape = largest(shapes)
+    best = by_shape[shape]["FFMA"].idxmax() if shape else ""
     return stacked(
-        {shape: slot_shares(slots, shape) for shape in shapes},
+        by_shape,
         order,
-        title=f"Where the issue slots go at {largest(shapes)}" if shapes else "Where the issue slots go",
+        title=f"{best} fills {by_shape[shape].loc[best, 'FFMA']:.0f} % of its issue slots with FFMAs at {shape}"
+        if shape
+        else "Where the issue slots go",
         note="Each scheduler has one slot a cycle. Green slots hold FFMAs, grey ones other instructions. The others are"
         " empty, by what the warps waited for. For kernels of tensor cores the bar is of cycles: indigo are those in"
         " which their pipe works.",

@@ -38,10 +38,14 @@ def figure(resources: pd.DataFrame, order: Sequence[str]) -> Specification:
     limits = held.melt(["rung", "shape"], LIMITS, "limit", "allowed").dropna()
     key = Key("limit", dict(zip(LIMITS, PALETTE, strict=False)), dict(zip(LIMITS, MARKERS, strict=False)))
     first = largest(shapes)
+    at = held[held["shape"] == first]
+    kept = at[(at["held"] < at["warps"]) & (at["held"] == at["registers"])]
     most = max([64, *limits["allowed"], *held["held"]])
     same = {"rung": ("rung", ""), "shape": ("shape", "")}
     return Specification(
-        title="Warps that an SM may hold, by what limits them" + (f", at {first}" if first else ""),
+        title=f"Registers keep {len(kept)} of {len(at)} rungs from filling an SM at {first}"
+        if len(at)
+        else "What limits the warps of an SM",
         note="The bar is how many warps an SM holds at once. A mark is how many one resource alone would let it hold.",
         layers=[
             Layer("bar", held, "held", "rung", color="#cccccc", hints={**same, "held": ("warps held", "")}),

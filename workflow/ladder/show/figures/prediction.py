@@ -6,29 +6,35 @@ from collections.abc import Sequence
 
 import pandas as pd
 
-from ladder.show.figures.specification import PALETTE, Axis, Choice, Layer, Specification
+from ladder.show.figures.specification import PALETTE, Axis, Choice, Key, Layer, Specification
 from ladder.tables.timings import headline_shape, largest
 
 CEILINGS = ("fp32_units", "issue_slots", "load_pipe", "dram")
+COLORS = dict(
+    zip((name.replace("_", " ") for name in CEILINGS), ("#44aa99", "#88ccee", "#ddcc77", "#cc6677"), strict=True)
+)
 
 
 def figure(paper: pd.DataFrame, order: Sequence[str]) -> Specification:
-    """A bar of the lowest ceiling, one of the measured rate inside it, and what the ceiling is. `paper` is the table.
+    """A bar of the lowest ceiling, in the colour of what it is, and one of the measured rate inside it.
+
+    `paper` is the table of that name.
 
     Rungs that it has no ceiling for are left out.
     """
     table = paper[paper["rung"].isin(order) & paper["predicted_gflops"].notna()]
     shapes = list(table["shape"].unique())
     first = headline_shape(table[table["measured_gflops"].notna()]) or largest(shapes)
-    share = table["share_of_prediction"].map(lambda value: "" if pd.isna(value) else f" {value:.0%}")
+    share = table["share_of_prediction"].map(lambda value: "" if pd.isna(value) else f"{value:.0%}")
     least = ((table["bound_by"] == "load pipe") & (table["wavefronts_from"] == "code")).map({True: "*", False: ""})
     data = table[["rung", "shape", "bound_by", "wavefronts_from", "share_of_prediction"]].assign(
-        text=table["bound_by"] + least + share,
+        text=share + least,
         predicted=table["predicted_gflops"] / 1e3,
         measured=table["measured_gflops"] / 1e3,
         end=table[["predicted_gflops", "measured_gflops"]].max(axis=1) / 1e3,
         **{name: table[f"ceiling_{name}_gflops"] / 1e3 for name in CEILINGS},
     )
+    shares = table.loc[table["shape"] == first, "share_of_prediction"].dropna()
     hints = {
         "rung": ("rung", ""),
         "shape": ("shape", ""),
@@ -40,13 +46,15 @@ def figure(paper: pd.DataFrame, order: Sequence[str]) -> Specification:
         "wavefronts_from": ("load pipe passes from", ""),
     }
     return Specification(
-        title=f"Measured against the lowest ceiling on paper at {first}" if first else "No ceiling on paper",
-        note="Grey is the lowest of four ceilings: the FP32 units, the issue slots that the inner loop needs, the load"
-        " pipe, and DRAM. The inner bar is measured. Beside the bars stand the name of the ceiling and the share of it"
-        " that is measured. Only rungs whose product FFMAs compute are shown. A star: no profile is recorded, so the"
-        " passes of the load pipe are the least that the code needs.",
+        title=f"Rungs reach {shares.min():.0%} to {shares.max():.0%} of their lowest ceiling on paper at {first}"
+        if len(shares)
+        else "The lowest ceiling on paper",
+        note="The outer bar is the lowest of four ceilings: the FP32 units, the issue slots that the inner loop needs,"
+        " the load pipe, and DRAM. The inner bar is measured; its share of the ceiling stands beside it. Only rungs"
+        " whose product FFMAs compute are shown. A star: no profile is recorded, so the passes of the load pipe are the"
+        " least that the code needs.",
         layers=[
-            Layer("bar", data, "predicted", "rung", color="#dddddd", hints=hints),
+            Layer("bar", data, "predicted", "rung", key=Key("bound_by", COLORS), hints=hints),
             Layer("bar", data, "measured", "rung", color=PALETTE[0], width=0.4, hints=hints),
             Layer("text", data, "end", "rung", text="text", offset=(6, 0)),
         ],

@@ -82,13 +82,17 @@ def figure(
     shown = rungs[rungs["rung"].isin(dots["rung"])]
     members = families(shown, baseline)
     first = largest(shapes)
+    at = rates(profiles[profiles["rung"].isin(rungs["rung"])], first) if first else pd.DataFrame()
+    used = {level: (at[level] / at[f"{level}_peak"]).max() for level in ("l2", "dram") if first}
     bottom, top = 0.5 * dots["tflops"].min(), 1.4 * texts["tflops"].max()
     hints = {name: (name, "") for name in ("rung", "shape", "level")}
     hints |= {"intensity": ("FLOP a byte", ".4~r"), "tflops": ("TFLOP/s", ".4~r")}
     key = rung_key(rungs, baseline, ladder)
     decades = {float(f"1e{power}"): f"{float(f'1e{power}'):g}" for power in range(-3, 4)}
     return Specification(
-        title=f"Roofline of FP32 rungs at {first}" if first else "Roofline",
+        title=f"FP32 rungs take at most {used['l2']:.0%} of L2's bandwidth and {used['dram']:.0%} of DRAM's at {first}"
+        if first
+        else "Roofline",
         note="Rate against the FLOP done for each byte that comes from L2 (circles) and from DRAM (triangles), as"
         " profiled. The slanted lines are those bandwidths, the flat ones FP32 ceilings. Grey: the rungs of the other"
         " panels.",
