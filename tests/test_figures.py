@@ -105,6 +105,11 @@ def test_the_baseline_is_black_and_dashed_and_takes_no_colour_from_the_rungs():
     assert key.colors["naive"] == rung_key(rungs_of("naive"), "cublas").colors["naive"]
 
 
+def test_a_floor_in_the_table_changes_no_colour():
+    with_floor = rung_key(rungs_of("empty", "cublas", "other", "naive"), "cublas", ["naive"])
+    assert with_floor == rung_key(rungs_of("cublas", "other", "naive"), "cublas", ["naive"])
+
+
 def test_rungs_of_one_colour_differ_in_line_and_marker():
     key = rung_key(rungs_of(*(f"rung{index}" for index in range(20))), "cublas")
     names = [name for name in key.colors if name != "cublas"]

@@ -97,14 +97,8 @@ def _legend(layer: Layer, chosen: Mapping[str, alt.Parameter], panels: Choice | 
         by_panel = layer.data.groupby(panels.column)[layer.key.column].unique()
         shown = {panel: [name for name in names if name in set(by_panel[panel])] for panel in by_panel.index}
         values = alt.ExprRef(f"{json.dumps(shown)}[{chosen[panels.column].name}]")
-    return {
-        "title": None,
-        "orient": "bottom",
-        "columns": columns,
-        "symbolOpacity": 1,
-        "labelLimit": 400,
-        "values": values,
-    }
+    texts = {"title": None, "labelLimit": 400, "symbolOpacity": 1}
+    return {**texts, "orient": "bottom", "columns": columns, "values": values}
 
 
 def _color(key: Key, names: Sequence[str], legend: Mapping[str, Any]) -> alt.Color:

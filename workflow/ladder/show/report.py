@@ -179,7 +179,9 @@ def _figures(material: Material) -> dict[str, Specification]:
         **why.figures(tables, gpu, baseline, ladder),
         "check_errors": check_errors.figure(labelled(tables["checks"], rungs), list(named["rung"])),
     }
-    return {name: figure for name, figure in found.items() if any(len(layer.data) for layer in figure.layers)}
+    return {
+        name: figure for name, figure in found.items() if any(len(layer.data) for layer in figure.layers if layer.x)
+    }
 
 
 def _script(value: Any) -> Markup:

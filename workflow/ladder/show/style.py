@@ -16,9 +16,11 @@ DASHES = ((), (4, 1.5), (1, 1))  # one for each time that the colours are used u
 def rung_key(rungs: pd.DataFrame, baseline: str, ladder: Sequence[str] = (), direct: bool = True) -> Key:
     """Colour, dash and marker of each rung by its entry's place in the ladder; the baseline is black and dashed.
 
-    Variants of one entry share its colour and differ in their markers. `rungs` is the table of rungs, `ladder` the
-    entries in climbing order, which are the table's own where it is empty. A rung may be named by its label.
+    Variants of one entry share its colour and differ in their markers; floors have none. `rungs` is the table of
+    rungs, `ladder` the entries in climbing order, which are the table's own where it is empty. A rung may be named by
+    its label.
     """
+    rungs = rungs[rungs["role"] != "floor"]
     named = [*ladder, *(_entry(name) for name in rungs["rung"])]
     entries = [entry for entry in dict.fromkeys(named) if entry != baseline]
     colors, markers, dashes = {baseline: "black"}, {baseline: "X"}, {baseline: (3, 2)}

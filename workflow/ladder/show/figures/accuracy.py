@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pandas as pd
 
-from ladder.model.precision import BOUNDS, labelled
+from ladder.model.precision import BOUNDS, TITLES, labelled
 from ladder.show.figures.specification import Axis, Choice, Layer, Specification
 from ladder.show.style import rung_key
 
@@ -27,7 +27,8 @@ def figure(table: pd.DataFrame, rungs: pd.DataFrame, baseline: str, ladder: Sequ
             panel = f"m = n = {size}, {FAMILIES[family]}"
             own = rows[rows["family"] == family].sort_values("k")
             parts.append(own.assign(panel=panel, at=own["k"]))
-            x[panel] = Axis("k", "log", {4.0**power: f"{4**power}" for power in range(3, 9)})
+            ticks = [4**power for power in range(12) if own["k"].min() <= 4**power <= own["k"].max()]
+            x[panel] = Axis("k", "log", {tick: f"{tick}" for tick in ticks})
         own = rows[rows["family"] == families[0]]
         k = min(own["k"].unique(), key=lambda k: abs(k - 4096))
         panel = f"m = n = {size}, k = {k}: beside time"
@@ -61,4 +62,5 @@ def _title(table: pd.DataFrame, baseline: str) -> str:
     times = (beside["error_normwise"] / beside["error_normwise_0"])[beside["precision"].isin(split)]
     if times.empty:
         return "Error of C = A B by k"
-    return f"Rungs that split FP32 for tensor cores err at most {times.max():.2f} times as much as {baseline}"
+    classes = " and ".join(TITLES[each] for each in split if each in set(beside["precision"]))
+    return f"Rungs of {classes} err at most {times.max():.2f} times as much as {baseline}"

@@ -96,7 +96,8 @@ def figures(
         sizes = " and ".join(f"{n} ({value:.1f} times)" for n, value in left_out.items())
         notes["times naive"] += f" Left out: {sizes}, where naive itself is so much faster than at the sizes beside it."
     titles = _titles(best)
-    members = families(rungs, baseline)
+    members = families(rungs[rungs["rung"].isin(data["rung"])], baseline)
+    grey = "\nGrey: the rungs of the other panels." if len(members) > 1 else ""
     found = {}
     for name, metric in zip(("gflops_by_size", "share_of_cublas", "speedup_over_naive"), METRICS, strict=True):
         rows = data[data["metric"] == metric]
@@ -106,7 +107,7 @@ def figures(
         peak = [{"value": peak_gflops / 1e3, "text": "FP32 peak"}] if metric == "TFLOP/s" else []
         found[name] = Specification(
             title=titles[metric],
-            note=f"{notes[metric]}\nGrey: the rungs of the other panels.",
+            note=notes[metric] + grey,
             layers=[
                 Layer("line", rows[["rung", "n", "value"]], "n", "value", group="rung", behind=True),
                 Layer("rule", pd.DataFrame(peak, columns=["value", "text"]), y="value", text="text"),

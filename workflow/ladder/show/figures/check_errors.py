@@ -24,10 +24,10 @@ def figure(checks: pd.DataFrame, order: Sequence[str]) -> Specification:
         " wrong and is not timed. Grey: the other rungs.",
         layers=[
             Layer("point", worst[["k", "share"]], "k", "share", behind=True),
+            Layer("rule", pd.DataFrame({"share": [1.0], "text": "the bound"}), y="share", text="text"),
             Layer("point", worst, "k", "share", color=PALETTE[1], hints=hints),
         ],
         x=Axis("k", "log"),
-        y=Axis("error / bound", "log", limits=(None, 1)),
+        y=Axis("error / bound", "log"),
         choices=[Choice("rung", "Rung", rungs, rungs[0])] if rungs else [],
-        height=2.2,
     )

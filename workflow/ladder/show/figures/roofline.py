@@ -94,8 +94,8 @@ def figure(
         if first
         else "Roofline",
         note="Rate against the FLOP done for each byte that comes from L2 (circles) and from DRAM (triangles), as"
-        " profiled. The slanted lines are those bandwidths, the flat ones FP32 ceilings. Grey: the rungs of the other"
-        " panels.",
+        " profiled. The slanted lines are those bandwidths, the flat ones FP32 ceilings."
+        + " Grey: the rungs of the other panels." * (len(members) > 1),
         layers=[
             Layer("point", dots[columns], "intensity", "tflops", behind=True),
             Layer(
