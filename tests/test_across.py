@@ -128,13 +128,13 @@ def test_the_title_names_the_best_rung_of_each_gpu(results):
 
 def test_each_gpus_points_stand_at_its_values(results):
     table = table_of(results)
-    picture = draw(gpus_figure.figure(table, "cublas"), "")
+    figure = gpus_figure.figure(table, "cublas")
+    picture = draw(figure, "")
     at = table[(table["n"] == 512) & (table["rung"] == "tiled")].sort_values("gpu")
     metrics = {"gflops": 1e-3, "share_of_peak": 100, "share_of_cublas": 100}
     for axes, (column, factor) in zip(picture.axes, metrics.items(), strict=True):
-        names = [label.get_text() for label in axes.get_yticklabels()] or ["naive", "tiled"]
         points = [tuple(place) for each in axes.collections[:1] for place in each.get_offsets()]
-        own = sorted((y, x) for x, y in points if abs(y - names.index("tiled")) < 0.5)
+        own = sorted((y, x) for x, y in points if abs(y - figure.y.names.index("tiled")) < 0.5)
         assert [x for _, x in own] == pytest.approx(list(factor * at[column]))
 
 

@@ -20,6 +20,7 @@ from ladder.system.errors import LadderError
 from ladder.system.paths import ROOT
 from ladder.tables.comparison import COLUMNS, compare, read_timings
 from pipeline import FEW, FEW_RUNGS, RECORDED, copied, copy_project, snakemake
+from test_why import assert_legible
 
 TIMES = ROOT / "results" / RECORDED / "raw" / "time"
 RUNG = "tiled@TILE=16"
@@ -107,6 +108,16 @@ def test_a_damaged_record_is_one_line_that_names_it(tmp_path, damage):
     with pytest.raises(LadderError, match=RUNG) as error:
         compare([RUNG], SHAPES, tmp_path, TIMES)
     assert "\n" not in str(error.value)
+
+
+def test_the_figure_of_every_shape_is_legible(tmp_path):
+    shapes = list(read_timings(TIMES / "fastest.zip", "fastest"))
+    assert len(shapes) > 12
+    for rung, factor in ((RUNG, 1.05), ("fastest", 0.95)):
+        scaled(TIMES / f"{rung}.zip", tmp_path / f"{rung}.zip", factor)
+    table = compare([RUNG, "fastest"], shapes, TIMES, tmp_path)
+    assert {"faster", "slower"} <= set(table["verdict"])
+    assert_legible(draw(comparison.figure(table), "Recorded once"))
 
 
 def test_the_figure_writes_out_what_changed_and_is_the_same_twice(tmp_path):

@@ -13,6 +13,7 @@ from ladder.model.precision import labelled
 from ladder.show import interactive
 from ladder.show.figures import by_size, check_errors
 from ladder.show.report import WHY, Material, answer, gather, render
+from ladder.show.style import MOST
 from ladder.system.paths import ROOT
 from matplotlib.colors import to_rgb
 from pipeline import RECORDED
@@ -146,6 +147,23 @@ def rows_of(page, name: str) -> list[dict]:
     """The rows of the tables under a chart of a page."""
     specs = json.loads(re.search(r'id="specs">(.*?)</script>', page.read_text(), re.DOTALL)[1])
     return [row for rows in specs[name]["datasets"].values() for row in rows]
+
+
+def test_the_chart_by_size_shows_one_family_at_a_time_and_names_it_alone(page):
+    specs = json.loads(re.search(r'id="specs">(.*?)</script>', page.read_text(), re.DOTALL)[1])
+    options = {each["name"]: each["bind"].get("options") for each in specs["by_size"]["params"] if "value" in each}
+    assert options["by_size_figure_choice"] == list(by_size.METRICS)
+    rows = [row for row in rows_of(page, "by_size") if "family" in row]
+    shown = {
+        family: {row["rung"] for row in rows if row["family"] == family} for family in options["by_size_family_choice"]
+    }
+    assert len(shown) == 3
+    assert all("cublas" in rungs and len(rungs) <= MOST + 1 for rungs in shown.values())
+    legends = re.findall(r"values\": *\{\"expr\": *\"(.*?)\[by_size_family_choice", json.dumps(specs["by_size"]))
+    assert legends
+    for text in legends:
+        values = json.loads(json.loads(f'"{text}"'))
+        assert {family: set(rungs) for family, rungs in values.items()} == shown
 
 
 def test_the_ladder_shows_emulation_and_determinism_beside_each_verdict(page, material):

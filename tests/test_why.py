@@ -68,7 +68,11 @@ def boxes_of(picture) -> list[tuple[str, object]]:
 
 @pytest.mark.parametrize("name", [*NAMES, *LINES, *OTHERS])
 def test_every_text_of_a_figure_stands_inside_it_and_on_no_other(figures, name):
-    picture = draw(figures[name], "recorded")
+    assert_legible(draw(figures[name], "recorded"))
+
+
+def assert_legible(picture) -> None:
+    """Every text stands inside the picture and on no other."""
     frame = picture.get_window_extent()
     seen = boxes_of(picture)
     assert len(seen) > 10

@@ -88,14 +88,13 @@ def _legend(layer: Layer, chosen: Mapping[str, alt.Parameter], panels: Choice | 
     """Options of a legend below the chart, of as many columns as fit, with those names alone that the panel shows."""
     if layer.key is None:
         return {}
-    names = [name for name in layer.key.colors if name in set(layer.data[layer.key.column])]
+    names = layer.key.names(layer.data)
     longest = max(map(len, names), default=0)
     left = 60 + WIDE * max(map(len, y.names), default=0)  # where the plot begins, and the legend with it
     columns = alt.ExprRef(f"max(1, floor((containerSize()[0] - {left}) / {WIDE * longest + 40}))")
     values: Any = names
     if panels and panels.column in chosen and panels.column in layer.data:
-        by_panel = layer.data.groupby(panels.column)[layer.key.column].unique()
-        shown = {panel: [name for name in names if name in set(by_panel[panel])] for panel in by_panel.index}
+        shown = {panel: layer.key.names(rows) for panel, rows in layer.data.groupby(panels.column)}
         values = alt.ExprRef(f"{json.dumps(shown)}[{chosen[panels.column].name}]")
     texts = {"title": None, "labelLimit": 400, "symbolOpacity": 1}
     return {**texts, "orient": "bottom", "columns": columns, "values": values}
@@ -107,15 +106,13 @@ def _color(key: Key, names: Sequence[str], legend: Mapping[str, Any]) -> alt.Col
 
 
 def _hints(layer: Layer) -> list[alt.Tooltip]:
-    kinds = {column: "Q" if pd.api.types.is_numeric_dtype(layer.data[column]) else "N" for column in layer.hints}
+    numbers = set(layer.data.select_dtypes("number").columns)
     return [
-        alt.Tooltip(f"{column}:{kinds[column]}", title=heading, **({"format": form} if form else {}))
-        for column, (heading, form) in layer.hints.items()
+        alt.Tooltip(f"{column}:Q", title=heading, format=".4~r")
+        if column in numbers
+        else alt.Tooltip(f"{column}:N", title=heading)
+        for column, heading in layer.hints.items()
     ]
-
-
-def _names(layer: Layer) -> list[str]:
-    return [name for name in layer.key.colors if name in set(layer.data[layer.key.column])]
 
 
 def _lines(base, layer, axes, legend, picks) -> list[alt.Chart]:
@@ -124,7 +121,7 @@ def _lines(base, layer, axes, legend, picks) -> list[alt.Chart]:
         faint = 0.35 if layer.behind else 1
         group = {"detail": f"{layer.group}:N"} if layer.group else {}
         return [base.mark_line(color="gray", opacity=faint, strokeWidth=1.2, clip=True).encode(x=x, y=y, **group)]
-    names, key, picked = _names(layer), layer.key, picks[layer.key.column]
+    names, key, picked = layer.key.names(layer.data), layer.key, picks[layer.key.column]
     base = base.encode(x=x, color=_color(key, names, legend), opacity=_faded(picked, 0.08))
     parts = []
     if layer.low:
@@ -152,7 +149,7 @@ def _points(base, layer, axes, legend, picks) -> list[alt.Chart]:
     if layer.key is None:
         size, opacity = (18, 0.25) if layer.behind else (70, 1)
         return [marks.mark_point(filled=True, size=size, opacity=opacity, color=legible(layer.color))]
-    names, symbols = _names(layer), layer.symbols or layer.key
+    names, symbols = layer.key.names(layer.data), layer.symbols or layer.key
     values = names if symbols is layer.key else list(symbols.markers)
     other = legend if symbols is layer.key else {"title": None, "orient": "top"}
     marks = marks.mark_point(filled=True, size=32 if layer.dodge else 60).encode(
@@ -165,7 +162,11 @@ def _points(base, layer, axes, legend, picks) -> list[alt.Chart]:
 def _bars(base, layer, axes, legend, picks) -> list[alt.Chart]:
     base = base.encode(y=axes["y"](layer.y), tooltip=_hints(layer))
     named = layer.key and layer.key.column == layer.y  # on the axis: no legend needs to say it again
-    color = _color(layer.key, _names(layer), {} if named else legend) if layer.key else alt.value(legible(layer.color))
+    color = (
+        _color(layer.key, layer.key.names(layer.data), {} if named else legend)
+        if layer.key
+        else alt.value(legible(layer.color))
+    )
     bars = base.mark_bar(size=ROW * layer.width).encode(x=axes["x"](layer.x), color=color)
     if not layer.low:
         return [bars]
@@ -173,7 +174,7 @@ def _bars(base, layer, axes, legend, picks) -> list[alt.Chart]:
 
 
 def _stack(base, layer, axes, legend, picks) -> list[alt.Chart]:
-    names = _names(layer)
+    names = layer.key.names(layer.data)
     data = layer.data[layer.data[layer.x] > 0]
     place = data[layer.key.column].map({name: place for place, name in enumerate(names)})
     base = base.properties(data=_rounded(data.assign(place=place)))

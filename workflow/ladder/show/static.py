@@ -154,11 +154,6 @@ def _finish(axes: Axes, axis: Axis, which: mpl.axis.Axis, shift: float) -> None:
     which.set_minor_locator(NullLocator())
 
 
-def _names(rows: pd.DataFrame, key: Key) -> list[str]:
-    """The values of a key that occur, in its order."""
-    return [name for name in key.colors if name in set(rows[key.column])]
-
-
 def _lines(axes: Axes, rows: pd.DataFrame, layer: Layer) -> None:
     if layer.key is None:
         sns.lineplot(
@@ -166,7 +161,7 @@ def _lines(axes: Axes, rows: pd.DataFrame, layer: Layer) -> None:
             alpha=0.5 if layer.behind else 1, zorder=1.5, ax=axes,
         )  # fmt: skip
         return
-    key, names = layer.key, _names(rows, layer.key)
+    key, names = layer.key, layer.key.names(rows)
     styles = {"style": key.column, "style_order": names} if key.markers else {}
     sns.lineplot(
         rows, x=layer.x, y=layer.y, hue=key.column, hue_order=names, palette=dict(key.colors), **styles,
@@ -204,7 +199,7 @@ def _bars(axes: Axes, rows: pd.DataFrame, layer: Layer) -> None:
 
 
 def _stack(axes: Axes, rows: pd.DataFrame, layer: Layer) -> None:
-    names = _names(rows, layer.key)
+    names = layer.key.names(rows)
     sns.histplot(
         rows, y=layer.y, weights=layer.x, hue=layer.key.column, hue_order=names[::-1], palette=dict(layer.key.colors),
         multiple="stack", discrete=True, shrink=layer.width, alpha=1, edgecolor="white", linewidth=0.4, legend=False,
@@ -231,8 +226,10 @@ def _heat(axes: Axes, rows: pd.DataFrame, layer: Layer) -> None:
     low, high = layer.scale.limits
     sns.heatmap(
         cells[layer.value], annot=cells[layer.text].fillna(""), fmt="", center=0, vmin=low, vmax=high, cmap="PuOr_r",
-        linewidths=1, ax=axes, annot_kws={"fontsize": 7}, cbar_kws={"label": layer.scale.title},
+        linewidths=1, ax=axes, annot_kws={"fontsize": 6}, cbar_kws={"label": layer.scale.title},
     )  # fmt: skip
+    axes.tick_params(axis="y", rotation=0)
+    axes.tick_params(axis="x", rotation=90 if cells[layer.value].shape[1] > 8 else 0)
 
 
 _MARKS = {
@@ -288,7 +285,7 @@ def _bottom(group: Sequence[float], gap: float) -> float:
 def _handles(figure: Specification) -> list[Artist]:
     """What colours stand for, of the keys that stand in a legend."""
     layers = [layer for layer in figure.layers if layer.key and not layer.key.direct]
-    return [_handle(layer, layer.key, name) for layer in layers for name in _names(layer.data, layer.key)]
+    return [_handle(layer, layer.key, name) for layer in layers for name in layer.key.names(layer.data)]
 
 
 def _handle(layer: Layer, key: Key, name: str) -> Artist:

@@ -18,17 +18,9 @@ METRICS = {
     "% of cuBLAS": ("speedup_over_cublas", 100),
     "times naive": ("speedup_over_naive", 1),
 }
-HINTS = {
-    "rung": ("rung", ""),
-    "shape": ("shape", ""),
-    "metric": ("metric", ""),
-    "value": ("value", ".4~r"),
-    "low": ("95 % from", ".4~r"),
-    "high": ("95 % to", ".4~r"),
-    "time_ms_median": ("median, ms", ".5~r"),
-    "samples": ("samples", ""),
-    "noise_percent": ("noise, %", ".2f"),
-}
+HINTS = {name: name for name in ("rung", "shape", "metric", "value")}
+HINTS |= {"low": "95 % from", "high": "95 % to", "time_ms_median": "median, ms"}
+HINTS |= {"samples": "samples", "noise_percent": "noise, %"}
 IRREGULAR = 1.5  # times the rates of naive at both neighbouring sizes: a speedup over naive says little there
 
 
@@ -124,17 +116,11 @@ def figures(
 
 
 def _titles(best: Mapping[str, Any] | None) -> dict[str, str]:
-    titles = {
-        "TFLOP/s": "Rate by size",
-        "% of cuBLAS": "Share of cuBLAS by size",
-        "times naive": "Speedup over naive by size",
-    }
+    titles = ["Rate by size", "Share of cuBLAS by size", "Speedup over naive by size"]
     if best:
-        at = f"at {best['n']}"
-        titles["TFLOP/s"] = (
-            f"{best['rung']} does {best['gflops'] / 1000:.1f} TFLOP/s {at}, {best['share_of_peak']:.0%} of the peak"
-        )
-        titles["% of cuBLAS"] = f"{best['rung']} comes to {best['speedup_over_cublas']:.0%} of cuBLAS {at}"
+        rung, at = best["rung"], f"at {best['n']}"
+        titles[0] = f"{rung} does {best['gflops'] / 1000:.1f} TFLOP/s {at}, {best['share_of_peak']:.0%} of the peak"
+        titles[1] = f"{rung} comes to {best['speedup_over_cublas']:.0%} of cuBLAS {at}"
         if best["speedup_over_naive"] > 0:
-            titles["times naive"] = f"{best['rung']} is {best['speedup_over_naive']:.1f} times as fast as naive {at}"
-    return titles
+            titles[2] = f"{rung} is {best['speedup_over_naive']:.1f} times as fast as naive {at}"
+    return dict(zip(METRICS, titles, strict=True))

@@ -17,7 +17,7 @@ def figure(checks: pd.DataFrame, order: Sequence[str]) -> Specification:
     table = table[(table["share"] > 0) & (table["k"] > 0)]
     worst = table.loc[table.groupby(["rung", "k"])["share"].idxmax(), ["rung", "k", "share", "shape", "alpha", "beta"]]
     rungs = [rung for rung in order if rung in set(worst["rung"])]
-    hints = {name: (name, "") for name in ("rung", "shape", "alpha", "beta")} | {"share": ("error / bound", ".2~r")}
+    hints = {name: name for name in ("rung", "shape", "alpha", "beta")} | {"share": "error / bound"}
     return Specification(
         title="Checks",
         note="The largest component-wise error of each rung at each k over its bound. A rung whose error passes 1 is"

@@ -41,17 +41,17 @@ def figure(resources: pd.DataFrame, order: Sequence[str]) -> Specification:
     at = held[held["shape"] == first]
     kept = at[(at["held"] < at["warps"]) & (at["held"] == at["registers"])]
     most = max([64, *limits["allowed"], *held["held"]])
-    same = {"rung": ("rung", ""), "shape": ("shape", "")}
+    same = {"rung": "rung", "shape": "shape"}
     return Specification(
         title=f"Registers keep {len(kept)} of {len(at)} rungs from filling an SM at {first}"
         if len(at)
         else "What limits the warps of an SM",
         note="The bar is how many warps an SM holds at once. A mark is how many one resource alone would let it hold.",
         layers=[
-            Layer("bar", held, "held", "rung", color="#cccccc", hints={**same, "held": ("warps held", "")}),
+            Layer("bar", held, "held", "rung", color="#cccccc", hints={**same, "held": "warps held"}),
             Layer(
                 "point", limits, "allowed", "rung", key=key, dodge=True,
-                hints={**same, "limit": ("limit by", ""), "allowed": ("warps", "")},
+                hints={**same, "limit": "limit by", "allowed": "warps"},
             ),
         ],
         x=Axis("warps an SM", "log", {2.0**power: f"{2**power}" for power in range(0, 11, 2)}, (1, 1.25 * most)),

@@ -34,7 +34,7 @@ def stacked(
     colors = {part: _COLORS.get(part) or next(rest) for part in dict.fromkeys(data["part"])}
     occurring = set(data.loc[data["percent"] > 0, "part"])
     key = Key("part", {part: color for part, color in colors.items() if part in occurring})
-    hints = {"rung": ("rung", ""), "shape": ("shape", ""), "part": ("part", ""), "percent": ("%", ".1f")}
+    hints = {"rung": "rung", "shape": "shape", "part": "part", "percent": "%"}
     return Specification(
         title=title,
         note=note,

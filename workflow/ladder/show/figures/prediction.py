@@ -35,16 +35,9 @@ def figure(paper: pd.DataFrame, order: Sequence[str]) -> Specification:
         **{name: table[f"ceiling_{name}_gflops"] / 1e3 for name in CEILINGS},
     )
     shares = table.loc[table["shape"] == first, "share_of_prediction"].dropna()
-    hints = {
-        "rung": ("rung", ""),
-        "shape": ("shape", ""),
-        "measured": ("measured, TFLOP/s", ".4~r"),
-        "predicted": ("lowest ceiling", ".4~r"),
-        "bound_by": ("which", ""),
-        "share_of_prediction": ("share of it", ".1%"),
-        **{name: (name.replace("_", " "), ".4~r") for name in CEILINGS},
-        "wavefronts_from": ("load pipe passes from", ""),
-    }
+    hints = {"rung": "rung", "shape": "shape", "measured": "measured, TFLOP/s", "predicted": "lowest ceiling"}
+    hints |= {"bound_by": "which", "share_of_prediction": "share of it"}
+    hints |= {name: name.replace("_", " ") for name in CEILINGS} | {"wavefronts_from": "load pipe passes from"}
     return Specification(
         title=f"Rungs reach {shares.min():.0%} to {shares.max():.0%} of their lowest ceiling on paper at {first}"
         if len(shares)

@@ -85,8 +85,7 @@ def figure(
     at = rates(profiles[profiles["rung"].isin(rungs["rung"])], first) if first else pd.DataFrame()
     used = {level: (at[level] / at[f"{level}_peak"]).max() for level in ("l2", "dram") if first}
     bottom, top = 0.5 * dots["tflops"].min(), 1.4 * texts["tflops"].max()
-    hints = {name: (name, "") for name in ("rung", "shape", "level")}
-    hints |= {"intensity": ("FLOP a byte", ".4~r"), "tflops": ("TFLOP/s", ".4~r")}
+    hints = {name: name for name in ("rung", "shape", "level")} | {"intensity": "FLOP a byte", "tflops": "TFLOP/s"}
     key = rung_key(rungs, baseline, ladder)
     decades = {float(f"1e{power}"): f"{float(f'1e{power}'):g}" for power in range(-3, 4)}
     return Specification(

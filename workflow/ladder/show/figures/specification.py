@@ -40,6 +40,10 @@ class Key:
     dashes: Mapping[str, tuple[float, ...]] = field(default_factory=dict)  # lengths on and off; () is a whole line
     direct: bool = False
 
+    def names(self, rows: pd.DataFrame) -> list[str]:
+        """The values that occur in the key's column, in the key's order."""
+        return [name for name in self.colors if name in set(rows[self.column])]
+
 
 @dataclass(frozen=True)
 class Layer:
@@ -47,7 +51,7 @@ class Layer:
 
     `x`, `y`, `low` and `high` (an interval), `text`, `group` (a line each) and `value` (a colour of a heat map, on the
     axis `scale`) are columns; `symbols` are markers of another column than the key's.
-    `hints` are what an interactive chart tells of a mark: column -> heading and format, in d3's words.
+    `hints` are what an interactive chart tells of a mark: column -> heading.
     """
 
     mark: str
@@ -68,7 +72,7 @@ class Layer:
     offset: tuple[int, int] = (4, 0)  # of a text, to the right and up, in points or pixels
     dodge: bool = False  # those of one name one below the other, so that no mark hides another
     behind: bool = False  # drawn first, in grey, and no reason to widen an axis
-    hints: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    hints: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
