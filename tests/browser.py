@@ -11,7 +11,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-BROWSER = next(filter(None, map(shutil.which, BROWSERS)), None)
+
+
+def runs(path: str) -> bool:
+    """Whether a browser starts: Ubuntu's chromium-browser, for one, is a stub where there is no snap."""
+    return subprocess.run([path, "--version"], capture_output=True, check=False).returncode == 0
+
+
+BROWSER = next(filter(runs, filter(None, map(shutil.which, BROWSERS))), None)
 
 # Run inside the page once it is drawn: how it fits and reads, told to the page around it.
 PROBE = """
@@ -31,14 +38,14 @@ function outside(text) {
   return box.left < frame.left - 1 || box.right > frame.right + 1 || box.bottom > frame.bottom + 1;
 }
 // What a chart shows before and after another choice of its first select.
-const shown = () => document.querySelector("#at-one-size svg")?.textContent;
+const shown = () => document.querySelector("#at_one_size svg")?.textContent;
 let first = "";
 const heads = () => [...document.querySelectorAll("#ladder-table thead th")];
 const rate = () => heads().findIndex(head => head.textContent.trim() === "TFLOP/s");
 function choose() {
   heads()[rate()]?.click();
   first = shown();
-  const select = document.querySelector("#at-one-size select");
+  const select = document.querySelector("#at_one_size select");
   if (!select) return;
   select.selectedIndex = (select.selectedIndex + 1) % select.options.length;
   select.dispatchEvent(new Event("change"));
@@ -88,11 +95,11 @@ class Seen:
     console: list[str]
 
 
-def look(page: Path, width: int, dark: bool) -> Seen:
-    """Open a copy of a page, `width` pixels wide, in a light or a dark scheme."""
+def look(page: Path, width: int, dark: bool, font: str = "system-ui, sans-serif") -> Seen:
+    """Open a copy of a page, `width` pixels wide, in a light or a dark scheme, in its own fonts or in another."""
     with tempfile.TemporaryDirectory(prefix="gemm-ladder-") as name:
         folder = Path(name)
-        body, end = page.read_text().rsplit("</body>", 1)
+        body, end = page.read_text().replace("system-ui, sans-serif", font).rsplit("</body>", 1)
         (folder / "page.html").write_text(f"{body}{PROBE}</body>{end}")
         (folder / "frame.html").write_text(FRAME.format(width=width, wider=width + 16))
         result = subprocess.run(

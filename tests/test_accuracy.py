@@ -10,7 +10,9 @@ from ladder.measure.accuracy.stage import measure_accuracy
 from ladder.measure.accuracy.worker import inputs_of, measure
 from ladder.measure.devices import EmulatedDevice
 from ladder.model.shape import Shape
-from ladder.show.accuracy import FAMILY_TITLES, accuracy_figure
+from ladder.show.figures import accuracy
+from ladder.show.figures.accuracy import FAMILY_TITLES
+from ladder.show.static import draw
 from ladder.system.paths import ROOT
 from ladder.tables.accuracy import ACCURACY_COLUMNS, accuracy_table, changed_since
 
@@ -98,22 +100,29 @@ def test_the_figure_draws_errors_against_k_and_against_time_with_classes_named(t
     rungs = pd.DataFrame(
         {"rung": ["cublas", "mma_3xtf32"], "precision": ["fp32", "3xtf32"], "role": ["baseline", "rung"]}
     )
-    panels = accuracy_figure(table, rungs, "cublas", ["mma_3xtf32"], "caption").axes
+    figure = accuracy.figure(table, rungs, "cublas", ["mma_3xtf32"])
+    assert figure.title == "Rungs of 3xTF32 err at most 0.50 times as much as cublas"
+    picture = draw(figure, "caption")
+    assert [text.get_text() for text in picture.legends[0].get_texts()] == ["cublas", "mma_3xtf32 (3xTF32)"]
     columns = len(FAMILY_TITLES) + 1
-    assert len(panels) == 2 * columns
-    for of_size, size in ((panels[:columns], 64), (panels[columns:], 128)):
+    assert len(picture.axes) == 2 * columns
+    for of_size, size in ((picture.axes[:columns], 64), (picture.axes[columns:], 128)):
         assert of_size[0].get_title(loc="left") == f"m = n = {size}, normal"
         by = size / 64
-        errors = [list(line.get_ydata()) for line in of_size[0].lines]
-        assert errors == [[6.4e-8 * by, 4.096e-6 * by], [3.2e-8 * by, 2.048e-6 * by]]
-        beside = [(line.get_xdata()[0], line.get_ydata()[0]) for line in of_size[-1].lines[:2]]
-        assert beside == [(0.3 * by, 4.096e-6 * by), (0.2 * by, 2.048e-6 * by)]
-        assert [text.get_text() for text in of_size[-1].texts] == ["mma_3xtf32 (3xTF32)", "cublas"]
+        errors = sorted(list(line.get_ydata()) for line in of_size[0].lines)
+        assert errors == [
+            pytest.approx([3.2e-8 * by, 2.048e-6 * by]),
+            pytest.approx([6.4e-8 * by, 4.096e-6 * by]),
+        ]
+        beside = sorted((line.get_xdata()[0], line.get_ydata()[0]) for line in of_size[-1].lines)
+        assert beside == [
+            pytest.approx((0.2 * by, 2.048e-6 * by)),
+            pytest.approx((0.3 * by, 4.096e-6 * by)),
+        ]
 
 
 def test_without_records_the_figure_says_so():
     rungs = pd.DataFrame({"rung": ["cublas"], "precision": ["fp32"], "role": ["baseline"]})
-    assert (
-        accuracy_figure(accuracy_table({}, {}), rungs, "cublas", [], "")._suptitle.get_text()
-        == "No accuracy is recorded"
-    )
+    figure = accuracy.figure(accuracy_table({}, {}), rungs, "cublas", [])
+    assert figure.title == "No accuracy is recorded"
+    assert figure.empty in [text.get_text() for text in draw(figure, "").axes[0].texts]

@@ -10,11 +10,12 @@ from ladder.config import gpus
 from ladder.config.plan import plan
 from ladder.model.shape import Shape
 from ladder.records import store
-from ladder.show.across import at_one_size, by_size
-from ladder.show.style import save
+from ladder.show.figures import gpus as gpus_figure
+from ladder.show.figures import gpus_by_size
+from ladder.show.static import draw, save
 from ladder.system.errors import LadderError
 from ladder.system.paths import ROOT
-from ladder.tables.across import ACROSS_COLUMNS, across_table, common_size
+from ladder.tables.across import ACROSS_COLUMNS, across_table, caption, common_size
 from ladder.tables.files import read_table, write_table
 from pipeline import FEW, FEW_RUNGS, RECORDED, contents, copy_project, snakemake
 
@@ -108,21 +109,18 @@ def test_the_size_of_the_figure_is_the_one_of_most_gpus_then_of_most_rungs(resul
     assert common_size(tiled.iloc[:0]) is None
 
 
-def test_figures_say_which_gpus_their_drivers_when_and_which_sources_differ(results):
+def test_the_caption_says_which_gpus_their_drivers_when_and_which_sources_differ(results):
     driver = a_device().driver
-    for figure in (at_one_size(table_of(results), "cublas"), by_size(table_of(results))):
-        note = figure.texts[-1].get_text().splitlines()
-        assert note[:3] == [
-            f"h100-sxm: NVIDIA H100 80GB HBM3, driver {driver}, 2026-01-02",
-            f"h200-sxm: NVIDIA H100 80GB HBM3, driver {driver}, 2026-01-02",
-            f"own-card: NVIDIA Own Card, driver {driver}, 2026-02-03",
-        ]
-        assert note[3] == "Not of the same source on all: tiled"
+    assert caption(table_of(results)).splitlines() == [
+        f"h100-sxm: NVIDIA H100 80GB HBM3, driver {driver}, 2026-01-02",
+        f"h200-sxm: NVIDIA H100 80GB HBM3, driver {driver}, 2026-01-02",
+        f"own-card: NVIDIA Own Card, driver {driver}, 2026-02-03",
+        "Not of the same source on all: tiled",
+    ]
 
 
 def test_the_title_names_the_best_rung_of_each_gpu(results):
-    title = at_one_size(table_of(results), "cublas")._suptitle.get_text()
-    assert title == (
+    assert gpus_figure.figure(table_of(results), "cublas").title == (
         "The best FP32 rung at 512: tiled 0.3 TFLOP/s on h200-sxm, tiled 0.1 TFLOP/s on h100-sxm, "
         "tiled 0.0 TFLOP/s on own-card"
     )
@@ -130,21 +128,31 @@ def test_the_title_names_the_best_rung_of_each_gpu(results):
 
 def test_each_gpus_points_stand_at_its_values(results):
     table = table_of(results)
-    figure = at_one_size(table, "cublas")
-    at = table[(table["n"] == 512) & (table["rung"] == "tiled")].set_index("gpu")
-    for axes, (column, factor) in zip(
-        figure.axes, {"gflops": 1e-3, "share_of_peak": 100, "share_of_cublas": 100}.items(), strict=True
-    ):
-        shown = {line.get_label(): line.get_xdata()[-1] for line in axes.get_lines()}
-        assert shown == pytest.approx((factor * at[column]).to_dict())
+    figure = gpus_figure.figure(table, "cublas")
+    picture = draw(figure, "")
+    at = table[(table["n"] == 512) & (table["rung"] == "tiled")].sort_values("gpu")
+    metrics = {"gflops": 1e-3, "share_of_peak": 100, "share_of_cublas": 100}
+    for axes, (column, factor) in zip(picture.axes, metrics.items(), strict=True):
+        points = [tuple(place) for each in axes.collections[:1] for place in each.get_offsets()]
+        own = sorted((y, x) for x, y in points if abs(y - figure.y.names.index("tiled")) < 0.5)
+        assert [x for _, x in own] == pytest.approx(list(factor * at[column]))
+
+
+def test_every_gpu_has_a_line_in_each_rungs_panel(results):
+    picture = draw(gpus_by_size.figure(table_of(results)), "")
+    panels = {axes.get_title(loc="left"): axes for axes in picture.axes}
+    assert list(panels) == ["naive", "tiled"]
+    assert len({line.get_color() for line in panels["tiled"].lines}) == 3
 
 
 def test_shapes_that_are_no_squares_leave_a_table_and_empty_figures(tmp_path):
     record(tmp_path, "h100-sxm", "tiled", beside("tiled", "8x16x32", 1.0))
     table = table_of(tmp_path)
     assert len(table) == 1
-    assert at_one_size(table, "cublas")._suptitle.get_text() == "No rung is recorded at a square size"
-    by_size(table)
+    figure = gpus_figure.figure(table, "cublas")
+    assert figure.title == "No rung is recorded at a square size"
+    for empty in (figure, gpus_by_size.figure(table)):
+        assert empty.empty in [text.get_text() for text in draw(empty, "").axes[0].texts]
 
 
 def test_equal_records_give_equal_bytes(results, tmp_path):
@@ -154,8 +162,8 @@ def test_equal_records_give_equal_bytes(results, tmp_path):
         folder.mkdir()
         table = table_of(results)
         write_table(table, folder / "gpus.csv")
-        save(at_one_size(table, "cublas"), [folder / "gpus.svg", folder / "gpus.png"])
-        save(by_size(table), [folder / "by_size.svg"])
+        save(draw(gpus_figure.figure(table, "cublas"), ""), [folder / "gpus.svg", folder / "gpus.png"])
+        save(draw(gpus_by_size.figure(table), ""), [folder / "by_size.svg"])
         made.append({path.name: path.read_bytes() for path in folder.iterdir()})
     assert made[0] == made[1]
 

@@ -13,12 +13,14 @@ from conftest import take_for_checkout
 from ladder.model.shape import Shape
 from ladder.records import store
 from ladder.records.baseline import find_baseline, identity
-from ladder.show.comparison import compare_with, draw, report
-from ladder.show.style import save
+from ladder.show.comparison import compare_with, report
+from ladder.show.figures import comparison
+from ladder.show.static import draw, save
 from ladder.system.errors import LadderError
 from ladder.system.paths import ROOT
 from ladder.tables.comparison import COMPARISON_COLUMNS, compare, read_timings
 from pipeline import FEW, FEW_RUNGS, RECORDED, copied, copy_project, snakemake
+from test_why import assert_legible
 
 TIMES = ROOT / "results" / RECORDED / "raw" / "time"
 RUNG = "tiled@TILE=16"
@@ -108,10 +110,26 @@ def test_a_damaged_record_is_one_line_that_names_it(tmp_path, damage):
     assert "\n" not in str(error.value)
 
 
-def test_the_figure_is_the_same_twice(tmp_path):
+def test_the_figure_of_every_shape_is_legible(tmp_path):
+    shapes = list(read_timings(TIMES / "fastest.zip", "fastest"))
+    assert len(shapes) > 12
+    for rung, factor in ((RUNG, 1.05), ("fastest", 0.95)):
+        scaled(TIMES / f"{rung}.zip", tmp_path / f"{rung}.zip", factor)
+    table = compare([RUNG, "fastest"], shapes, TIMES, tmp_path)
+    assert {"faster", "slower"} <= set(table["verdict"])
+    assert_legible(draw(comparison.figure(table), "Recorded once"))
+
+
+def test_the_figure_writes_out_what_changed_and_is_the_same_twice(tmp_path):
     table = against(tmp_path / "records", 1.05)
+    figure = comparison.figure(table)
+    assert figure.title == "Against the baseline: 2 slower"
+    axes = draw(figure, "Recorded once").axes[0]
+    assert [text.get_text() for text in axes.texts] == ["+5.0\nslower"] * 2
+    assert [label.get_text() for label in axes.get_xticklabels()] == ["512", "1024"]
+    assert [label.get_text() for label in axes.get_yticklabels()] == [RUNG]
     for name in ("a", "b"):
-        save(draw(table, "Recorded once"), [tmp_path / f"{name}.svg", tmp_path / f"{name}.png"])
+        save(draw(figure, "Recorded once"), [tmp_path / f"{name}.svg", tmp_path / f"{name}.png"])
     assert (tmp_path / "a.svg").read_bytes() == (tmp_path / "b.svg").read_bytes()
     assert (tmp_path / "a.png").read_bytes() == (tmp_path / "b.png").read_bytes()
 

@@ -18,6 +18,7 @@ from ladder.config.plan import plan
 from ladder.config.tuned_file import tuned_file, with_tuned
 from ladder.model.rung import Rung, TunedClass
 from ladder.show.drawings import (
+    ACROSS,
     COPY,
     MORE_TURNS,
     MULTIPLY,
@@ -30,7 +31,6 @@ from ladder.show.drawings import (
     THREAD,
     TWO_TURNS,
     WARP,
-    WIDTH,
     buffered_in_registers,
     buffered_in_stages,
     constants_of,
@@ -271,7 +271,7 @@ def test_no_text_of_a_drawing_meets_another_or_leaves_it(rung):
     height = float(ET.fromstring(svg).get("viewBox").split()[3])
     assert len(found) > 10
     assert [
-        words for left, top, right, bottom, words in found if left < 0 or right > WIDTH or top < 0 or bottom > height
+        words for left, top, right, bottom, words in found if left < 0 or right > ACROSS or top < 0 or bottom > height
     ] == []
     meeting = [
         (one[4], other[4])

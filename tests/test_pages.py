@@ -4,18 +4,12 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
 import pandas as pd
 import pytest
 from conftest import ROUND_GPU, a_rung, a_timing, a_where, an_evidence, write
-from ladder.build.occupancy import LIMITS
-from ladder.config.gpus import read_gpu
 from ladder.config.kernels import read_kernels
-from ladder.model.metrics import value_of
 from ladder.model.rung import TunedClass
 from ladder.show.pages import by_work, markdown_table, number, own_words, page, pages_index, scaled
-from ladder.show.style import save
-from ladder.show.why import FIGURES, all_figures, compute_ceilings, issue_slots, loop_shares, rates, warp_limits
 from ladder.system.paths import ROOT
 from ladder.tables.diagnosis import Profile
 from ladder.tables.every import all_tables
@@ -23,8 +17,6 @@ from ladder.tables.files import read_table, write_table
 from ladder.tables.paper import load_pipe_wavefronts
 from ladder.tables.rungs import rung_table
 from ladder.tables.timings import largest
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.text import Text
 from pipeline import RECORDED as RECORDED_GPU
 from test_diagnosis import RECORDED
 from test_inspection import an_inspection
@@ -129,7 +121,7 @@ def test_metrics_have_units_that_read_well(value, unit, expected):
 def a_page(recorded, name: str) -> str:
     """The page of a recorded rung, without an inspection."""
     ladder = read_kernels(ROOT / "config/kernels.yaml")
-    return page(ladder[name], {"launches": {}, "kernels": []}, recorded[1])
+    return page(ladder[name], {"launches": {}, "kernels": []}, recorded)
 
 
 def test_a_page_has_the_resources_and_what_limits_them(recorded):
@@ -140,7 +132,7 @@ def test_a_page_has_the_resources_and_what_limits_them(recorded):
 
 
 def test_ceilings_are_of_one_way_of_counting(recorded):
-    paper = recorded[1]["paper"]
+    paper = recorded["paper"]
     naive = paper[paper["rung"] == "naive"]
     assert set(naive["wavefronts_from"]) == {"profile", "code"}
     profiled = [row["m x n x k"] for row in rows_of(section(a_page(recorded, "naive"), "On paper"), "m x n x k")]
@@ -148,9 +140,7 @@ def test_ceilings_are_of_one_way_of_counting(recorded):
     ceilings = section(a_page(recorded, "naive"), "On paper").partition("Ceilings")[2]
     assert {row["m x n x k"] for row in rows_of(ceilings, "m x n x k")} == {"2048", "4096"}
     unprofiled = paper.assign(wavefronts_from="code")
-    ceilings = section(a_page((None, recorded[1] | {"paper": unprofiled}), "naive"), "On paper").partition("Ceilings")[
-        2
-    ]
+    ceilings = section(a_page((None, recorded | {"paper": unprofiled}), "naive"), "On paper").partition("Ceilings")[2]
     assert {row["m x n x k"] for row in rows_of(ceilings, "m x n x k")} == set(naive["shape"])
 
 
@@ -173,7 +163,7 @@ def test_a_page_says_what_changed_from_the_rung_before(recorded):
 
 def test_shares_are_compared_with_shares_of_the_same_alone(recorded):
     assert changes(recorded, "wgmma_3xtf32")["tensor cores"][2:] == ("the tensor pipe's cycles", "better")
-    own = {"FFMA", "tensor cores", *recorded[1]["diagnosis"].query("of == 'the issue slots'")["finding"]}
+    own = {"FFMA", "tensor cores", *recorded["diagnosis"].query("of == 'the issue slots'")["finding"]}
     text = section(a_page(recorded, "mma_3xtf32"), "Against")  # a rung on FP32 units is before it
     assert not own & {line.split(" | ")[0].strip("| ") for line in text.splitlines()}
 
@@ -207,16 +197,16 @@ def test_every_metric_of_a_page_says_what_it_is(recorded):
         for text in section(a_page(recorded, "naive"), "Profile").split("### ")[1:]
         for row in rows_of(text, "metric")
     ]
-    named = {name.replace("_", " ") for name in recorded[1]["profiles"]["name"] if not name.startswith("stall_")}
+    named = {name.replace("_", " ") for name in recorded["profiles"]["name"] if not name.startswith("stall_")}
     assert {row["metric"] for row in rows} == named
     assert all(row["what it is"] for row in rows)
 
 
 def test_the_index_sets_the_rungs_side_by_side(recorded):
     ladder = read_kernels(ROOT / "config/kernels.yaml")
-    text = pages_index([rung for rung in ladder.values() if rung.role != "floor"], recorded[1])
+    text = pages_index([rung for rung in ladder.values() if rung.role != "floor"], recorded)
     head = next(line for line in text.splitlines() if line.startswith("| metric | unit |"))
-    profiled = set(recorded[1]["profiles"]["rung"])
+    profiled = set(recorded["profiles"]["rung"])
     assert {"naive", "coalesced", "tiled@TILE=32"} <= profiled
     assert {cell.strip() for cell in head.split("|")} == {"", "metric", "unit", *profiled}
     assert "| stall MIO throttle | cycles |" in text
@@ -236,57 +226,10 @@ def test_the_index_links_every_page(made):
     assert not coalesced["first limit"]
 
 
-def test_every_figure_is_drawn_and_equal_evidence_gives_equal_bytes(made, tmp_path):
-    for folder in ("1", "2"):
-        for name, figure in all_figures(made[0], ROUND_GPU, "cublas", "recorded", ["naive", "coalesced"]).items():
-            save(figure, [tmp_path / folder / f"{name}.svg"])
-    first = {path.name: path.read_bytes() for path in (tmp_path / "1").iterdir()}
-    assert first == {path.name: path.read_bytes() for path in (tmp_path / "2").iterdir()}
-    assert len(first) == 5
-
-
 @pytest.fixture(scope="module")
 def recorded():
-    """The figures of the recorded GPU, laid out."""
-    gpu, folder = read_gpu(RECORDED_GPU), ROOT / "results" / RECORDED_GPU / "tables"
-    tables = {path.stem: read_table(path) for path in folder.glob("*.csv")}
-    figures = all_figures(tables, gpu, "cublas", "recorded", [])
-    for figure in figures.values():
-        FigureCanvasAgg(figure).draw()
-    return figures, tables
-
-
-@pytest.mark.parametrize("name", FIGURES)
-def test_every_text_and_mark_of_a_figure_stands_inside_it(recorded, name):
-    figure = recorded[0][name]
-    (axes,) = figure.axes
-    frame = figure.get_window_extent()
-    ticks = {label for axis in (axes.xaxis, axes.yaxis) for label in axis.get_ticklabels(which="both")}
-    texts = [text for text in figure.findobj(Text) if text.get_text() and text not in ticks]
-    texts += axes.get_yticklabels() if name != "roofline" else []
-    boxes = {text.get_text(): text.get_window_extent() for text in texts}
-    assert [text for text, box in boxes.items() if box.x0 < 0 or box.x1 > frame.x1 - 3 or box.y0 < -2] == []
-    low, high = axes.get_xlim()
-    clipped = [line for line in axes.lines if line.get_transform() == axes.transData]
-    places = np.concatenate([np.atleast_1d(line.get_xdata()).astype(float) for line in clipped] or [np.array([low])])
-    assert np.nanmin(places) >= low * (1 - 1e-9)
-    assert np.nanmax(places) <= high * (1 + 1e-9)
-
-
-def test_a_rung_without_shared_memory_has_no_limit_by_it(recorded):
-    found = warp_limits(recorded[1]["resources"], "4096")
-    assert math.isnan(found.loc["naive", "shared memory"])
-    assert found.loc["tiled@TILE=32", "shared memory"] > 0
-    assert (found["held"] <= found[list(LIMITS)].min(axis=1)).all()
-
-
-def test_the_mix_is_of_the_kernel_that_the_shape_launches(recorded):
-    table = recorded[1]["instructions"]
-    for shape in ("512", "4096"):
-        mix = loop_shares(table, shape)
-        assert mix.index.is_unique
-        assert mix.sum(axis=1).to_numpy() == pytest.approx(100)
-    assert loop_shares(table, "512").loc["tiled_2d", "FFMA"] != loop_shares(table, "4096").loc["tiled_2d", "FFMA"]
+    """The tables of the recorded GPU."""
+    return {path.stem: read_table(path) for path in (ROOT / "results" / RECORDED_GPU / "tables").glob("*.csv")}
 
 
 def test_a_profile_says_how_often_the_load_pipe_works_for_an_uncoalesced_load():
@@ -294,37 +237,6 @@ def test_a_profile_says_how_often_the_load_pipe_works_for_an_uncoalesced_load():
     # A warp's FFMA needs one element of B, the same for all lanes, and 32 of A that lie in 32 lines.
     assert profile.wavefronts_per_ffma(132) == pytest.approx(33, rel=0.01)
     assert load_pipe_wavefronts(None, 33.0) == {"wavefronts_per_ffma": 33.0, "wavefronts_from": "profile"}
-
-
-def test_without_profiles_the_figures_say_so(made, tmp_path):
-    empty = made[0] | {name: made[0][name].iloc[:0] for name in ("profiles", "slots", "instructions", "paper")}
-    assert len(all_figures(empty, ROUND_GPU, "cublas", "recorded", [])) == 5
-    texts = [text.get_text() for text in issue_slots(empty["slots"], "").axes[0].texts]
-    assert texts == ["No profile is recorded."]
-
-
-def test_the_roofline_takes_rates_and_bytes_from_the_profile(made):
-    found = rates(made[0]["profiles"], "2048").loc["naive"]
-    metrics = RECORDED["naive"]["2048"]["kernels"][0]["metrics"]
-    flop = 2 * 2048**3
-    assert found["flops"] == pytest.approx(flop / (value_of(metrics, "duration") * 1e-9), rel=0.02)
-    assert 2e12 < found["dram_peak"] < 4e12
-
-
-def test_ceilings_are_the_gpu_files_the_measured_clocks_and_the_ffma_kernels():
-    timings = pd.DataFrame(
-        {
-            "rung": ["naive", "ffma"],
-            "shape": ["1000", "1000"],
-            "sm_clock_mhz": [500.0, 500.0],
-            "m": [1000] * 2,
-            "n": [1000] * 2,
-            "k": [1000] * 2,
-            "time_ms_median": [1.0, 0.1],
-        }
-    )
-    found = compute_ceilings(timings, ROUND_GPU, "1000")
-    assert list(found.values()) == pytest.approx([25.6e12, 12.8e12, 20e12])
 
 
 def test_the_largest_shape_is_the_largest_square():

@@ -6,8 +6,8 @@ import pandas as pd
 import pytest
 from ladder.config.kernels import read_kernels
 from ladder.config.plan import KERNELS
-from ladder.show.published import draw
-from ladder.show.style import save
+from ladder.show.figures import published as published_figure
+from ladder.show.static import draw, save
 from ladder.system.paths import ROOT
 from ladder.tables.files import read_table, write_table
 from ladder.tables.published import DATA, compare_published, findings, read_published
@@ -23,7 +23,7 @@ def published():
 def test_a_run_without_a_published_size_has_an_empty_figure_and_no_warning(recwarn):
     nothing = compare_published(*(read_table(TABLES / f"{name}.csv").iloc[:0] for name in ("timings", "geomeans")))
     assert nothing.empty
-    draw(nothing, ["naive"], "")
+    draw(published_figure.figure(nothing, ["naive"]), "")
     assert not recwarn.list
 
 
@@ -104,5 +104,21 @@ def test_the_recorded_run_is_compared_with_every_publication_and_drawn_the_same_
     table = compare_published(read_table(TABLES / "timings.csv"), read_table(TABLES / "geomeans.csv"))
     assert set(table["publication"]) == set(pd.read_csv(DATA)["publication"])
     for name in ("a.svg", "b.svg"):
-        save(draw(table, list(rungs), "Recorded once"), [tmp_path / name])
+        save(draw(published_figure.figure(table, list(rungs)), "Recorded once"), [tmp_path / name])
     assert (tmp_path / "a.svg").read_bytes() == (tmp_path / "b.svg").read_bytes()
+
+
+def test_the_figure_has_a_mark_for_each_published_and_each_measured_number():
+    table = compare_published(read_table(TABLES / "timings.csv"), read_table(TABLES / "geomeans.csv"))
+    rungs = list(read_table(TABLES / "rungs.csv")["rung"])
+    figure = published_figure.figure(table, rungs)
+    marks = figure.layers[0].data
+    shown = table[table["rung"] != "cublas"]
+    for panel, (column, factor) in published_figure.PANELS.items():
+        there = marks[(marks["panel"] == panel) & ~marks["who"].str.startswith("here")]
+        here = marks[(marks["panel"] == panel) & marks["who"].str.startswith("here")]
+        assert sorted(there["value"]) == pytest.approx(sorted(factor * shown[f"published_{column}"].dropna()))
+        measured = shown.drop_duplicates(["rung", "sizes"])[column].dropna()
+        assert sorted(here["value"]) == pytest.approx(sorted(factor * measured))
+    key = figure.layers[0].key
+    assert len({(key.colors[who], key.markers[who]) for who in set(marks["who"])}) == marks["who"].nunique()

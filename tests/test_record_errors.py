@@ -3,7 +3,7 @@
 import pytest
 import write_docs
 from ladder.records.store import read_json, write_json
-from ladder.show.accuracy import FAMILY_TITLES
+from ladder.show.figures.accuracy import FAMILY_TITLES
 from record_errors import KS, RECORD, ROUNDING, SIZES, SPLIT, TITLES, above, shares
 
 COUNT = len(SIZES) * len(KS)

@@ -10,9 +10,10 @@ import pytest
 from browser import BROWSER, look
 from ladder.config.plan import plan
 from ladder.model.precision import labelled
-from ladder.show import charts
-from ladder.show.by_size import all_figures
+from ladder.show import interactive
+from ladder.show.figures import by_size, check_errors
 from ladder.show.report import WHY, Material, answer, gather, render
+from ladder.show.style import MOST
 from ladder.system.paths import ROOT
 from matplotlib.colors import to_rgb
 from pipeline import RECORDED
@@ -20,7 +21,7 @@ from pipeline import RECORDED
 RESULTS = ROOT / "results" / RECORDED
 LIMIT = 5e6  # bytes
 VERDICTS = ["rung", "status", "cases", "determinism", "on a CPU"]
-CHARTS = ["by-size", "at-one-size", "errors", *WHY]
+CHARTS = ["by_size", "at_one_size", "check_errors", *WHY]
 
 
 @pytest.fixture(scope="module")
@@ -74,8 +75,8 @@ def test_the_fastest_is_named_where_naive_was_not_timed_beside_it(material):
     first = answer(with_tables(material, timings=without))[0]
     assert "times naive, " in answer(material)[0]
     assert first == re.sub(r"\d+ times naive, ", "", answer(material)[0])
-    figures = all_figures(without, material.tables["rungs"], material.baseline, material.gpu.peak_gflops, "")
-    titles = [figure.axes[0].get_title(loc="left") for figure in figures.values()]
+    figures = by_size.figures(without, material.tables["rungs"], material.baseline, material.gpu.peak_gflops)
+    titles = [figure.title for figure in figures.values()]
     assert [title.startswith("fastest ") for title in titles] == [True, True, False]
     assert not any("nan" in title for title in titles)
 
@@ -119,9 +120,9 @@ def test_without_measurements_the_report_says_so(material):
     assert "Nothing is timed on this GPU yet" in answer(nothing)[0]
     text = render(Material(**{**vars(nothing), "recorded": None}))
     assert "Nothing is recorded on this GPU." in text
-    assert 'id="by-size"' not in text
+    assert 'id="by_size"' not in text
     assert 'id="ladder"' not in text
-    assert 'id="mix"' in text
+    assert 'id="instruction_mix"' in text
 
 
 def test_a_failed_rung_stands_at_the_top_and_is_escaped(material):
@@ -135,8 +136,8 @@ def test_a_failed_rung_stands_at_the_top_and_is_escaped(material):
 
 def test_a_chart_has_a_value_with_its_interval_for_every_measurement(material):
     timings, rungs = material.tables["timings"], material.tables["rungs"]
-    data = charts.measurements(timings, rungs)
-    assert set(data["metric"]) == set(charts.METRICS)
+    data = by_size.size_rows(timings, rungs)
+    assert set(data["metric"]) == set(by_size.BY_SIZE_METRICS)
     kept = timings[~timings["rung"].isin(rungs.loc[rungs["role"] == "floor", "rung"])]
     assert len(data[data["metric"] == "TFLOP/s"]) == len(kept)
     assert ((data["low"] <= data["value"]) & (data["value"] <= data["high"])).all()
@@ -146,6 +147,23 @@ def rows_of(page, name: str) -> list[dict]:
     """The rows of the tables under a chart of a page."""
     specs = json.loads(re.search(r'id="specs">(.*?)</script>', page.read_text(), re.DOTALL)[1])
     return [row for rows in specs[name]["datasets"].values() for row in rows]
+
+
+def test_the_chart_by_size_shows_one_family_at_a_time_and_names_it_alone(page):
+    specs = json.loads(re.search(r'id="specs">(.*?)</script>', page.read_text(), re.DOTALL)[1])
+    options = {each["name"]: each["bind"].get("options") for each in specs["by_size"]["params"] if "value" in each}
+    assert options["by_size_figure_choice"] == list(by_size.BY_SIZE_METRICS)
+    rows = [row for row in rows_of(page, "by_size") if "family" in row]
+    shown = {
+        family: {row["rung"] for row in rows if row["family"] == family} for family in options["by_size_family_choice"]
+    }
+    assert len(shown) == 3
+    assert all("cublas" in rungs and len(rungs) <= MOST + 1 for rungs in shown.values())
+    legends = re.findall(r"values\": *\{\"expr\": *\"(.*?)\[by_size_family_choice", json.dumps(specs["by_size"]))
+    assert legends
+    for text in legends:
+        values = json.loads(json.loads(f'"{text}"'))
+        assert {family: set(rungs) for family, rungs in values.items()} == shown
 
 
 def test_the_ladder_shows_emulation_and_determinism_beside_each_verdict(page, material):
@@ -185,10 +203,10 @@ def test_the_roofline_shows_rungs_of_fp32_alone_and_no_rate_of_zero(page, materi
 def test_the_charts_of_why_show_the_numbers_of_the_tables(page, material):
     slots, paper = material.tables["slots"], material.tables["paper"]
     one = slots.iloc[0]
-    ffma = [row for row in rows_of(page, "slots") if (row["rung"], row["part"]) == (one["rung"], "FFMA")]
+    ffma = [row for row in rows_of(page, "issue_slots") if (row["rung"], row["part"]) == (one["rung"], "FFMA")]
     assert ffma[0]["percent"] == pytest.approx(one["percent"], rel=1e-3)
     by_rung = {}
-    for row in rows_of(page, "mix"):
+    for row in rows_of(page, "instruction_mix"):
         by_rung.setdefault((row["rung"], row["shape"]), []).append(row["percent"])
     assert all(sum(parts) == pytest.approx(100, abs=0.1) for parts in by_rung.values())
     at = paper[(paper["rung"] == "tiled_1d") & (paper["shape"] == "4096")].iloc[0]
@@ -200,21 +218,21 @@ def test_the_charts_of_why_show_the_numbers_of_the_tables(page, material):
 def test_without_profiles_the_report_has_no_chart_of_them(material):
     names = ("profiles", "slots", "metrics_by_rung", "hotspots", "diagnosis", "advice")
     text = render(with_tables(material, **{name: material.tables[name].iloc[:0] for name in names}))
-    assert 'id="slots"' not in text
+    assert 'id="issue_slots"' not in text
     assert 'id="roofline"' not in text
-    assert 'id="occupancy"' in text
+    assert 'id="occupancy_limits"' in text
 
 
 def test_the_errors_of_the_checks_stay_below_their_bounds(material):
-    spec = charts.check_errors(material.tables["checks"], list(material.tables["rungs"]["rung"]))
-    rows = next(iter(spec["datasets"].values()))
+    figure = check_errors.figure(material.tables["checks"], list(material.tables["rungs"]["rung"]))
+    rows = figure.layers[-1].data.to_dict("records")
     assert {row["rung"] for row in rows} == set(material.tables["checks"]["rung"])
     assert all(0 < row["share"] <= 1 for row in rows)
 
 
 @pytest.mark.parametrize("color", ["black", "white", "#332288", "#ddcc77", "#88ccee"])
 def test_a_charts_colour_stands_out_from_light_and_dark_pages(color):
-    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in to_rgb(charts.legible(color))]
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in to_rgb(interactive.legible(color))]
     luminance = 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
     assert 1.05 / (luminance + 0.05) >= 3
     assert (luminance + 0.05) / (0.0056 + 0.05) >= 3  # the dark page, #0d1117
@@ -241,6 +259,15 @@ def test_nothing_in_the_page_is_loaded_from_elsewhere(page):
     assert not re.findall(
         r"""(?:src|href)=["'](?!data:|#)[^"']*["']""", re.sub(r"<pre>.*?</pre>", "", head, flags=re.DOTALL)
     )
+
+
+@pytest.mark.skipif(BROWSER is None, reason="no Chromium is installed")
+@pytest.mark.parametrize("font", ["Verdana, DejaVu Sans", "serif", "monospace"])
+def test_nothing_is_clipped_on_a_phone_in_any_font(page, font):
+    seen = look(page, 390, False, font)
+    assert seen.page["charts"] == len(CHARTS)
+    assert seen.page["clipped"] == []
+    assert seen.page["scroll"] <= 390
 
 
 @pytest.mark.skipif(BROWSER is None, reason="no Chromium is installed")

@@ -112,19 +112,19 @@ def where(monkeypatch):
     """Where a record of the old rule was made; what it is of has the digest NEW, and `build` is its build's."""
     monkeypatch.setattr(digests, "_carried_over", lambda: {OLD: NEW})
     place = a_where()
-    old = digests.build_digest(OLD, "13.0.88", "sm_90a", ["-O3"])
+    old = digests.digest_of_build(OLD, "13.0.88", "sm_90a", ["-O3"])
     return {**place, "compile": {**place["compile"], "flags": FLAGS, "source_digest": OLD, "build_digest": old}}
 
 
-BUILD = digests.build_digest(NEW, "13.0.88", "sm_90a", ["-O3"])
+BUILD = digests.digest_of_build(NEW, "13.0.88", "sm_90a", ["-O3"])
 PRESENT = {"nvcc": "13.0.88", "flags": FLAGS, "architecture": "sm_90a", "source_digest": NEW, "build_digest": BUILD}
 
 
 def test_an_old_record_is_of_the_present_build_of_the_same_sources(where):
-    assert digests.present(where["compile"]) == PRESENT
-    assert digests.present(PRESENT) == PRESENT
+    assert digests.at_present(where["compile"]) == PRESENT
+    assert digests.at_present(PRESENT) == PRESENT
     other = {**where["compile"], "source_digest": "1" * 16}
-    assert digests.present(other) == other
+    assert digests.at_present(other) == other
 
 
 def test_an_old_record_is_current_while_its_code_is(where, monkeypatch):
@@ -207,7 +207,7 @@ def recorded_of(folder, name, commit, where):
     """Writes a check record of the sources as they stand, by the rule over bytes; returns its digest."""
     old = source_digest(a_rung(name), folder / "kernels", seen=str)
     compiled = {**where["compile"], "source_digest": old, "flags": FLAGS}
-    compiled["build_digest"] = digests.build_digest(old, "13.0.88", "sm_90a", ["-O3"])
+    compiled["build_digest"] = digests.digest_of_build(old, "13.0.88", "sm_90a", ["-O3"])
     place = {**where, "software": {"git_commit": commit}, "compile": compiled}
     store.write_json(folder / f"results/g/raw/check/{name}.json", {"rung": name, "where": place})
     return old
@@ -258,7 +258,7 @@ def test_trials_and_time_records_are_carried_over_too(tool, repository, tmp_path
     commit, folder = repository(naive="int a;  // one\n", tiled="int t;\n"), repository.folder
     place = {**a_where(), "software": {"git_commit": commit}}
     old = {name: source_digest(a_rung(name), folder / "kernels", seen=str) for name in ("naive", "tiled@TILE=16")}
-    build = {name: digests.build_digest(digest, "13.0.88", "sm_90a", ["-O3"]) for name, digest in old.items()}
+    build = {name: digests.digest_of_build(digest, "13.0.88", "sm_90a", ["-O3"]) for name, digest in old.items()}
     flags = {key: {**place["compile"], "flags": FLAGS}[key] for key in ("nvcc", "flags", "architecture")}
     trial = {"trial": "tiled@TILE=16", "batch": "b", "source_digest": old["tiled@TILE=16"]}
     trials = {

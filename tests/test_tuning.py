@@ -25,11 +25,12 @@ from ladder.model.rung import TunedClass, parse_variant
 from ladder.model.shape import Shape
 from ladder.records import store
 from ladder.records.trials import FINAL, SCREEN, Record
-from ladder.show.trials import trial_figure
+from ladder.show.figures import tuning
+from ladder.show.static import draw
 from ladder.system import nvml
 from ladder.system.errors import LadderError
 from ladder.system.process import Outcome
-from ladder.tables.trials import choose, recorded_on, trial_table
+from ladder.tables.trials import choose, trial_table, trials_recorded_on
 from pipeline import RECORDED, contents, copy_project, snakemake, started, wait_for
 
 S1, S4 = Shape.parse("1024"), Shape.parse("4096")
@@ -522,13 +523,14 @@ def test_a_trial_that_failed_has_one_row_without_numbers(monkeypatch, search, pa
 
 def test_the_figure_has_axes_for_each_parameter_that_was_varied(recorded):
     table = trial_table([recorded], Tuned((S1,), {}), {})
-    assert recorded_on([recorded]) == "Recorded on NVIDIA H100 80GB HBM3, 2026-01-02."
-    figure = trial_figure(table, recorded_on([recorded]))
-    shown = [axes for axes in figure.axes if axes.get_visible()]
-    assert [axes.get_title(loc="left") for axes in shown] == ["BM"]
-    assert [tick.get_text() for tick in shown[0].get_xticklabels()] == ["1", "2", "3", "4"]
-    best = [line for line in shown[0].lines if len(line.get_xdata()) == 4 and line.get_linestyle() == "-"]
+    assert trials_recorded_on([recorded]) == "Recorded on NVIDIA H100 80GB HBM3, 2026-01-02."
+    figure = tuning.figure(table)
+    assert figure.panels.options == ["t: BM"]
+    (axes,) = draw(figure, trials_recorded_on([recorded])).axes
+    assert [tick.get_text() for tick in axes.get_xticklabels()] == ["1", "2", "3", "4"]
+    best = [line for line in axes.lines if len(line.get_xdata()) == 4]
     assert list(best[0].get_ydata()) == pytest.approx([50, 100, 200 / 3, 40])
+    assert figure.title == "The worst value of BM costs t 60 % of its rate at 1024"
 
 
 # The tuned file, and builds by size

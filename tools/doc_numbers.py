@@ -11,7 +11,7 @@ sys.path[:0] = [str(ROOT / "workflow")]
 
 from ladder.config.documents import read_yaml  # noqa: E402
 from ladder.records.store import read_json  # noqa: E402
-from ladder.show.summary import summary  # noqa: E402
+from ladder.show.summary import run_summary  # noqa: E402
 from ladder.tables.files import read_table  # noqa: E402
 
 RESULTS = ROOT / "results/h100-sxm"
@@ -88,4 +88,4 @@ def faults() -> dict[str, int]:
 
 def summary_block() -> str:
     """A line a rung, as `make run` ends."""
-    return summary(table("rungs"), table("timings"), "", "").split("\n\n")[1].strip()
+    return run_summary(table("rungs"), table("timings"), "", "").split("\n\n")[1].strip()

@@ -20,8 +20,8 @@ from ladder.build.library import Library, Operands
 from ladder.config.kernels import read_kernels
 from ladder.config.plan import KERNELS
 from ladder.config.sources import sources
-from ladder.measure.devices import EMULATED_SMS, Call, Emulator
-from ladder.measure.inputs import draw
+from ladder.measure.devices import EMULATED_SMS, Call, EmulatedDevice
+from ladder.measure.inputs import draw_inputs
 from ladder.model.cases import EMULATED_LONG
 from ladder.model.rung import Rung
 from ladder.model.shape import Shape
@@ -147,7 +147,7 @@ def run(library: Library, case: Case, seed: int, data: int | None = None, time_l
     offsets = case.offset if isinstance(case.offset, tuple) else (case.offset,) * 3
     a, b = rng.standard_normal((case.m, case.k)), rng.standard_normal((case.k, case.n))
     if case.family:
-        inputs = draw(case.family, shape, True, False, seed)
+        inputs = draw_inputs(case.family, shape, True, False, seed)
         a, b = inputs.A, inputs.B
     A = matrix(case.m, case.k, gaps[0], offsets[0], a)
     B = matrix(case.k, case.n, gaps[1], offsets[1], b)
@@ -156,7 +156,7 @@ def run(library: Library, case: Case, seed: int, data: int | None = None, time_l
     old = C.elements.astype(np.float64)
     outside = C.outside() if gaps[2] < HUGE else b""
 
-    device = Emulator(threads=0, time_limit_s=time_limit_s)
+    device = EmulatedDevice(threads=0, time_limit_s=time_limit_s)
     library.functions.emulator_set_sms(ctypes.c_int(1 if case.k > EMULATED_LONG else EMULATED_SMS))
     operands = Operands(A.address, A.ld, B.address, B.ld, C.address, C.ld)
     size = library.workspace_bytes(shape, case.alpha, case.beta, operands)

@@ -11,7 +11,7 @@ from ladder.measure.accuracy.worker import inputs_of
 from ladder.measure.check.worker import in_float64
 from ladder.model.shape import Shape
 from ladder.records.provenance import environment, settings_digest
-from ladder.show.accuracy import FAMILY_TITLES
+from ladder.show.figures.accuracy import FAMILY_TITLES
 from ladder.system.errors import LadderError
 from ladder.system.paths import ROOT
 from recording import checked_builds, record_as

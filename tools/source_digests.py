@@ -33,7 +33,7 @@ from ladder.config.sources import source_digest
 from ladder.config.tuned_file import read_tuned, size_classes
 from ladder.model.rung import Rung, parse_variant, variant_name
 from ladder.records import store
-from ladder.records.digests import CARRIED_OVER, build_digest
+from ladder.records.digests import CARRIED_OVER, digest_of_build
 from ladder.system.paths import ROOT
 
 DECIDING = ["kernels", "config/kernels.yaml", "config/tuned"]  # what a digest of sources depends on
@@ -158,7 +158,7 @@ def carried_over(recorded: Mapping[str, Recorded], history: History) -> dict[str
     for digest, one in sorted(recorded.items(), key=lambda item: (item[1].rung, item[0])):
         own = one.commit.removesuffix("-dirty")
         found = history.find(digest, [own, *history.commits] if own else history.commits)
-        sound = all(build == build_digest(digest, *made) for build, *made in one.builds)
+        sound = all(build == digest_of_build(digest, *made) for build, *made in one.builds)
         if not found or not sound:
             reason = "its build digest follows no known rule" if found else "no commit has its sources"
             row = {"recorded": digest, "rung": one.rung, "commit": one.commit, "reason": reason}

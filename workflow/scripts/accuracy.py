@@ -4,8 +4,8 @@ from pathlib import Path
 
 from ladder.config.sources import source_digest
 from ladder.records import store
-from ladder.show.accuracy import accuracy_figure
-from ladder.show.style import save
+from ladder.show.figures import accuracy
+from ladder.show.static import draw, save
 from ladder.system.terminal import job
 from ladder.tables.accuracy import accuracy_table, changed_since
 from ladder.tables.files import read_table, write_table
@@ -21,5 +21,5 @@ with job(snakemake):
     caption = f"Recorded on {params.recorded}; time is the median of launches at that shape."
     if changed:
         caption += f" Left out, for the source has changed since: {', '.join(changed)}."
-    figure = accuracy_figure(table, read_table(snakemake.input.rungs), params.baseline, params.ladder, caption)
-    save(figure, [Path(output.svg), Path(output.png)])
+    figure = accuracy.figure(table, read_table(snakemake.input.rungs), params.baseline, params.ladder)
+    save(draw(figure, caption), [Path(output.svg), Path(output.png)])

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from ladder.show.style import save
-from ladder.show.why import all_figures
+from ladder.show.figures import why
+from ladder.show.static import draw, save
 from ladder.system.terminal import job
 from ladder.tables.files import read_table
 
@@ -12,5 +12,5 @@ with job(snakemake):
     (gpu,) = params.gpu
     tables = {Path(path).stem: read_table(path) for path in snakemake.input.tables}
     caption = f"Recorded on {params.recorded}; profiles by Nsight Compute, code by nvcc."
-    for name, figure in all_figures(tables, gpu, params.baseline, caption, params.ladder).items():
-        save(figure, [folder / f"{name}.svg", folder / f"{name}.png"])
+    for name, figure in why.figures(tables, gpu, params.baseline, params.ladder).items():
+        save(draw(figure, caption), [folder / f"{name}.svg", folder / f"{name}.png"])

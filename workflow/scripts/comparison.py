@@ -3,8 +3,9 @@
 from pathlib import Path
 
 from ladder.model.shape import Shape
-from ladder.show.comparison import compare_with, days, draw
-from ladder.show.style import save
+from ladder.show.comparison import compare_with, days
+from ladder.show.figures import comparison
+from ladder.show.static import draw, save
 from ladder.system.terminal import job
 from ladder.tables.files import write_table
 
@@ -16,5 +17,5 @@ with job(snakemake):
         f"{params.title}, recorded {days(table, 'measured_at')}, against {baseline}, "
         f"recorded {days(table, 'baseline_measured_at')}; verdicts by NVBench's robust comparison."
     )
-    save(draw(table, caption), [Path(output.svg), Path(output.png)])
+    save(draw(comparison.figure(table), caption), [Path(output.svg), Path(output.png)])
     write_table(table, Path(output.table))

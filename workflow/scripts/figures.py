@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from ladder.show.by_size import all_figures
-from ladder.show.style import save
+from ladder.show.figures import by_size
+from ladder.show.static import draw, save
 from ladder.system.terminal import job
 from ladder.tables.files import read_table
 
@@ -11,6 +11,6 @@ with job(snakemake):
     params, folder = snakemake.params, Path(snakemake.output[0]).parent
     timings, rungs = read_table(snakemake.input.timings), read_table(snakemake.input.rungs)
     caption = f"Recorded on {params.recorded}; medians with their 95 % intervals; ratios measured side by side."
-    figures = all_figures(timings, rungs, params.baseline, params.peak_gflops, caption, params.ladder)
+    figures = by_size.figures(timings, rungs, params.baseline, params.peak_gflops, params.ladder)
     for name, figure in figures.items():
-        save(figure, [folder / f"{name}.svg", folder / f"{name}.png"])
+        save(draw(figure, caption), [folder / f"{name}.svg", folder / f"{name}.png"])

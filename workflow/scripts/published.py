@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from ladder.show.published import draw
-from ladder.show.style import save
+from ladder.show.figures import published
+from ladder.show.static import draw, save
 from ladder.system.terminal import job
 from ladder.tables.files import read_table, write_table
 from ladder.tables.published import compare_published
@@ -12,6 +12,6 @@ with job(snakemake):
     output = snakemake.output
     table = compare_published(read_table(snakemake.input.timings), read_table(snakemake.input.geomeans))
     caption = f"Recorded on {snakemake.params.recorded}; published figures and sources: workflow/data/published.csv"
-    figure = draw(table, list(read_table(snakemake.input.rungs)["rung"]), caption)
-    save(figure, [Path(output.svg), Path(output.png)])
+    figure = published.figure(table, list(read_table(snakemake.input.rungs)["rung"]))
+    save(draw(figure, caption), [Path(output.svg), Path(output.png)])
     write_table(table, Path(output.table))

@@ -8,11 +8,11 @@ from ladder.measure.tune.stage import trial_rungs
 from ladder.model.shape import Shape
 from ladder.records import store
 from ladder.records.trials import Record
-from ladder.show.style import save
-from ladder.show.trials import trial_figure
+from ladder.show.figures import tuning
+from ladder.show.static import draw, save
 from ladder.system.terminal import job, say
 from ladder.tables.files import write_table
-from ladder.tables.trials import choose, recorded_on, trial_table
+from ladder.tables.trials import choose, trial_table, trials_recorded_on
 
 with job(snakemake):
     params, output = snakemake.params, snakemake.output
@@ -32,7 +32,7 @@ with job(snakemake):
         store.write_text(path, tuned_text(gpu.name, best))
     table = trial_table(found, best, digests)
     write_table(table, Path(output.table))
-    save(trial_figure(table, recorded_on(found)), [Path(output.svg), Path(output.png)])
+    save(draw(tuning.figure(table), trials_recorded_on(found)), [Path(output.svg), Path(output.png)])
     text = "".join(
         f"{rung:<24} {shape!s:>8}  {' '.join(f'{key}={value}' for key, value in macros.items())}\n"
         for rung, classes in best.rungs.items()

@@ -82,7 +82,7 @@ GLIBC = Path(__file__).with_name("glibc")  # what nvcc cannot read of a newer gl
 
 def build_digest(rung: Rung, target: Target, nvcc: Nvcc, flags: list[str]) -> str:
     """What identifies a build: the rung's code and all that makes a library of it."""
-    return digests.build_digest(source_digest(rung), nvcc.version, target.architecture, flags)
+    return digests.digest_of_build(source_digest(rung), nvcc.version, target.architecture, flags)
 
 
 def compile_command(rung: Rung, target: Target, nvcc: Nvcc, flags: list[str], output: Path) -> list[str]:

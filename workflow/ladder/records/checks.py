@@ -23,7 +23,7 @@ def still_to_check(
     earlier = store.read_json(path)
     if (earlier["status"], earlier.get("runs"), earlier.get("declared")) != ("pass", runs, dict(declared)):
         return cases
-    held = {**earlier["where"], "compile": digests.present(earlier["where"]["compile"])}
+    held = {**earlier["where"], "compile": digests.at_present(earlier["where"]["compile"])}
     if any(held[key] != where[key] for key in ("compile", "gpu", "software")):
         return cases
     passed = set(map(Case.of, earlier["cases"]))
@@ -38,7 +38,7 @@ def merge_check(path: Path, record: dict[str, Any]) -> dict[str, Any]:
     if record["status"] != "pass" or not path.exists():
         return record
     earlier = store.read_json(path)
-    if earlier["status"] != "pass" or digests.present(earlier["where"]["compile"]) != record["where"]["compile"]:
+    if earlier["status"] != "pass" or digests.at_present(earlier["where"]["compile"]) != record["where"]["compile"]:
         return record
     if earlier.get("declared", record.get("declared")) != record.get("declared"):
         return record  # what is held was judged as something else

@@ -16,12 +16,12 @@ from ladder.records import store
 CARRIED_OVER = Path(__file__).parents[2] / "data" / "source_digests.json"
 
 
-def build_digest(source_digest: str, nvcc: str, architecture: str, flags: Sequence[str]) -> str:
+def digest_of_build(source_digest: str, nvcc: str, architecture: str, flags: Sequence[str]) -> str:
     """What identifies a build: the code, and all that makes a library of it."""
     return store.digest(source_digest, nvcc, architecture, *flags)
 
 
-def present(compiled: Mapping[str, Any]) -> dict[str, Any]:
+def at_present(compiled: Mapping[str, Any]) -> dict[str, Any]:
     """What a record says of how its code was compiled, with both digests as today's rule gives them.
 
     Digests of sources that nobody has any more stay as they are, and are those of no present code.
@@ -30,7 +30,7 @@ def present(compiled: Mapping[str, Any]) -> dict[str, Any]:
     if source == compiled["source_digest"]:
         return dict(compiled)
     *flags, _ = compiled["flags"]  # the last names the architecture
-    build = build_digest(source, compiled["nvcc"], compiled["architecture"], flags)
+    build = digest_of_build(source, compiled["nvcc"], compiled["architecture"], flags)
     return {**compiled, "source_digest": source, "build_digest": build}
 
 
@@ -41,7 +41,7 @@ def present_source(recorded: str) -> str:
 
 def build_of(where: Mapping[str, Any]) -> str:
     """The build that a record, which was made there, is of."""
-    return present(where["compile"])["build_digest"]
+    return at_present(where["compile"])["build_digest"]
 
 
 def source_of(where: Mapping[str, Any]) -> str:

@@ -63,5 +63,5 @@ class Record:
         if found is None or found["batch"] is None:
             return False
         where = self.batches[found["batch"]]["where"]
-        compiled = digests.present({**where["compile"], **found})
+        compiled = digests.at_present({**where["compile"], **found})
         return compiled["build_digest"] == digest and where["config_digest"] == settings

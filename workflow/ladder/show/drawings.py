@@ -17,14 +17,14 @@ OF_A, OF_B, WARP, THREAD = "#88ccee", "#ddcc77", "#44aa99", "#332288"
 COPY, STORE, MULTIPLY = "#aa4499", "#999933", "#117733"
 PALE_A, PALE_B, PALE_WARP, PALER_WARP, PALE_COPY = "#dbf0fa", "#f5f1dc", "#bee2dc", "#daefeb", "#e3c4e2"
 ONE_TURN, TWO_TURNS, MORE_TURNS = "#44aa99", "#cc6677", "#882255"  # of a bank
-INK, GREY, PALE, PAPER = "#1b1f24", "#57606a", "#d0d7de", "#ffffff"
+INK, _GREY, PALE, PAPER = "#1b1f24", "#57606a", "#d0d7de", "#ffffff"
 
-WIDTH, MARGIN = 400, 10  # of a drawing, in its own units; a phone shows it 315 pixels wide
-INNER = WIDTH - 2 * MARGIN
-SIZE, SMALL, LEADING = 14, 12, 18  # of text, of text inside figures, from line to line
+ACROSS, MARGIN = 400, 10  # of a drawing, in its own units; a phone shows it 315 pixels wide
+INNER = ACROSS - 2 * MARGIN
+_SIZE, SMALL, LEADING = 14, 12, 18  # of text, of text inside figures, from line to line
 TITLE, TITLE_LEADING = 17, 22
 # Width of a character over the size of the font, for the widest of the usual sans-serif fonts, on average.
-PLAIN_WIDTH, BOLD_WIDTH = 0.56, 0.64
+PLAINPICTURE_WIDTH, BOLDPICTURE_WIDTH = 0.56, 0.64
 
 
 @dataclass(frozen=True)
@@ -56,9 +56,9 @@ def _box(x: float, y: float, width: float, height: float, fill: str = "", **more
     return _tag("rect", x=x, y=y, width=width, height=height, **({"fill": fill} if fill else {}), **more)
 
 
-def _text(x: float, y: float, words: str, size: int = SIZE, fill: str = INK, **more: float | str) -> str:
+def _text(x: float, y: float, words: str, size: int = _SIZE, fill: str = INK, **more: float | str) -> str:
     """A line of text; its group, or else the drawing, names the usual size and colour."""
-    own = ({"font_size": size} if size != SIZE else {}) | ({"fill": fill} if fill != INK else {})
+    own = ({"font_size": size} if size != _SIZE else {}) | ({"fill": fill} if fill != INK else {})
     return _tag("text", escape(words), x=x, y=y, **own, **more)
 
 
@@ -67,7 +67,7 @@ def _middle(x: float, y: float, words: str, fill: str = INK) -> str:
 
 
 def _row_label(x: float, y: float, words: str) -> str:
-    return _text(x, y, words, SMALL, text_anchor="end", fill=GREY)
+    return _text(x, y, words, SMALL, text_anchor="end", fill=_GREY)
 
 
 def _outline(elements: Iterable[Element], x: float, y: float, x_scale: float, y_scale: float) -> str:
@@ -88,8 +88,8 @@ def _arrow(x: float, y: float, dx: float, dy: float) -> str:
     x2, y2 = x + dx, y + dy
     head = [(x2, y2), *((x2 - 7, y2 + side) if dx else (x2 + side, y2 - 7) for side in (-4, 4))]
     points = " ".join(f"{_number(a)},{_number(b)}" for a, b in head)
-    line = _tag("line", x1=x, y1=y, x2=x2, y2=y2, stroke=GREY, stroke_width=1.5)
-    return line + _tag("polygon", points=points, fill=GREY)
+    line = _tag("line", x1=x, y1=y, x2=x2, y2=y2, stroke=_GREY, stroke_width=1.5)
+    return line + _tag("polygon", points=points, fill=_GREY)
 
 
 def _cells(x: float, y: float, size: tuple[float, float], colors: Sequence[str]) -> list[str]:
@@ -109,7 +109,7 @@ def wrapped(words: str, size: int, width: float, bold: bool = False) -> list[str
     """The words in lines that fit the width in any usual sans-serif font; `32 x 8` and `BK = 16` stay together."""
     for sign in (" x ", " = ", " + "):
         words = words.replace(sign, sign.replace(" ", "\u00a0"))
-    most = int(width / (size * (BOLD_WIDTH if bold else PLAIN_WIDTH)))
+    most = int(width / (size * (BOLDPICTURE_WIDTH if bold else PLAINPICTURE_WIDTH)))
     lines = [""]
     for word in words.split(" "):
         longer = f"{lines[-1]} {word}".strip()
@@ -120,8 +120,8 @@ def wrapped(words: str, size: int, width: float, bold: bool = False) -> list[str
     return lines
 
 
-def _paragraph(words: str, x: float = MARGIN, bold: bool = False, size: int = SIZE, leading: int = LEADING) -> Panel:
-    lines = wrapped(words, size, WIDTH - MARGIN - x, bold)
+def _paragraph(words: str, x: float = MARGIN, bold: bool = False, size: int = _SIZE, leading: int = LEADING) -> Panel:
+    lines = wrapped(words, size, ACROSS - MARGIN - x, bold)
     weight = {"font_weight": "bold"} if bold else {}
     texts = tuple(_text(x, leading * (i + 1) - 4, line, size, **weight) for i, line in enumerate(lines))
     return Panel(leading * len(lines), texts)
@@ -209,7 +209,7 @@ def _tiles(layout: Layout) -> Panel:
         _outline(layout.loads["A"], at_a, row, scale, scale), _outline(layout.loads["B"], col, at_b, scale, scale),
     ]  # fmt: skip
     parts = [
-        _group(matrices, fill=PAPER, stroke=GREY),
+        _group(matrices, fill=PAPER, stroke=_GREY),
         _box(MARGIN, row, wide_a, bm * scale, PALE_A),
         _box(col, label, bn * scale, high_b, PALE_B),
     ]
@@ -225,9 +225,9 @@ def _tiles(layout: Layout) -> Panel:
         _arrow(left_c + wide_c - 9, label + 8, 0, high_b - 16),
         _text(MARGIN, top_c - 5, "A, m x k"),
         _text(left_c, label - 5, "B, k x n"),
-        _text(left_c + wide_c, label - 5, f"{bn} columns", SMALL, text_anchor="end", fill=GREY),
+        _text(left_c + wide_c, label - 5, f"{bn} columns", SMALL, text_anchor="end", fill=_GREY),
         _text(left_c, top_c + high_c + 15, "C, m x n"),
-        _text(MARGIN, top_c + high_c + 15, f"{bm} rows", SMALL, fill=GREY),
+        _text(MARGIN, top_c + high_c + 15, f"{bm} rows", SMALL, fill=_GREY),
     ]
     return Panel(top_c + high_c + 26, tuple(parts))
 
@@ -240,7 +240,7 @@ def _warp(layout: Layout, _: Constants) -> list[Panel]:
     strip, gap, label = 14, 6, 18
     left, top = MARGIN + label + strip + gap, label + strip + gap
     (_, _, tall, across), *_ = pieces(own)
-    x_scale = min((WIDTH - MARGIN - left) / len(cols), 300 / len(rows), 24)
+    x_scale = min((ACROSS - MARGIN - left) / len(cols), 300 / len(rows), 24)
     y_scale = max(x_scale, min(16 / tall, 260 / len(rows)))
 
     def of_c(elements: Iterable[Element]) -> str:
@@ -334,7 +334,7 @@ def _banks(layout: Layout, name: str) -> list[Panel]:
     group = _slowest(access)
     asked, most = access.asked(group), access.turns(group)
     left, height = MARGIN + 58, 16
-    cell = (WIDTH - MARGIN - left) / BANKS
+    cell = (ACROSS - MARGIN - left) / BANKS
     used = layout.used[name[-1]]
     parts, y, last = [], 2.0, ""
     drawn = _drawn_words(access)
@@ -363,7 +363,7 @@ def _banks(layout: Layout, name: str) -> list[Panel]:
     parts.append(_group(digits, text_anchor="middle", font_size=SMALL))
     y += 30
     parts.append(_row_label(left - 8, y, "bank"))
-    parts += [_middle(left + (bank + 0.5) * cell, y, str(bank), GREY) for bank in (0, 8, 16, 24, 31)]
+    parts += [_middle(left + (bank + 0.5) * cell, y, str(bank), _GREY) for bank in (0, 8, 16, 24, 31)]
     shares = len({access.words[lane] for lane in group}) < len(group)
     one = "One word of a bank, which threads share" if shares else "One word of a bank at most"
     verdict = f"{f'{most} different words of a bank' if most > 1 else one}: {_count(most, 'turn')}"
@@ -428,7 +428,7 @@ def buffered_in_stages(tiles: int, stages: int) -> list[Bar]:
 def _time_line(rows: Sequence[str], bars: Iterable[Bar], until: int, barriers: bool) -> Panel:
     """Rows of bars up to a time; with the barriers of all warps, or else with dots where a buffer is full and empty."""
     left, height = MARGIN + 70, 26
-    unit = (WIDTH - MARGIN - left) / (until + 1)
+    unit = (ACROSS - MARGIN - left) / (until + 1)
     bottom = len(rows) * height
 
     def at(time: float) -> float:
@@ -622,8 +622,8 @@ def drawing(entry: str, constants: Constants) -> str:
     head = _paragraph(said, bold=True, size=TITLE, leading=TITLE_LEADING)
     panels = [panel for make in PICTURES[entry].panels for panel in make(layout, constants)] if layout else []
     sheet = _stacked([_gap(8), head, *panels, _gap(10)])
-    body = "\n".join([_tag("title", escape(said)), _box(0, 0, WIDTH, sheet.height, PAPER), *sheet.elements])
-    frame = f'viewBox="0 0 {WIDTH} {_number(sheet.height)}" font-family="sans-serif" font-size="{SIZE}" fill="{INK}"'
+    body = "\n".join([_tag("title", escape(said)), _box(0, 0, ACROSS, sheet.height, PAPER), *sheet.elements])
+    frame = f'viewBox="0 0 {ACROSS} {_number(sheet.height)}" font-family="sans-serif" font-size="{_SIZE}" fill="{INK}"'
     return f'<svg xmlns="http://www.w3.org/2000/svg" {frame}>\n{body}\n</svg>\n'
 
 

@@ -26,17 +26,19 @@ from ladder.config.plan import Plan, recorded_on
 from ladder.model.gpu import Gpu
 from ladder.model.precision import BOUNDS, label, labelled, name_of, other_baselines
 from ladder.model.rung import Rung
-from ladder.show import charts
-from ladder.show.by_size import best_rung, square_rows
+from ladder.show import interactive
+from ladder.show.figures import at_one_size, by_size, check_errors, why
+from ladder.show.figures.by_size import best_rung
+from ladder.show.figures.specification import Specification, one_of
 from ladder.show.pages import by_work, number
-from ladder.show.style import styles
+from ladder.show.style import rung_key
 from ladder.system.paths import ROOT
 from ladder.tables.files import read_table
 from ladder.tables.published import findings
-from ladder.tables.timings import headline_shape
+from ladder.tables.timings import headline_shape, square_rows
 
 TEMPLATES = ROOT / "workflow" / "report"
-WHY = ("roofline", "slots", "mix", "occupancy", "prediction")  # the charts that say why, by their id in the page
+WHY = ("roofline", "issue_slots", "instruction_mix", "occupancy_limits", "prediction")  # the charts that say why
 
 
 @dataclass(frozen=True)
@@ -68,10 +70,11 @@ def gather(run: Plan, results: Path) -> Material:
 def render(material: Material) -> str:
     """The report as one HTML document; equal material gives equal bytes."""
     others = other_baselines(material.tables["rungs"])
+    figures = _figures(material)
     material = replace(material, tables=_labelled(material.tables))
     rungs, timings = material.tables["rungs"], material.tables["timings"]
     timed = [name for name in rungs.loc[rungs["role"] != "floor", "rung"] if name in set(timings["rung"])]
-    specs = _charts(material, timed)
+    specs = {name: interactive.chart(figure, name) for name, figure in figures.items()}
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(TEMPLATES), autoescape=True, trim_blocks=True, lstrip_blocks=True,
         undefined=jinja2.StrictUndefined,
@@ -80,8 +83,8 @@ def render(material: Material) -> str:
         gpu=material.gpu.title,
         recorded=material.recorded,
         answer=answer(material),
-        charts=specs,
-        why=[name for name in WHY if name in specs],
+        charts=figures,
+        why=[name for name in WHY if name in figures],
         compared=_comparison(material.tables["metrics_by_rung"], rungs),
         specs=_script(specs),
         vega=Markup(_vega()),
@@ -164,25 +167,21 @@ def _vega() -> str:
     return vl_convert.javascript_bundle(vl_version=".".join(altair.SCHEMA_VERSION.lstrip("v").split(".")[:2]))
 
 
-def _charts(material: Material, timed: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """The charts' specifications by their id in the page; those that nothing is recorded for are left out."""
-    tables = material.tables
-    rungs = tables["rungs"][tables["rungs"]["role"] != "floor"]
-    names = list(rungs["rung"])
-    fp32 = list(rungs.loc[rungs["precision"] == "fp32", "rung"])  # the roofline's ceilings are of FP32's pipe
-    look = styles(rungs, material.baseline, material.ladder)
-    data = charts.measurements(tables["timings"], tables["rungs"])
+def _figures(material: Material) -> dict[str, Specification]:
+    """The figures by their id in the page; those that nothing is recorded for are left out."""
+    tables, gpu, baseline, ladder = material.tables, material.gpu, material.baseline, material.ladder
+    timings, rungs = tables["timings"], tables["rungs"]
+    named = labelled(rungs, rungs)[rungs["role"] != "floor"]
+    sizes = by_size.figures(timings, rungs, baseline, gpu.peak_gflops, ladder)
     found = {
-        "by-size": charts.by_size(data, look, timed) if timed else None,
-        "at-one-size": charts.at_one_size(data, look, timed) if timed else None,
-        "errors": charts.check_errors(tables["checks"], names),
-        "roofline": charts.roofline(tables["profiles"], tables["timings"], material.gpu, look, fp32),
-        "slots": charts.issue_slots(tables["slots"], names),
-        "mix": charts.instruction_mix(tables["instructions"], names),
-        "occupancy": charts.occupancy(tables["resources"], names),
-        "prediction": charts.prediction(tables["paper"], names),
+        "by_size": one_of("Metric", dict(zip(by_size.BY_SIZE_METRICS, sizes.values(), strict=True))),
+        "at_one_size": at_one_size.figure(timings, rungs, baseline, rung_key(named, baseline, ladder)),
+        **why.figures(tables, gpu, baseline, ladder),
+        "check_errors": check_errors.figure(labelled(tables["checks"], rungs), list(named["rung"])),
     }
-    return {name: spec for name, spec in found.items() if spec}
+    return {
+        name: figure for name, figure in found.items() if any(len(layer.data) for layer in figure.layers if layer.x)
+    }
 
 
 def _script(value: Any) -> Markup:

@@ -1,95 +1,73 @@
-"""The figures: one message each, the same colour for the same rung everywhere, cuBLAS and the ceiling as references."""
+"""The looks of rungs, the same in every figure, and the families that share a panel."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from io import BytesIO
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 
-import matplotlib as mpl
 import pandas as pd
-from matplotlib.figure import Figure
-from PIL import Image
 
 from ladder.model.precision import name_of
+from ladder.show.figures.specification import MARKERS, PALETTE, Choice, Key
 
-WIDTH, HEIGHT, DPI = 6.5, 5.2, 150  # inches, without the labels at the right, and dots an inch
-LABEL_GAP = 0.038  # smallest distance of two labels, as a share of the axis
-# Paul Tol's «muted» scheme, nine colours that colour-blind readers can tell apart (SRON, Colour Schemes).
-PALETTE = ("#332288", "#cc6677", "#117733", "#88ccee", "#882255", "#44aa99", "#999933", "#aa4499", "#ddcc77")
-_LINES = ("-", (0, (4, 1)), (0, (1, 1)))  # one for each time that the colours are used up
-_FACES = (None, "white", "white")  # of the markers, in step with the lines; None is the line's own colour
-_MARKERS = "osD^vPX*<>"  # ten for nine colours: entries of one colour have different ones
-PLAIN = {"facecolor": "white", "edgecolor": "none", "pad": 0.6}  # behind a text, so that no grid line crosses it
-TEXT_SIZES = {"axes.titlesize": 12, "axes.labelsize": 10, "xtick.labelsize": 9, "ytick.labelsize": 9}
-FIXED = {"svg.hashsalt": "gemm-ladder", "svg.fonttype": "path", "font.family": "DejaVu Sans"}
+MOST = 8  # lines of one panel
+DASHES = ((), (4, 1.5), (1, 1))  # one for each time that the colours are used up
 
 
-def styles(rungs: pd.DataFrame, baseline: str, ladder: Sequence[str] = ()) -> dict[str, dict[str, object]]:
-    """Colour, line and marker of each rung by its entry's place in the ladder; the baseline is black and dashed.
+def rung_key(rungs: pd.DataFrame, baseline: str, ladder: Sequence[str] = (), direct: bool = True) -> Key:
+    """Colour, dash and marker of each rung by its entry's place in the ladder; the baseline is black and dashed.
 
-    Variants of one entry share its colour and differ in their markers. `rungs` is the table of rungs, `ladder` the
-    entries in climbing order, which are the table's own where it is empty. A rung may be named by its label.
+    Variants of one entry share its colour and differ in their markers; floors have none. `rungs` is the table of
+    rungs, `ladder` the entries in climbing order, which are the table's own where it is empty. A rung may be named by
+    its label.
     """
-    named = [*ladder, *(name_of(name).split("@")[0] for name in rungs["rung"])]
+    rungs = rungs[rungs["role"] != "floor"]
+    named = [*ladder, *(_entry(name) for name in rungs["rung"])]
     entries = [entry for entry in dict.fromkeys(named) if entry != baseline]
-    found: dict[str, dict[str, object]] = {baseline: {"color": "black", "marker": "None", "linestyle": "--"}}
+    colors, markers, dashes = {baseline: "black"}, {baseline: "X"}, {baseline: (3, 2)}
     variants: dict[str, int] = {}
     for name in rungs["rung"]:
         if name == baseline:
             continue
-        entry = name_of(name).split("@")[0]
+        entry = _entry(name)
         index = entries.index(entry)
         variants[entry] = variants.get(entry, -1) + 1
-        color, lap = PALETTE[index % len(PALETTE)], index // len(PALETTE) % len(_LINES)
-        found[name] = {
-            "color": color,
-            "linestyle": _LINES[lap],
-            "marker": _MARKERS[(index + variants[entry]) % len(_MARKERS)],
-            "markerfacecolor": _FACES[lap] or color,
-        }
-    return found
+        colors[name] = PALETTE[index % len(PALETTE)]
+        markers[name] = MARKERS[(index + variants[entry]) % len(MARKERS)]
+        dashes[name] = DASHES[index // len(PALETTE) % len(DASHES)]
+    order = {name: colors[name] for name in rungs["rung"]} | {baseline: colors[baseline]}
+    return Key("rung", order, markers, dashes, direct)
 
 
-def spread(heights: Sequence[float], gap: float) -> list[float]:
-    """Sorted heights moved as little as needed to stand at least `gap` apart, from 0 to 1 if there is room.
+def families(rungs: pd.DataFrame, baseline: str) -> dict[str, list[str]]:
+    """The rungs of each panel of a figure of rungs, by the panel's title.
 
-    Runs of labels that collide are merged and laid out around their mean: the pool-adjacent-violators idea.
+    Rungs of FP32's pipe stand apart from those of tensor cores. Each kind is shared out in climbing order to as few
+    panels as it takes for MOST rungs at most; the baseline stands in all of them. `rungs` is the table of that name,
+    its rungs by their labels.
     """
-    groups: list[list[float]] = []
-    for height in heights:
-        groups.append([height])
-        while len(groups) > 1 and _bottom(groups[-1], gap) < _bottom(groups[-2], gap) + len(groups[-2]) * gap:
-            last = groups.pop()
-            groups[-1] += last
-    places = [_bottom(group, gap) + index * gap for group in groups for index in range(len(group))]
-    floor, ceiling = 0.0, 1.0
-    for index, place in enumerate(places):
-        places[index] = max(place, floor)
-        floor = places[index] + gap
-    for index in reversed(range(len(places))):
-        places[index] = min(places[index], ceiling)
-        ceiling = places[index] - gap
-    return places
+    found: dict[str, list[str]] = {}
+    others = rungs[rungs["rung"] != baseline]
+    for kind, part in (
+        ("FP32", others[others["precision"] == "fp32"]),
+        ("Tensor cores", others[others["precision"] != "fp32"]),
+    ):
+        names, count = list(part["rung"]), -(-len(part) // MOST)
+        for place in range(count):
+            chunk = names[place * len(names) // count : (place + 1) * len(names) // count]
+            ends = list(dict.fromkeys(_entry(name) for name in (chunk[0], chunk[-1])))
+            found[f"{kind}: {' to '.join(ends)}"] = [*chunk, baseline]
+    return found or {"": [baseline]}
 
 
-def _bottom(group: Sequence[float], gap: float) -> float:
-    return sum(group) / len(group) - (len(group) - 1) * gap / 2
+def in_panels(rows: pd.DataFrame, members: Mapping[str, Sequence[str]]) -> pd.DataFrame:
+    """The rows of each panel's rungs, with the panel in the column `family`; those of several panels several times."""
+    return pd.concat([rows[rows["rung"].isin(names)].assign(family=title) for title, names in members.items()])
 
 
-def save(figure: Figure, paths: Sequence[Path]) -> None:
-    """Write a figure as SVG, and as PNG of at most 256 colours; the bytes depend on what is drawn alone."""
-    with mpl.rc_context({**mpl.rcParamsDefault, **FIXED}):
-        for path in paths:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            if path.suffix == ".svg":
-                figure.savefig(path, metadata={"Date": None, "Creator": None})
-                continue
-            drawn = BytesIO()
-            figure.savefig(drawn, format="rgba")
-            pixels = figure.canvas.get_width_height()
-            picture = Image.frombytes("RGBA", pixels, drawn.getvalue()).convert("RGB")
-            # Median cut, of Pillow's methods the one that keeps the grid's greys without a tint, refined until a round
-            # moves no more than a thousand pixels.
-            few = picture.quantize(256, method=Image.Quantize.MEDIANCUT, kmeans=1000, dither=Image.Dither.NONE)
-            few.save(path, format="png", optimize=True)
+def family_choice(members: Mapping[str, Sequence[str]]) -> Choice:
+    """The choice of one of the panels of `families`."""
+    return Choice("family", "Rungs", list(members), next(iter(members)))
+
+
+def _entry(label: str) -> str:
+    return name_of(label).split("@")[0]

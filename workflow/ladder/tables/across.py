@@ -70,8 +70,8 @@ def _gpu(name: str, where: Mapping[str, Any]) -> Gpu:
     return gpus.read_gpu(name) if name in gpus.names() else gpus.from_device(Present(**where["gpu"]))
 
 
-def caption(table: pd.DataFrame, last: str) -> str:
-    """On which GPUs, with which drivers and when; which rungs were not of the same source on all; and a last line."""
+def caption(table: pd.DataFrame) -> str:
+    """On which GPUs, with which drivers and when, and which rungs were not of the same source on all."""
     lines = []
     for name, rows in table.groupby("gpu", sort=True):
         days = sorted({min(rows["measured_at"])[:10], max(rows["measured_at"])[:10]})
@@ -81,7 +81,7 @@ def caption(table: pd.DataFrame, last: str) -> str:
     changed = list(sources[sources > 1].index)
     if changed:
         lines.append(f"Not of the same source on all: {', '.join(changed)}")
-    return "\n".join([*lines, last])
+    return "\n".join(lines)
 
 
 def common_size(table: pd.DataFrame) -> int | None:

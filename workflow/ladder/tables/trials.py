@@ -112,7 +112,7 @@ def _finals(record: Record, shape: str, digests: Mapping[str, str]) -> list[tupl
     return found
 
 
-def recorded_on(records: Sequence[Record]) -> str:
+def trials_recorded_on(records: Sequence[Record]) -> str:
     """On what and when the trials were measured, as the figure's caption says it."""
     places = [batch["where"] for record in records for batch in record.batches.values()]
     days = sorted({place["measured_at"][:10] for place in places})
