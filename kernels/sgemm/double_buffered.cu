@@ -122,7 +122,7 @@ __global__ void __launch_bounds__(THREADS) sgemm_double_buffered(Gemm g) {
     }
   };
 
-  // The first tile is the short one. Nothing hides its way.
+  // The first tile is the short one. No FMAs run while it is loaded.
   int tiles = ceil_div(g.k, BK);
   int first = g.k - (tiles - 1) * BK;
   load_tiles(INSIDE && first == BK, first);

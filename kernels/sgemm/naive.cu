@@ -10,7 +10,7 @@
 // place of the cache, which then looks them up one after the other. At n = 4095 they do not, and several are looked up
 // at once.
 //
-// Cost: each result takes 2 k loads from global memory, which are 2 FLOP for 8 bytes.
+// Cost: each result takes 2 k loads from global memory: 2 FLOP for every 8 bytes.
 //
 // Builds on sm_90a, written by tools/header_figures.py. Of a block: tile, threads, KiB of shared memory. Of a thread:
 // its tile and registers. Of an SM: the blocks and warps that it holds. FLOP/B: for a byte of global memory. Of the

@@ -1,11 +1,11 @@
 // tiled_2d: every thread computes TM x TN results instead of a column of them.
 //
 // Against `tiled_1d` the TM elements of A that a thread loads in a step of p serve TN columns. TM + TN shared loads
-// feed TM * TN FMAs, where TM + 1 fed TM. The compiler joins 4 neighbours of a row of either tile into one load of 16
-// bytes.
+// feed TM * TN FMAs. In `tiled_1d` TM + 1 feed TM. The compiler joins 4 neighbours of a row of either tile into one load
+// of 16 bytes.
 //
-// Limit: it moves from the loads towards the issue slots. An SM issues 4 instructions a cycle and every FMA takes one
-// of these slots. So each load, address, bounds check and barrier beside the FMAs now costs time.
+// Limit: the issue slots come closer than the loads. An SM issues 4 instructions a cycle and every FMA takes one of
+// these slots. So each load, address, bounds check and barrier beside the FMAs now costs time.
 //
 // Cost: registers. With TM * TN sums for each thread an SM holds fewer warps.
 //

@@ -1,10 +1,10 @@
-// warp_tiled: between the block's tile and the thread's stands a tile for each warp.
+// warp_tiled: each warp has a tile of its own, between the block's tile and the thread's.
 //
 // Against `conflict_free` the 32 threads of a warp cover WM x WN results that are nearer to a square. A warp needs WM +
 // WN different elements in a step of p: 32 + 64 where WM = 32 and WN = 64, instead of the 16 + 128 of a warp whose
 // threads stand 16 in a row. The vectors of a thread lie WM / (TM / 4) rows or WN / (TN / 4) columns apart, so that
-// neighbouring threads read neighbouring vectors. That alone keeps the loads of B free of conflicts: at_B and its gaps
-// go.
+// neighbouring threads read neighbouring vectors. That alone keeps the loads of B free of conflicts, without at_B and
+// its gaps.
 //
 // Limit: shared memory, which brings fewer bytes to a warp. Its cycles do not fall with the bytes, because a 16-byte
 // load of a warp takes two of them at least. So the gain is small.
