@@ -140,7 +140,7 @@ def test_ceilings_are_of_one_way_of_counting(recorded):
     ceilings = section(a_page(recorded, "naive"), "On paper").partition("Ceilings")[2]
     assert {row["m x n x k"] for row in rows_of(ceilings, "m x n x k")} == {"2048", "4096"}
     unprofiled = paper.assign(wavefronts_from="code")
-    ceilings = section(a_page((None, recorded | {"paper": unprofiled}), "naive"), "On paper").partition("Ceilings")[2]
+    ceilings = section(a_page(recorded | {"paper": unprofiled}, "naive"), "On paper").partition("Ceilings")[2]
     assert {row["m x n x k"] for row in rows_of(ceilings, "m x n x k")} == set(naive["shape"])
 
 

@@ -9,7 +9,7 @@ import subprocess
 
 import pytest
 import yaml
-from conftest import REPOSITORY, a_check, a_rung, a_where, an_evidence, time_run, write
+from conftest import REPOSITORY, a_check, a_rung, a_where, an_evidence, asked, time_run, write
 from corpus import CONTROLS, FAULTS
 from ladder.build.compile import Build, why_not_measured
 from ladder.config.cpp import canonical
@@ -146,7 +146,7 @@ def test_the_cases_of_an_old_check_are_not_checked_again(where, tmp_path):
     now = {**where, "compile": PRESENT}
     earlier = {"status": "pass", "runs": 1, "declared": {}, "where": where, "cases": [case], "identical": True}
     store.write_json(path, earlier)
-    assert still_to_check(path, [{"shape": "4"}, {"shape": "5"}], now, 1, {}) == [{"shape": "5"}]
+    assert still_to_check(path, [asked("4"), asked("5")], now, 1, {}) == [asked("5")]
     merged = merge_check(path, {**earlier, "where": now, "cases": [{"shape": "5", "verdict": "pass"}]})
     assert [each["shape"] for each in merged["cases"]] == ["5", "4"]
 

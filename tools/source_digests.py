@@ -76,7 +76,9 @@ def _contents(path: Path) -> Iterator[Mapping[str, Any]]:
         yield json.loads(gzip.decompress(path.read_bytes()))
     elif path.suffix == ".zip":
         with zipfile.ZipFile(path) as archive:
-            yield from (json.loads(archive.read(n)) for n in archive.namelist() if n.endswith("record.json"))
+            names = archive.namelist()
+            if not any(name.endswith("sources/variants.json") for name in names):  # else it has the sources themselves
+                yield from (json.loads(archive.read(name)) for name in names if name.endswith("record.json"))
 
 
 def _compiled(content: Any, name: str, where: Mapping[str, Any]) -> Iterator[tuple[str, Mapping, Mapping]]:
