@@ -3,6 +3,7 @@
 import importlib
 import json
 import pkgutil
+import shutil
 from pathlib import Path
 
 import ladder
@@ -13,6 +14,7 @@ from emulator import compile_rung
 from hypothesis import settings
 from ladder.build import toolchain
 from ladder.build.compile import Build
+from ladder.config import plan
 from ladder.model import rung
 from ladder.model.cases import Case
 from ladder.model.gpu import Gpu
@@ -20,11 +22,18 @@ from ladder.model.rung import Rung
 from ladder.model.shape import Shape
 from ladder.records import store
 from ladder.records.timings import Measurement, ShapeTiming
+from ladder.show.drawings import constants_of, drawing, is_drawn
+from ladder.show.figures import accuracy, published
+from ladder.show.pages import page
+from ladder.show.report import Material
+from ladder.show.static import draw, save
 from ladder.system import nvml
 from ladder.system.nvml import Present
 from ladder.system.process import gpu_lock
-from ladder.tables.evidence import Evidence
-from pipeline import once
+from ladder.tables.checks import check_table
+from ladder.tables.evidence import Evidence, read_evidence
+from ladder.tables.files import read_table, write_table
+from pipeline import RECORDED, once
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 
@@ -283,3 +292,29 @@ def a_build(folder: Path, **changes) -> Build:
     record = {"rung": "naive", "status": "ok", "message": "", "log": "", **a_where()["compile"], **changes}
     store.write_json(folder / "compile.json", record)
     return Build(folder)
+
+
+@pytest.fixture(scope="session")
+def recorded_material(tmp_path_factory) -> Material:
+    """What the report of the recorded GPU is made of; what git does not keep is derived here, pages without code."""
+    run = plan.plan({"gpu": RECORDED, "measure": False})
+    folder = tmp_path_factory.mktemp("recorded") / RECORDED
+    shutil.copytree(REPOSITORY / "results" / RECORDED / "tables", folder / "tables")
+    write_table(
+        check_table([read_evidence(each, None, run.raw(), []) for each in run.rungs]), folder / "tables/checks.csv"
+    )
+    tables = {path.stem: read_table(path) for path in sorted((folder / "tables").glob("*.csv"))}
+    ladder = [rung.entry for rung in run.ladder.values() if rung.role == "rung"]
+    drawn = {
+        "published": published.figure(tables["published"], list(tables["rungs"]["rung"])),
+        "accuracy": accuracy.figure(tables["accuracy"], tables["rungs"], run.baseline.name, ladder),
+    }
+    for name, figure in drawn.items():
+        save(draw(figure, "Recorded"), [folder / f"figures/{name}.svg"])
+    for each in run.rungs:
+        if each.role != "floor":
+            write(folder / f"pages/{each.name}.md", page(each, {"launches": {}, "kernels": []}, tables))
+        if is_drawn(each):
+            write(folder / f"drawings/{each.name}.svg", drawing(each.entry, constants_of(each)))
+    recorded = plan.recorded_on(run.raw())
+    return Material(run.gpu, recorded, run.baseline.name, run.rungs, ladder, tables, folder)

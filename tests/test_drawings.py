@@ -14,7 +14,6 @@ import pytest
 from emulator import Case, compile_rung, run
 from ladder.build.library import Library
 from ladder.config.kernels import read_kernels
-from ladder.config.plan import plan
 from ladder.config.tuned_file import tuned_file, with_tuned
 from ladder.model.rung import Rung, TunedClass
 from ladder.show.drawings import (
@@ -43,7 +42,7 @@ from ladder.show.drawings import (
 )
 from ladder.show.layouts import LAYOUTS, Access, Layout, pieces, sectors
 from ladder.show.pages import page
-from ladder.show.report import gather, render
+from ladder.show.report import Material, render
 from ladder.show.style import PALETTE
 from ladder.system.paths import ROOT
 from matplotlib.font_manager import FontProperties
@@ -361,8 +360,9 @@ def test_lines_keep_products_and_assignments_together():
 
 
 @pytest.fixture(scope="module")
-def material():
-    return gather(plan({"gpu": RECORDED, "measure": False}), ROOT / "results" / RECORDED)
+def material(recorded_material) -> Material:
+    """Everything that is recorded on the H100."""
+    return recorded_material
 
 
 def test_a_page_shows_the_drawing_with_the_constants_of_its_build(material):

@@ -8,11 +8,10 @@ import re
 import pandas as pd
 import pytest
 from browser import BROWSER, look
-from ladder.config.plan import plan
 from ladder.model.precision import labelled
 from ladder.show import interactive
 from ladder.show.figures import by_size, check_errors
-from ladder.show.report import WHY, Material, answer, gather, render
+from ladder.show.report import WHY, Material, answer, render
 from ladder.show.style import MOST
 from ladder.system.paths import ROOT
 from matplotlib.colors import to_rgb
@@ -25,9 +24,9 @@ CHARTS = ["by_size", "at_one_size", "check_errors", *WHY]
 
 
 @pytest.fixture(scope="module")
-def material() -> Material:
+def material(recorded_material) -> Material:
     """Everything that is recorded on the H100."""
-    return gather(plan({"gpu": RECORDED, "measure": False}), RESULTS)
+    return recorded_material
 
 
 @pytest.fixture(scope="module")

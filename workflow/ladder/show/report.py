@@ -22,7 +22,6 @@ from pygments import highlight
 from pygments.formatters import HtmlFormatter
 from pygments.lexers import CppLexer
 
-from ladder.config.plan import Plan, recorded_on
 from ladder.model.gpu import Gpu
 from ladder.model.precision import BOUNDS, label, labelled, name_of, other_baselines
 from ladder.model.rung import Rung
@@ -33,7 +32,6 @@ from ladder.show.figures.specification import Specification, one_of
 from ladder.show.pages import by_work, number
 from ladder.show.style import rung_key
 from ladder.system.paths import ROOT
-from ladder.tables.files import read_table
 from ladder.tables.published import findings
 from ladder.tables.timings import headline_shape, square_rows
 
@@ -52,19 +50,6 @@ class Material:
     ladder: Sequence[str]
     tables: Mapping[str, pd.DataFrame]
     results: Path
-
-
-def gather(run: Plan, results: Path) -> Material:
-    """The material of a run's report, from the folder of its GPU's results."""
-    return Material(
-        gpu=run.gpu,
-        recorded=recorded_on(results / "raw"),
-        baseline=run.baseline.name,
-        rungs=run.rungs,
-        ladder=[rung.entry for rung in run.ladder.values() if rung.role == "rung"],
-        tables={path.stem: read_table(path) for path in sorted((results / "tables").glob("*.csv"))},
-        results=results,
-    )
 
 
 def render(material: Material) -> str:
