@@ -171,7 +171,7 @@ def a_device(name: str = "NVIDIA H100 80GB HBM3", **changes) -> Present:
 
 
 def a_where(build: str = "build-1", settings: str = "settings-1", measured_at: str = "2026-01-02T03:04:05+00:00"):
-    """Where and when a record was made, as `ladder.build.compile.environment` says it."""
+    """Where and when a record was made, as `ladder.records.provenance.environment` says it."""
     return {
         "measured_at": measured_at,
         "gpu": vars(a_device()),

@@ -39,7 +39,7 @@ class Build:
 
     @property
     def record(self) -> dict[str, Any]:
-        """What the compile stage recorded: `ladder.build.toolchain.compile_rung` and the rung's name."""
+        """What the compile stage recorded: `compile_rung`'s record and the rung's name."""
         return store.read_json(self.folder / "compile.json")
 
 

@@ -232,7 +232,7 @@ def check(run: Plan, made: Build, log: Path, names: list[str], full: bool) -> No
 
 
 def timed(run: Plan, name: str, builds: dict[str, Build], folder: Path) -> Sequence[Any]:
-    """Time a rung beside cuBLAS and naive; the rows of `ladder.tables.rungs.timing_table`, by the work they are.
+    """Time a rung beside cuBLAS and naive; the rows of `ladder.tables.timings.timing_table`, by the work they are.
 
     Raises LadderError where the timing fails.
     """

@@ -1,12 +1,14 @@
-"""Recorded evidence on disk: atomic writes, versioned records, digests, and the description of where and when.
+"""Recorded evidence on disk: atomic writes, versioned records and digests.
 
-Four kinds of record stand in results/GPU/raw:
+The stages write these records to results/GPU/raw:
 
 - check/KERNEL.json: a verdict with the errors of every case;
 - time/KERNEL.zip: for each process that timed the rung a folder, named after when it ended, with NVBench's own JSON
   and sample files as NVBench wrote them, and record.json, which says where, when and of what;
 - sanitize/KERNEL.json: what compute-sanitizer's tools found;
-- profile/KERNEL.json.gz: for each shape the metrics and the advice of one Nsight Compute report.
+- profile/KERNEL.json.gz: for each shape the metrics and the advice of one Nsight Compute report;
+- accuracy/KERNEL.json: errors by k;
+- trials/ENTRY.json.gz: the trials of `snakemake tune`.
 
 A record is replaced as a whole and only by a completed one: a reader sees the old or the new file, never a part.
 """

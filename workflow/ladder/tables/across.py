@@ -1,4 +1,4 @@
-"""Every GPU that has records beside the others: one table and two figures, from the raw records alone."""
+"""Every GPU that has records beside the others: one table, from the raw records alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every table of a GPU, from the evidence."""
+"""Every table of a GPU, from the evidence: one observation a row, units in the column names, the same bytes always."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tidy tables from the evidence: one observation a row, units in the column names, equal evidence gives equal bytes."""
+"""The table of rungs: a row for each, with what every stage says of it."""
 
 from __future__ import annotations
 

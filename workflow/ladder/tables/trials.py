@@ -1,4 +1,4 @@
-"""What the recorded trials say: their table, the best of each size, and the figure of what each parameter does."""
+"""What the recorded trials say: their table, and the best trial of each size."""
 
 from __future__ import annotations
 

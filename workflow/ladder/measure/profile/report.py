@@ -1,4 +1,4 @@
-"""The profile stage: Nsight Compute on one product of a rung, and what its report says, by name and unit."""
+"""What a report of Nsight Compute says: metrics by name and unit, hot lines, the instructions of loops, advice."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tune stage: every combination of a rung's parameters that compiles checked and timed, the best few timed again.
+"""The tune stage: it checks and times every combination of a rung's parameters that compiles, and the best few again.
 
 The search is a sweep in two rounds. The first takes a few samples of every combination; the second takes as many as the
 time stage does of those that were fastest and of the source's defaults. Both stand beside cuBLAS in one process, and
