@@ -167,7 +167,7 @@ def compiled(tmp_path_factory):
 @pytest.fixture(scope="module")
 def builds(compiled):
     """The folder of each rung's build by its name."""
-    (folder,) = (compiled / "build").iterdir()
+    (folder,) = (path for path in (compiled / "build").iterdir() if path.is_dir())
     return {path.parent.name: path.parent for path in folder.glob("*/compile.json")}
 
 
@@ -387,7 +387,7 @@ def test_a_failed_run_leaves_earlier_measurements_in_place(sound, tmp_path):
     shutil.copy(TEST_KERNELS / "tf32_inputs.cu", project / "kernels" / "sgemm" / "coalesced.cu")
     run = snakemake(project, ["kernels=[coalesced]", NO_PROFILES], "--configfile", "small.yaml", gpu=True)
     assert run.status != 0
-    assert rungs(project).loc["coalesced", "status"] == "wrong"
+    assert rungs(project).loc["coalesced", "status"] == "wrong", run.output
     assert before
     assert runs(project, "coalesced") == before
 
