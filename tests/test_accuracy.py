@@ -1,20 +1,24 @@
 """Errors against k: what is measured of a rung, the table and the figure."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pandas as pd
 import pytest
-from conftest import a_build
+from conftest import a_build, time_run
 from ladder.build.library import Library
 from ladder.config.documents import schema
 from ladder.measure.accuracy.stage import measure_accuracy
-from ladder.measure.accuracy.worker import inputs_of, measure
+from ladder.measure.accuracy.worker import inputs_of, measure, measure_all
 from ladder.measure.devices import EmulatedDevice
 from ladder.model.shape import Shape
 from ladder.show.figures import accuracy
 from ladder.show.figures.accuracy import FAMILY_TITLES
 from ladder.show.static import draw
+from ladder.system.errors import LadderError
 from ladder.system.paths import ROOT
-from ladder.tables.accuracy import ACCURACY_COLUMNS, accuracy_table, changed_since
+from ladder.system.process import Outcome
+from ladder.tables.accuracy import ACCURACY_COLUMNS, accuracy_table, changed_since, clocks
 
 SETTINGS = {"products": [{"size": 16, "k": [64]}], "families": ["normal"], "time_limit_s": 10}
 
@@ -43,6 +47,138 @@ def test_a_coarser_product_has_the_larger_error(for_the_emulator, source_of, nai
         measure(device, coarse, shape, "normal")["error_normwise"]
         > 100 * (measure(device, naive, shape, "normal")["error_normwise"])
     )
+
+
+PRODUCTS = [("normal", Shape(16, 24, 100)), ("positive", Shape(8, 8, 8))]
+
+
+class OneGpu(EmulatedDevice):
+    """The emulator where a GPU is expected."""
+
+    number = 3
+
+
+@pytest.fixture
+def nvbench(monkeypatch):
+    """NVBench without a GPU: each state launches once on stream 7 and takes as many milliseconds as `times_ms` says."""
+    from ladder.measure import nvbench
+
+    seen = SimpleNamespace(times_ms=[[3.0, 1.0, 2.0], [0.5]], options={}, skipped=[], limits=[])
+
+    class State(SimpleNamespace):
+        def get_string(self, axis):
+            return {"product": self.place}[axis]
+
+        def exec(self, launch, batched):
+            stream = SimpleNamespace(addressof=lambda: 7)
+            launch(SimpleNamespace(get_stream=lambda: stream))
+
+        def skip(self, reason):
+            seen.skipped.append(reason)
+
+        def add_element_count(self, count, name):
+            assert (count, name) == (Shape.parse(self.place.split()[1]).flop, "FLOP")
+
+        def __getattr__(self, name):
+            assert name.startswith("set_")
+            return lambda value: seen.limits.append((name, value))
+
+    class Benchmark(SimpleNamespace):
+        def set_name(self, name):
+            return self
+
+        def add_string_axis(self, name, values):
+            seen.places = values
+
+    def register(function):
+        seen.function = function
+        return Benchmark()
+
+    def run_all_benchmarks(arguments):
+        options = dict(zip(arguments[1::2], arguments[2::2], strict=True))
+        file = nvbench.Path(options.pop("--jsonbin"))
+        seen.options = options
+        for place in seen.places:
+            seen.function(State(place=place))
+        times = {
+            (place, "8"): [ms / 1e3 for ms in each] for place, each in zip(seen.places, seen.times_ms, strict=True)
+        }
+        for name, content in time_run("naive", times).items():
+            (file.parent / name).parent.mkdir(exist_ok=True)
+            (file.parent / name).write_bytes(content)
+
+    fake = SimpleNamespace(register=register, run_all_benchmarks=run_all_benchmarks)
+    monkeypatch.setattr(nvbench, "nvbench", fake)
+    return seen
+
+
+class Spy:
+    """A library whose launches are noted, with what lies in A at that time."""
+
+    def __init__(self, library):
+        self.library, self.functions, self.launches = library, library.functions, []
+        self.workspace_bytes = library.workspace_bytes
+
+    def queue(self, shape, alpha, beta, operands, workspace, stream):
+        A = (np.ctypeslib.ctypes.c_float * (shape.m * shape.k)).from_address(operands.A)
+        self.launches.append((shape, operands, stream, np.array(A).reshape(shape.m, shape.k)))
+        return self.library.queue(shape, alpha, beta, operands, workspace, stream)
+
+
+def test_nvbench_times_the_operands_whose_errors_are_measured(naive, nvbench):
+    library, found = Spy(naive), []
+    points = measure_all(OneGpu(1, 60), library, PRODUCTS, lambda point: found.append(dict(point)))
+    assert [point["time_ms"] for point in points] == [2.0, 0.5]
+    assert found == [{**point, "time_ms": None} for point in points]
+    assert [(point["family"], point["k"]) for point in points] == [("normal", 100), ("positive", 8)]
+    assert points[0]["error_normwise"] == measure(OneGpu(1, 60), naive, PRODUCTS[0][1], "normal")["error_normwise"]
+    computed, timed = library.launches[0::2], library.launches[1::2]
+    assert [launch[2] for launch in timed] == [7, 7]
+    for one, other in zip(computed, timed, strict=True):
+        assert one[:2] == other[:2]
+        assert (one[3] == other[3]).all()
+
+
+def test_nvbench_is_asked_for_what_the_time_stage_asks_for_by_default(naive, nvbench):
+    measure_all(OneGpu(1, 60), naive, PRODUCTS, lambda point: None)
+    timing = {name: of["default"] for name, of in schema("config")["properties"]["timing"]["properties"].items()}
+    assert nvbench.options == {
+        "--devices": "3",
+        "--stopping-criterion": "sample-count",
+        "--target-samples": str(timing["iterations"]),
+        "--cold-warmup-runs": str(timing["warmup"]),
+    }
+    budget, least = timing["budget_s"], timing["min_iterations"]
+    limits = [("set_timeout", budget), ("set_cold_max_warmup_walltime", budget), ("set_min_samples", least)]
+    assert nvbench.limits == 2 * limits
+
+
+def test_after_a_product_that_fails_no_other_is_measured(naive, nvbench, monkeypatch):
+    monkeypatch.setattr(OneGpu, "compute", lambda *given: "out of bounds")
+    with pytest.raises(LadderError, match=r"^normal 16x24x100: out of bounds$"):
+        measure_all(OneGpu(1, 60), naive, PRODUCTS, lambda point: None)
+    assert nvbench.skipped == ["normal 16x24x100: out of bounds", "an earlier product failed"]
+
+
+def test_the_record_has_the_time_of_each_product_and_its_clock(tmp_path, monkeypatch):
+    def worker_of(module, request, on_event, time_limit_s, log):
+        for k in (64, 128):
+            on_event({"point": {"k": k, "time_ms": None}})
+        on_event({"times_ms": [0.25, 0.5]})
+        return Outcome("ok", "")
+
+    monkeypatch.setattr("ladder.measure.accuracy.stage.run_worker", worker_of)
+    made = a_build(tmp_path / "naive")
+    record = measure_accuracy(made, None, SETTINGS, 0, dict, tmp_path / "log")
+    assert record["points"] == [{"k": 64, "time_ms": 0.25}, {"k": 128, "time_ms": 0.5}]
+    assert clocks({"naive": record}) == "NVBench"
+
+
+def test_the_caption_names_the_clock_of_each_rung():
+    old, new, nothing = {"points": [{}]}, {"points": [{}], "clock": "nvbench"}, {"points": []}
+    assert clocks({"a": old, "b": old, "c": nothing}) == "CUDA events"
+    assert clocks({"a": old, "b": new, "c": new}) == "CUDA events (a) and NVBench (b, c)"
+    assert clocks({"c": nothing}) == ""
 
 
 def test_every_rung_is_given_the_same_inputs():

@@ -7,7 +7,7 @@ from ladder.records import store
 from ladder.show.figures import accuracy
 from ladder.show.static import draw, save
 from ladder.system.terminal import job
-from ladder.tables.accuracy import accuracy_table, changed_since
+from ladder.tables.accuracy import accuracy_table, changed_since, clocks
 from ladder.tables.files import read_table, write_table
 
 with job(snakemake):
@@ -18,7 +18,9 @@ with job(snakemake):
         del recorded[name]
     table = accuracy_table(recorded, {rung.name: rung.precision for rung in rungs})
     write_table(table, Path(output.table))
-    caption = f"Recorded on {params.recorded}; time is the median of launches at that shape."
+    caption = f"Recorded on {params.recorded}."
+    if clock := clocks(recorded):
+        caption += f" Time is the median of launches at that shape, by {clock}."
     if changed:
         caption += f" Left out, for the source has changed since: {', '.join(changed)}."
     figure = accuracy.figure(table, read_table(snakemake.input.rungs), params.baseline, params.ladder)

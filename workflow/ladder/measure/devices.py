@@ -44,7 +44,7 @@ class CudaDevice:
         """Use the CUDA device of this number."""
         import cupy
 
-        self.arrays = cupy
+        self.arrays, self.number = cupy, device
         cupy.cuda.Device(device).use()
 
     def put(self, host: np.ndarray) -> Any:

@@ -13,6 +13,7 @@ import numpy as np
 from ladder.model.shape import Shape
 from ladder.records import digests, store
 from ladder.records.provenance import settings_digest
+from ladder.system.errors import LadderError
 
 
 @dataclass(frozen=True)
@@ -68,6 +69,26 @@ def _states(files: Mapping[str, bytes]) -> Iterator[dict[str, Any]]:
         yield from benchmark["states"]
 
 
+def unfinished(files: Mapping[str, bytes]) -> str:
+    """One line that says what NVBench's files lack or what NVBench skipped; empty where they are whole."""
+    if "nvbench.json" not in files:
+        return "NVBench wrote no results"
+    for state in _states(files):
+        if state["is_skipped"]:
+            return f"NVBench skipped {state['name']}: {state.get('skip_reason', 'it gives no reason')}"
+    return ""
+
+
+def medians_s(files: Mapping[str, bytes]) -> list[float]:
+    """The median time of each state, in seconds and in NVBench's order.
+
+    Raises LadderError where NVBench's files are not whole, as `unfinished` says.
+    """
+    if message := unfinished(files):
+        raise LadderError(message)
+    return [float(np.median(_times_s(files, _summaries(state)))) for state in _states(files)]
+
+
 def read_time_record(path: Path, build_digest: str | None = None) -> dict[Shape, ShapeTiming]:
     """The latest measurement of each shape in a time record, of one build or of any.
 
@@ -97,15 +118,23 @@ def measurements(files: Mapping[str, bytes], record: Mapping[str, Any]) -> Itera
     device = {(state["kernel"], state["shape"]): state for state in record["states"]}
     for state in _states(files):
         axes = {axis["name"]: axis["value"] for axis in state["axis_values"]}
-        summaries = {summary["tag"]: summary for summary in state["summaries"]}
+        summaries = _summaries(state)
         yield Measurement(
             kernel=axes["kernel"],
             shape=Shape.parse(axes["shape"]),
-            times_s=_samples(files, summaries["nv/json/bin:nv/cold/sample_times"]),
+            times_s=_times_s(files, summaries),
             clocks_hz=_samples(files, summaries["nv/json/freqs-bin:nv/cold/sample_freqs"]),
             target_samples=record["settings"]["iterations"],
             state=device[axes["kernel"], axes["shape"]],
         )
+
+
+def _summaries(state: Mapping[str, Any]) -> dict[str, Any]:
+    return {summary["tag"]: summary for summary in state["summaries"]}
+
+
+def _times_s(files: Mapping[str, bytes], summaries: Mapping[str, Any]) -> np.ndarray:
+    return _samples(files, summaries["nv/json/bin:nv/cold/sample_times"])
 
 
 def _samples(files: Mapping[str, bytes], summary: Mapping[str, Any]) -> np.ndarray:

@@ -26,6 +26,20 @@ def accuracy_table(records: Mapping[str, Mapping[str, Any]], precisions: Mapping
     return pd.DataFrame(rows, columns=ACCURACY_COLUMNS)
 
 
+_CLOCKS = {"nvbench": "NVBench", None: "CUDA events"}  # by the key `clock`, which the first records lack
+
+
+def clocks(records: Mapping[str, Mapping[str, Any]]) -> str:
+    """What timed the launches; where rungs differ, each clock with its rungs. Empty where nothing is measured."""
+    timed: dict[str, list[str]] = {}
+    for name, record in records.items():
+        if record["points"]:
+            timed.setdefault(_CLOCKS[record.get("clock")], []).append(name)
+    if len(timed) == 1:
+        return next(iter(timed))
+    return " and ".join(f"{clock} ({', '.join(names)})" for clock, names in timed.items())
+
+
 def changed_since(records: Mapping[str, Mapping[str, Any]], digests: Mapping[str, str]) -> list[str]:
     """The rungs whose records are of another source than the present one; `digests` are by the rung's name."""
     return [name for name, record in records.items() if source_of(record["where"]) != digests[name]]

@@ -21,17 +21,22 @@ def measure_accuracy(
     """Measure a rung's errors and return its record.
 
     `settings` are those of the section `accuracy`: products (size, which is m = n, and k) and families. Keys: status
-    (`ok`, or `failed` with its message), where, points (one a size, family and k: the worker's `measure`).
+    (`ok`, or `failed` with its message), where, clock (what timed the launches), points (one a size, family and k: the
+    worker's `measure`; `time_ms` is null in the points of a rung that failed).
     """
     if message := why_not_measured(made, dict(check) if check else None):
         return {"status": "failed", "message": message, "points": []}
     points: list[dict[str, Any]] = []
 
     def on_event(event: Event) -> None:
-        points.append(event["point"])
+        if "point" in event:
+            points.append(event["point"])
+        else:
+            for point, time_ms in zip(points, event["times_ms"], strict=True):
+                point["time_ms"] = time_ms
 
     where = environment(made.record)
     request = {"library": str(made.library), "device": device}
     request |= {key: settings[key] for key in ("products", "families")}
     outcome = run_worker("ladder.measure.accuracy.worker", request, on_event, settings["time_limit_s"], log)
-    return {"status": outcome.status, "message": outcome.message, "where": where, "points": points}
+    return {"status": outcome.status, "message": outcome.message, "where": where, "clock": "nvbench", "points": points}

@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+import tempfile
 import zlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ladder.build.library import Library, Operands, provide_cublas
+from ladder.build.library import Library, Operands, explain, provide_cublas
 from ladder.measure.devices import Call, CudaDevice, EmulatedDevice
 from ladder.measure.inputs import Inputs, draw_inputs
+from ladder.measure.nvbench import run_nvbench, time_launches
+from ladder.measure.time.stage import collect
 from ladder.model.bounds import UNIT_ROUNDOFF
 from ladder.model.shape import Shape
+from ladder.records.timings import medians_s
 from ladder.system import process
 from ladder.system.errors import LadderError
 
-WARMUP, LAUNCHES = 5, 50  # the latter are timed
+WARMUP, SAMPLES, MIN_SAMPLES, BUDGET_S = 5, 50, 5, 5  # as `timing` has them unless it is configured
 
 
 def inputs_of(family: str, shape: Shape, seed: int) -> Inputs:
@@ -27,14 +34,68 @@ def inputs_of(family: str, shape: Shape, seed: int) -> Inputs:
     return Inputs(abs(drawn.A), abs(drawn.B), None)
 
 
-def measure(device: CudaDevice | EmulatedDevice, library: Library, shape: Shape, family: str) -> dict[str, Any]:
-    """Compute C = A B and compare it with the product in float64.
+@dataclass(frozen=True)
+class Computed:
+    """A product that a library has computed: its matrices on the device, and the call that did it."""
 
-    Keys: family, m, n, k, error_normwise, error_componentwise (in units of 2^-24), time_ms (median of LAUNCHES; null in
-    the emulator). The inputs depend on the family and the shape alone. Raises LadderError where the product fails.
+    A: Any
+    B: Any
+    C: Any
+    call: Call
+
+
+def measure(device: CudaDevice | EmulatedDevice, library: Library, shape: Shape, family: str) -> dict[str, Any]:
+    """Compute C = A B, compare it with the product in float64, and time it.
+
+    Keys: family, m, n, k, error_normwise, error_componentwise (in units of 2^-24), time_ms (NVBench's median of
+    SAMPLES; null in the emulator). The inputs depend on the family and the shape alone. Raises LadderError where the
+    product fails. On a GPU a process can call this once (`measure_all`).
     """
+    if isinstance(device, EmulatedDevice):
+        return errors(device, family, compute(device, library, shape, family))
+    (point,) = measure_all(device, library, [(family, shape)], lambda point: None)
+    return point
+
+
+def measure_all(
+    device: CudaDevice, library: Library, products: Sequence[tuple[str, Shape]], found: Callable[[dict[str, Any]], None]
+) -> list[dict[str, Any]]:
+    """What `measure` gives, for each family and shape: the launches that are timed have the operands of the errors.
+
+    `found` gets each product when its errors are known; the times are known at the end. NVBench, and so this, runs once
+    in a process.
+    """
+    points: list[dict[str, Any]] = []
+    failures: list[Exception] = []
+
+    def measure_next(state: Any) -> None:
+        if failures:
+            state.skip("an earlier product failed")
+            return
+        try:
+            family, shape = state.get_string("product").split()
+            device.clear()
+            computed = compute(device, library, Shape.parse(shape), family)
+            points.append(errors(device, family, computed))
+            found(points[-1])
+            queue, flop = partial(_queue, device, library, computed), computed.call.shape.flop
+            time_launches(state, queue, flop, MIN_SAMPLES, BUDGET_S)
+        except Exception as error:  # NVBench would go on with the next product
+            failures.append(error)
+            state.skip(str(error))
+
+    axes = {"product": [f"{family} {shape}" for family, shape in products]}
+    with tempfile.TemporaryDirectory(prefix="gemm-ladder-") as folder:
+        run_nvbench(measure_next, axes, device.number, WARMUP, SAMPLES, Path(folder))
+        if failures:
+            raise failures[0]
+        times_s = medians_s(collect(Path(folder)))
+    return [{**point, "time_ms": _rounded(1000 * time_s)} for point, time_s in zip(points, times_s, strict=True)]
+
+
+def compute(device: CudaDevice | EmulatedDevice, library: Library, shape: Shape, family: str) -> Computed:
+    """C = A B of a family's inputs; raises LadderError where the product fails."""
     inputs = inputs_of(family, shape, zlib.crc32(f"{family} {shape}".encode()))
-    xp = device.arrays
     A, B = (device.put(matrix.ravel()).reshape(matrix.shape) for matrix in (inputs.A, inputs.B))
     C = device.put(np.full(shape.m * shape.n, np.nan, np.float32)).reshape(shape.m, shape.n)
     operands = Operands(device.address(A), shape.k, device.address(B), shape.n, device.address(C), shape.n)
@@ -43,26 +104,29 @@ def measure(device: CudaDevice | EmulatedDevice, library: Library, shape: Shape,
     call = Call(shape, 1.0, 0.0, operands, workspace, needed)
     if wrong := device.compute(library, call, 0):
         raise LadderError(f"{family} {shape}: {wrong}")
-    A64, B64 = A.astype(np.float64), B.astype(np.float64)
+    return Computed(A, B, C, call)
+
+
+def errors(device: CudaDevice | EmulatedDevice, family: str, computed: Computed) -> dict[str, Any]:
+    """What `measure` gives, with no time yet."""
+    xp, shape = device.arrays, computed.call.shape
+    A64, B64 = computed.A.astype(np.float64), computed.B.astype(np.float64)
     exact = A64 @ B64
-    difference = xp.abs(C.astype(np.float64) - exact)
+    difference = xp.abs(computed.C.astype(np.float64) - exact)
     terms = xp.abs(A64) @ xp.abs(B64)
     return {
         **{"family": family, "m": shape.m, "n": shape.n, "k": shape.k},
         "error_normwise": _rounded(xp.linalg.norm(difference) / xp.linalg.norm(exact)),
         "error_componentwise": _rounded((difference / terms).max() / UNIT_ROUNDOFF),
-        "time_ms": None if isinstance(device, EmulatedDevice) else _rounded(_time(device, library, call)),
+        "time_ms": None,
     }
 
 
-def _time(device: CudaDevice, library: Library, call: Call) -> float:
-    """The median time of a launch on the GPU, in milliseconds."""
-    from cupyx.profiler import benchmark  # only where there is a GPU
-
-    with device.arrays.cuda.Stream(non_blocking=True) as stream:
-        operands = (call.operands, device.address(call.workspace), stream.ptr)
-        found = benchmark(library.queue, (call.shape, 1.0, 0.0, *operands), n_repeat=LAUNCHES, n_warmup=WARMUP)
-    return 1000 * float(np.median(found.gpu_times))
+def _queue(device: CudaDevice, library: Library, computed: Computed, stream: int) -> None:
+    call = computed.call
+    error = library.queue(call.shape, call.alpha, call.beta, call.operands, device.address(call.workspace), stream)
+    if error:
+        raise LadderError(f"{call.shape}: sgemm returned {explain(error)}")
 
 
 def _rounded(value: Any) -> float:
@@ -70,18 +134,20 @@ def _rounded(value: Any) -> float:
 
 
 def main() -> None:
-    """Measure what the request asks for, one event a product."""
+    """Measure what the request asks for: an event for the errors of each product, then one for all times."""
     asked = process.request()
     try:
         device = CudaDevice(asked["device"])
         provide_cublas()
         library = Library(Path(asked["library"]))
-        for product in asked["products"]:
-            for family in asked["families"]:
-                for k in product["k"]:
-                    shape = Shape(product["size"], product["size"], k)
-                    process.emit(point=measure(device, library, shape, family))
-                    device.clear()
+        products = [
+            (family, Shape(product["size"], product["size"], k))
+            for product in asked["products"]
+            for family in asked["families"]
+            for k in product["k"]
+        ]
+        points = measure_all(device, library, products, lambda point: process.emit(point=point))
+        process.emit(times_ms=[point["time_ms"] for point in points])
     except Exception as error:  # whatever it is, the parent needs the line and the run goes on
         process.fail_with(error)
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from ladder.build.compile import Build
 from ladder.records import provenance, store
-from ladder.records.timings import SAMPLING, _states
+from ladder.records.timings import SAMPLING, unfinished
 from ladder.system.process import Event, run_worker
 
 
@@ -52,13 +52,10 @@ def time_rung(
         outcome = run_worker("ladder.measure.time.worker", request, on_event, settings["time_limit_s"], log)
         wall_s = round(time.monotonic() - begun, 3)
         files = collect(Path(folder))
-    if outcome.status == "ok" and "nvbench.json" not in files:
-        return "NVBench wrote no results"
     if outcome.status != "ok":
         return (f"{current['kernel']} at {current['shape']}: " if current else "") + outcome.message
-    skipped = [state for state in _states(files) if state["is_skipped"]]
-    if skipped:
-        return f"NVBench skipped {skipped[0]['name']}: {skipped[0].get('skip_reason', 'it gives no reason')}"
+    if message := unfinished(files):
+        return message
     content = {
         "schema_version": store.SCHEMA_VERSION,
         "rung": rung,

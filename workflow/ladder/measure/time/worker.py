@@ -1,8 +1,7 @@
 """The process that times one rung, and beside it what it is compared with, through NVBench.
 
-NVBench measures the rung and its references in turn at each shape, on the same matrices: isolated
-launches with the L2 cache flushed before each, on a stream that is blocked until the launch is queued. NVBench writes
-its own JSON and sample files; this process adds the state of the device around each measurement.
+NVBench measures the rung and its references in turn at each shape, on the same matrices; this process adds the state
+of the device around each measurement.
 """
 
 from __future__ import annotations
@@ -10,27 +9,24 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import cuda.bench as nvbench
 import cupy as cp
 
 from ladder.build.library import Library, provide_cublas
+from ladder.measure.nvbench import run_nvbench, time_launches
 from ladder.measure.product import Product
 from ladder.model.shape import Shape
 from ladder.system import nvml, process
 
 
 class TimingRun:
-    """The measurements of one request: one NVBench benchmark over the shapes, at each the rung and its references."""
+    """The measurements of one request: NVBench walks the shapes, at each the rung and its references."""
 
     def __init__(self, asked: dict[str, Any]) -> None:
-        """Load the libraries and register the benchmark; NVBench walks the first axis fastest."""
+        """Load the libraries."""
         self.asked = asked
         self.libraries = {name: Library(Path(path)) for name, path in asked["libraries"].items()}
         self.product: Product | None = None
         self.states: list[dict[str, Any]] = []
-        benchmark = nvbench.register(self.measure).set_name("sgemm")
-        benchmark.add_string_axis("kernel", list(self.libraries))
-        benchmark.add_string_axis("shape", asked["shapes"])
 
     def measure(self, state: Any) -> None:
         """NVBench's callback for one kernel and shape."""
@@ -39,12 +35,9 @@ class TimingRun:
         product = self.product_of(shape)
         own = name == self.asked["rung"]
         budget = self.asked["budget_s"] if own else self.asked["reference_budget_s"]
-        state.set_timeout(budget)
-        state.set_cold_max_warmup_walltime(budget)
-        state.set_min_samples(self.asked["min_iterations"] if own else 3)
-        state.add_element_count(product.shape.flop, "FLOP")
+        min_samples = self.asked["min_iterations"] if own else 3
         before = nvml.state(self.asked["device"])
-        state.exec(lambda launch: product.queue(name, launch.get_stream().addressof()), batched=False)
+        time_launches(state, lambda stream: product.queue(name, stream), product.shape.flop, min_samples, budget)
         after = nvml.state(self.asked["device"])
         self.states.append({"kernel": name, "shape": shape, "seed": product.seed, "before": before, "after": after})
 
@@ -59,16 +52,9 @@ class TimingRun:
     def run(self) -> None:
         """Measure everything; NVBench's files go to the folder of the request as nvbench.json and what that names."""
         asked = self.asked
-        nvbench.run_all_benchmarks(
-            [
-                "gemm-ladder",
-                *("--devices", str(asked["device"])),
-                *("--stopping-criterion", "sample-count"),
-                *("--target-samples", str(asked["iterations"])),
-                *("--cold-warmup-runs", str(asked["warmup"])),
-                *("--jsonbin", str(Path(asked["folder"]) / "nvbench.json")),
-            ]
-        )
+        axes = {"kernel": list(self.libraries), "shape": asked["shapes"]}
+        folder = Path(asked["folder"])
+        run_nvbench(self.measure, axes, asked["device"], asked["warmup"], asked["iterations"], folder)
         process.emit(states=self.states)
 
 

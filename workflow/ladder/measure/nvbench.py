@@ -1,0 +1,53 @@
+"""NVBench as the stages use it.
+
+NVBench times isolated launches, with the L2 cache flushed before each, on a stream that is blocked until the launch is
+queued. It writes its own JSON and sample files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import cuda.bench as nvbench
+
+
+def run_nvbench(
+    measure: Callable[[Any], None],
+    axes: Mapping[str, Sequence[str]],
+    device: int,
+    warmup: int,
+    samples: int,
+    folder: Path,
+) -> None:
+    """Call `measure` with NVBench's state for each combination of the axes' values; the first axis varies fastest.
+
+    NVBench's files go to the folder: nvbench.json and what that names. NVBench runs once in a process and refuses a
+    second time. It skips a state whose `measure` raised an exception, and goes on with the next.
+    """
+    benchmark = nvbench.register(measure).set_name("sgemm")
+    for name, values in axes.items():
+        benchmark.add_string_axis(name, list(values))
+    nvbench.run_all_benchmarks(
+        [
+            "gemm-ladder",
+            *("--devices", str(device)),
+            *("--stopping-criterion", "sample-count"),
+            *("--target-samples", str(samples)),
+            *("--cold-warmup-runs", str(warmup)),
+            *("--jsonbin", str(folder / "nvbench.json")),
+        ]
+    )
+
+
+def time_launches(state: Any, queue: Callable[[int], None], flop: int, min_samples: int, budget_s: float) -> None:
+    """Time what `queue` queues on the stream whose address it is given, for at most so many seconds.
+
+    `min_samples` are taken even if they take longer.
+    """
+    state.set_timeout(budget_s)
+    state.set_cold_max_warmup_walltime(budget_s)
+    state.set_min_samples(min_samples)
+    state.add_element_count(flop, "FLOP")
+    state.exec(lambda launch: queue(launch.get_stream().addressof()), batched=False)
