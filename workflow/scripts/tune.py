@@ -22,7 +22,7 @@ with job(snakemake):
     digests = {rung.name: source_digest(rung) for rung in rungs}
     best = choose(found, ladder, [Shape.parse(shape) for shape in params.shapes], digests)
     if output.tuned:
-        path = Path(output.tuned)
+        path = Path(output.tuned[0])
         earlier = read_tuned(path) if path.exists() else None
         kept = earlier.rungs if earlier and earlier.sizes == best.sizes else {}
         tried = {rung.entry for rung in rungs}
@@ -40,4 +40,4 @@ with job(snakemake):
     )
     Path(snakemake.log[0]).write_text(text)
     if output.tuned:  # else these are read again with every other record, and were said when they were made
-        say(f"\n{text}{len(table['trial'].unique())} trials: {output.table}; tuned: {output.tuned}")
+        say(f"\n{text}{len(table['trial'].unique())} trials: {output.table}; tuned: {output.tuned[0]}")

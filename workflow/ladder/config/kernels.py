@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from ladder.config.documents import read_yaml, schema, validated, with_defaults
-from ladder.config.search_space import SearchSpace
 from ladder.model.precision import baseline_of
 from ladder.model.rung import Rung, parse_variant, variant_name
 from ladder.system.errors import LadderError
@@ -35,8 +34,6 @@ def read_kernels(path: Path) -> dict[str, Rung]:
         for variant in values["variants"] or [{}]:
             rung = _rung(entry, values, variant)
             rungs[rung.name] = rung
-        if rung.tune:
-            SearchSpace.of(rung)
     for role in ("baseline", "rung"):
         if role not in {rung.role for rung in rungs.values()}:
             raise LadderError(f"{file}: no entry has the role {role}; the ladder needs one")
