@@ -28,6 +28,7 @@ def compile_engine(target: Path, headers: Path) -> None:
     `headers` bears the name of HEADER and .gch, by which g++ finds it (GCC manual, Using Precompiled Headers). Raises
     LadderError with g++'s first error where something does not compile, or where there is no g++.
     """
+    target.parent.mkdir(parents=True, exist_ok=True)
     if shutil.which("g++") is None:
         raise LadderError("g++: not found; install it (Debian: apt install g++)")
     if why_no_emulator():
