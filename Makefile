@@ -60,7 +60,8 @@ $(VENV)/.$(ENV): envs/build.txt envs/$(ENV).txt envs/$(CUBLAS).txt
 	  *libcublas.so.$(CUDA)*) ;; \
 	  *) echo 'No cuBLAS $(CUDA) is installed here: adding envs/$(CUBLAS).txt'; $(INSTALL) -r envs/$(CUBLAS).txt;; \
 	esac; fi
-	@echo "$(CURDIR)/workflow" > "$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/gemm-ladder.pth"
+	@ln -sfn "$(CURDIR)/workflow/snakemake_logger_plugin_ladder" \
+	  "$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/snakemake_logger_plugin_ladder"
 	@touch $@
 
 # The settings of profiles/default as flags: of a profile Snakemake says so first, and the first line of a run is to be
