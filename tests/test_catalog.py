@@ -40,3 +40,17 @@ def test_the_workflows_snakefile_plans_what_the_one_above_does(tmp_path):
         plans.append(set(re.findall(r"^(\w+) +(\d+)$", run.output, re.MULTILINE)) - {("all", "1"), ("catalog", "1")})
     assert len(plans[0]) > 8
     assert plans[0] == plans[1]
+
+
+def test_a_rule_declares_no_parameter_that_its_script_does_not_read():
+    read = 0
+    for path in [ROOT / "Snakefile", *(ROOT / "workflow/rules").glob("*.smk")]:
+        for _, rule, body in re.findall(r"^( *)rule (\w+):\n(.*?)(?=^\1\S|\Z)", path.read_text(), re.S | re.M):
+            script = re.search(r"scripts/(\w+)\.py", body)
+            params = re.search(r"^( +)params:\n(.*?)(?=^\1\S)", body, re.S | re.M)
+            if script and params:
+                text = (ROOT / f"workflow/scripts/{script[1]}.py").read_text()
+                for name in re.findall(rf"^{params[1]}    (\w+)=", params[2], re.MULTILINE):
+                    assert re.search(rf"params\.{name}\b", text), (path.name, rule, name)
+                    read += 1
+    assert read > 50

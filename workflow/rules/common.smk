@@ -20,6 +20,7 @@ from ladder.commands.session import (
 from ladder.config.plan import plan, recorded_on
 from ladder.config.sources import sources
 from ladder.records.baseline import identity
+from ladder.records.store import digest_files
 from ladder.system.code import code_files
 from ladder.system.errors import LadderError
 

@@ -55,6 +55,8 @@ rule tables:
         shapes=SHAPES,
         baseline=PLAN.baseline.name,
         first=PLAN.first.name,
-        sanitized=present(SANITIZED),
+        sanitized={
+            Path(path).stem: digest_files([Path(path)]) for path in present(SANITIZED)
+        },
     script:
         "../scripts/tables.py"

@@ -15,7 +15,10 @@ with job(snakemake):
     emulated = {Path(path).stem: Path(path) for path in snakemake.input.emulated}
     raw = Path(f"results/{snakemake.wildcards.gpu}/raw")
     evidence = [
-        read_evidence(rung, inspections / f"{rung.name}.json", raw, shapes, emulated.get(rung.name))
+        read_evidence(
+            *(rung, inspections / f"{rung.name}.json", raw, shapes, emulated.get(rung.name)),
+            sanitized=rung.name in params.sanitized,
+        )
         for rung in params.rungs
     ]
     for name, table in all_tables(evidence, gpu, params.baseline, params.first).items():

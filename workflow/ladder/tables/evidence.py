@@ -122,9 +122,12 @@ def read_evidence(
     raw: Path,
     shapes: list[Shape] | None,
     emulated: Path | None = None,
+    sanitized: bool = True,
 ) -> Evidence:
     """Read what is recorded of a rung; timings only of the shapes asked for, and these, profiles and the sanitizer's
     findings only of the build that was checked.
+
+    The findings are read where `sanitized` says so.
 
     Without an inspection the rung is taken for one that compiles, without shapes all are read.
 
@@ -138,9 +141,9 @@ def read_evidence(
     timings = read_time_record(time_path, of_build) if time_path.exists() else {}
     failure = store.read_failure(time_path) if time_path.exists() else None
     sanitized_path = raw / "sanitize" / f"{rung.name}.json"
-    sanitized = store.read_json(sanitized_path) if sanitized_path.exists() else None
-    if sanitized and ("where" not in sanitized or build_of(sanitized["where"]) != checked):
-        sanitized = None
+    found = store.read_json(sanitized_path) if sanitized and sanitized_path.exists() else None
+    if found and ("where" not in found or build_of(found["where"]) != checked):
+        found = None
     profile = store.read_json(profile_path) if profile_path.exists() else {"failure": None}
     return Evidence(
         rung=rung,
@@ -150,6 +153,6 @@ def read_evidence(
         timing_failure=failure["message"] if failure else "",
         profiles=read_profiles(profile_path, checked),
         profile_failure=profile["failure"]["message"] if profile["failure"] else "",
-        sanitized=sanitized,
+        sanitized=found,
         emulated=store.read_json(emulated) if emulated else None,
     )
