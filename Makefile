@@ -11,6 +11,8 @@ WHEELS ?=
 TARGET_PYTHON ?= $(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])')
 ARGS ?=
 UV ?= uv
+# for `make newest`
+SNAKEMAKE ?=
 
 BIN := $(VENV)/bin
 TOOLS := PATH="$(CURDIR)/$(BIN):$$PATH"
@@ -37,7 +39,7 @@ define CHECK_PYTHON
 	  echo 'make: $(PYTHON) has no venv module; on Debian and Ubuntu the package python3-venv brings it' >&2; exit 1; }
 endef
 
-.PHONY: help env run doctor dev test lint format docs faults seeds architectures lock wheels clean
+.PHONY: help env run doctor dev test newest lint format docs faults seeds architectures lock wheels clean
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -81,6 +83,16 @@ $(VENV)/.dev: $(VENV)/.$(ENV) envs/dev.txt
 
 test: lint ## lint, then the tests (ARGS=... goes to pytest)
 	$(TOOLS) python -m pytest -n $$(nproc) --dist worksteal $(ARGS)
+
+# Of the tests, those that start Snakemake: `make test` runs them with the pinned one.
+newest: dev ## the tests of the workflow with the newest Snakemake (SNAKEMAKE=9.26.1: with that one)
+	@pinned=$$(sed -n 's/^snakemake==\([^ ]*\).*/\1/p' envs/requirements.txt); \
+	other='$(SNAKEMAKE)'; other=$${other:-$$($(BIN)/python -m pip index versions snakemake 2>&1 | sed -n "s/^snakemake (\(.*\))/\1/p")}; \
+	if [ -z "$$other" ]; then echo 'make: no package index in reach: only the pinned Snakemake can be tested'; exit; fi; \
+	if [ "$$other" = "$$pinned" ]; then echo "The newest Snakemake is the pinned one, $$pinned"; exit; fi; \
+	set -ex; rm -rf build/newest; $(BIN)/python $(PIP) install --target build/newest "snakemake==$$other"; \
+	PYTHONPATH="$(CURDIR)/build/newest" $(TOOLS) python -m pytest -n $$(nproc) --dist worksteal \
+	  $$(grep -l snakemake tests/test_*.py) $(ARGS)
 
 lint: dev ## check style; changes nothing
 	$(TOOLS) snakefmt --check Snakefile workflow

@@ -97,7 +97,7 @@ def environment(folder: Path, gpu: bool, **more: str) -> dict[str, str]:
     to a folder of this session's.
     """
     inherited = {key: value for key, value in os.environ.items() if not key.startswith("GEMM_LADDER")}
-    elsewhere = [one for one in inherited.get("PYTHONPATH", "").split(os.pathsep) if not Path(one).is_relative_to(ROOT)]
+    elsewhere = [one for one in inherited.get("PYTHONPATH", "").split(os.pathsep) if Path(one) != ROOT / "workflow"]
     own = str(folder / "workflow")  # where Snakemake finds the logger plugin
     inherited["PYTHONPATH"] = os.pathsep.join(filter(None, [more.pop("PYTHONPATH", ""), own, *elsewhere]))
     inherited["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
