@@ -17,7 +17,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from ladder.build.compile import Build
-from ladder.build.library import Library, provide_cublas
+from ladder.build.library import Library
 from ladder.config.kernels import read_kernels
 from ladder.config.plan import KERNELS
 from ladder.measure.accuracy.worker import measure
@@ -30,6 +30,7 @@ from ladder.model.metrics import RATIOS, value_of
 from ladder.model.shape import Shape
 from ladder.records import store
 from ladder.system import nvml
+from ladder.system.cublas import provide_cublas
 from ladder.system.errors import LadderError
 from pipeline import (
     ROOT,
@@ -79,7 +80,8 @@ FAILING = {
 CHECK_ALL = """
 import json, sys
 from pathlib import Path
-from ladder.build.library import Library, provide_cublas
+from ladder.build.library import Library
+from ladder.system.cublas import provide_cublas
 from ladder.measure.check.worker import check_case
 from ladder.measure.devices import CudaDevice
 from ladder.model.cases import Case

@@ -5,12 +5,16 @@ import json
 import os
 import re
 import stat
+import subprocess
 import zlib
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
-from conftest import a_device, a_where, time_run
+from conftest import a_device, a_where, time_run, write
 from ladder.records import provenance, store
 from ladder.records.provenance import environment
+from ladder.system import cublas
 from ladder.system.errors import LadderError
 from ladder.system.paths import ROOT
 
@@ -291,9 +295,58 @@ def test_outside_git_the_commit_is_what_the_environment_says(tmp_path, monkeypat
     assert provenance.git_commit(tmp_path) == "abc"
 
 
+def a_checkout(folder: Path, **files: str) -> Callable[..., None]:
+    """A git checkout with these files committed; returns git."""
+
+    def git(*arguments: str) -> None:
+        identity = ("-c", "user.name=a", "-c", "user.email=a@b.c")
+        subprocess.run(["git", *identity, *arguments], cwd=folder, check=True, capture_output=True)
+
+    for name, text in files.items():
+        write(folder / name, text)
+    git("init")
+    git("add", ".")
+    git("commit", "-m", "all")
+    return git
+
+
+@pytest.mark.parametrize(
+    ("changed", "dirty"), [("kernels/naive.cu", True), ("results/g/raw/check/naive.json", False), ("notes.txt", False)]
+)
+def test_a_commit_is_dirty_where_tracked_files_differ_but_for_the_records_that_a_run_writes(tmp_path, changed, dirty):
+    a_checkout(tmp_path, **{"kernels/naive.cu": "1", "results/g/raw/check/naive.json": "1"})
+    clean = provenance.git_commit(tmp_path)
+    assert re.fullmatch("[0-9a-f]{40}", clean)
+    write(tmp_path / changed, "2")
+    assert provenance.git_commit(tmp_path) == clean + "-dirty" * dirty
+
+
+LIBRARY = """
+static int of(int part, int* value, int major, int minor, int patch) {
+    *value = part == 0 ? major : part == 1 ? minor : patch;
+    return 0;
+}
+int cublasGetProperty(int part, int* value) { return of(part, value, 13, 1, 0); }
+int cublasLtGetProperty(int part, int* value) { return of(part, value, 12, 9, 2); }
+"""
+
+
+def test_the_software_of_a_record_has_the_versions_that_the_cublas_it_loads_says(tmp_path, monkeypatch):
+    library = tmp_path / "libcublas.so.13"  # no file or package is named after the versions
+    command = ["g++", "-x", "c", "-shared", "-fPIC", "-o", str(library), "-"]
+    subprocess.run(command, input=LIBRARY.encode(), check=True)
+    found = []
+    for path in (library, tmp_path / "none.so"):
+        monkeypatch.setattr(cublas, "provide_cublas", lambda path=path: monkeypatch.setenv(cublas.LOCATION, str(path)))
+        monkeypatch.setattr(provenance, "cublas_versions", cublas.cublas_versions.__wrapped__)
+        found.append(provenance.software(tmp_path))
+    assert (found[0]["cublas"], found[0]["cublas_lt"]) == ("13.1.0", "12.9.2")
+    assert set(found[1]) == {"git_commit", "python", "system", "packages"}
+
+
 def test_the_software_of_a_record_names_the_packages_that_are_installed(tmp_path):
     found = provenance.software(tmp_path)
-    assert set(found) == {"git_commit", "python", "system", "packages"}
+    assert set(found) >= {"git_commit", "python", "system", "packages"}
     assert "numpy" in found["packages"]
     assert set(found["packages"]) <= set(provenance.PACKAGES)
 

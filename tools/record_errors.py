@@ -40,7 +40,8 @@ RECORD = ROOT / "results/h100-sxm/raw/errors.json"
 def points(libraries: Mapping[str, Path]) -> Iterator[dict[str, Any]]:
     """For each family, size of C and k the norm-wise errors by rung, against float64: of corners of one A and B."""
     import cupy as cp
-    from ladder.build.library import Library, Operands, provide_cublas
+    from ladder.build.library import Library, Operands
+    from ladder.system.cublas import provide_cublas
 
     provide_cublas()
     loaded = {name: Library(path) for name, path in libraries.items()}

@@ -35,7 +35,8 @@ class Bench:
 
     def __init__(self, libraries: Mapping[str, Path]) -> None:
         import cupy as cp
-        from ladder.build.library import Library, provide_cublas
+        from ladder.build.library import Library
+        from ladder.system.cublas import provide_cublas
 
         self.cp = cp
         provide_cublas()

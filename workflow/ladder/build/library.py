@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import os
 import re
@@ -40,14 +39,6 @@ _ERRORS = {
     716: "cudaErrorMisalignedAddress: a vector access at an address that is no multiple of its width",
     719: "cudaErrorLaunchFailure: a kernel failed",
 }
-
-
-def provide_cublas() -> None:
-    """Tell kernels/include/cublas.cuh where libcublas is: in the environment, the toolkit or the system."""
-    from cuda.pathfinder import DynamicLibNotFoundError, load_nvidia_dynamic_lib
-
-    with contextlib.suppress(DynamicLibNotFoundError, RuntimeError):
-        os.environ["GEMM_LADDER_CUBLAS"] = str(load_nvidia_dynamic_lib("cublas").abs_path)
 
 
 def explain(error: int) -> str:

@@ -11,14 +11,16 @@ from pathlib import Path
 from typing import Any
 
 from ladder.records import store
+from ladder.system.cublas import cublas_versions
 from ladder.system.nvml import Present
 
 
 def environment(root: Path, device: Present, compiled: dict[str, Any], config_digest: str) -> dict[str, Any]:
     """Where and when, and of what, a measurement is made: what every raw record carries.
 
-    Keys: measured_at (UTC), gpu (NVML's description), software, compile (nvcc, flags, architecture, digests),
-    config_digest. Checks and timings add wall_s, the seconds that the measuring process took.
+    Keys: measured_at (UTC), gpu (NVML's description), software (commit, Python, system, packages, and the versions of
+    cublas and cublas_lt where they are found), compile (nvcc, flags, architecture, digests), config_digest. Checks and
+    timings add wall_s, the seconds that the measuring process took.
     """
     keys = ("nvcc", "flags", "architecture", "source_digest", "build_digest")
     return {
@@ -44,16 +46,24 @@ def now() -> str:
 
 
 def git_commit(root: Path) -> str:
-    """The commit of the checkout with `-dirty` where tracked files differ from it; `unknown` outside git."""
-    command = ["git", "-C", str(root), "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
-    try:
+    """The commit of the checkout, with `-dirty` where tracked files differ from it; `unknown` outside git.
+
+    What lies in results does not count, for a run writes its records there.
+    """
+
+    def git(*arguments: str) -> str:
+        command = ["git", "-C", str(root), *arguments]
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+    try:
+        changed = git("status", "--porcelain", "--untracked-files=no", "--", ".", ":!results")
+        return git("rev-parse", "HEAD") + ("-dirty" if changed else "")
     except (OSError, subprocess.CalledProcessError):
         return os.environ.get("GEMM_LADDER_COMMIT") or "unknown"
 
 
 def software(root: Path) -> dict[str, Any]:
-    """The software half of an environment: commit, Python, operating system and package versions."""
+    """The software half of an environment: commit, Python, operating system, package and cuBLAS versions."""
     import importlib.metadata  # here, for most jobs read records and write none of a measurement
 
     versions = {}
@@ -67,4 +77,5 @@ def software(root: Path) -> dict[str, Any]:
         "python": platform.python_version(),
         "system": f"{platform.system()} {platform.release()} {platform.machine()}",
         "packages": versions,
+        **cublas_versions(),
     }

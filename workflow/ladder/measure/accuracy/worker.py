@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ladder.build.library import Library, Operands, explain, provide_cublas
+from ladder.build.library import Library, Operands, explain
 from ladder.measure.devices import Call, CudaDevice, EmulatedDevice
 from ladder.measure.inputs import Inputs, draw_inputs
 from ladder.measure.nvbench import run_nvbench, time_launches
@@ -21,6 +21,7 @@ from ladder.model.bounds import UNIT_ROUNDOFF
 from ladder.model.shape import Shape
 from ladder.records.timings import medians_s
 from ladder.system import process
+from ladder.system.cublas import provide_cublas
 from ladder.system.errors import LadderError
 
 WARMUP, SAMPLES, MIN_SAMPLES, BUDGET_S = 5, 50, 5, 5  # as `timing` has them unless it is configured

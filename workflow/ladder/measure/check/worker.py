@@ -16,13 +16,14 @@ from typing import Any
 
 import numpy as np
 
-from ladder.build.library import Library, Operands, provide_cublas
+from ladder.build.library import Library, Operands
 from ladder.measure.devices import EMULATED_SMS, Call, CudaDevice, EmulatedDevice
 from ladder.measure.inputs import RANDOM_SIGNS, draw_inputs
 from ladder.model.bounds import componentwise_bound, statistical_bound, underflow_bound
 from ladder.model.cases import Case
 from ladder.model.shape import Shape
 from ladder.system import process
+from ladder.system.cublas import provide_cublas
 
 GUARD = 1024  # floats before and behind each matrix; a multiple of the 256 bytes that CUDA aligns allocations to
 SENTINEL = np.uint32(0x7FC0DEAD)  # a quiet NaN that no arithmetic produces

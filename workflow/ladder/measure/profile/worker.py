@@ -7,9 +7,10 @@ from pathlib import Path
 
 import cupy as cp
 
-from ladder.build.library import Library, provide_cublas
+from ladder.build.library import Library
 from ladder.measure.product import Product
 from ladder.model.shape import Shape
+from ladder.system.cublas import provide_cublas
 
 
 def main() -> None:

@@ -14,8 +14,9 @@ from pathlib import Path
 import cupy as cp
 import numpy as np
 
-from ladder.build.library import Library, Operands, explain, provide_cublas
+from ladder.build.library import Library, Operands, explain
 from ladder.model.cases import Case
+from ladder.system.cublas import provide_cublas
 
 runtime = cp.cuda.runtime
 

@@ -11,11 +11,12 @@ from typing import Any
 
 import cupy as cp
 
-from ladder.build.library import Library, provide_cublas
+from ladder.build.library import Library
 from ladder.measure.nvbench import run_nvbench, time_launches
 from ladder.measure.product import Product
 from ladder.model.shape import Shape
 from ladder.system import nvml, process
+from ladder.system.cublas import provide_cublas
 
 
 class TimingRun:

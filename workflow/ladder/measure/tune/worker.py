@@ -12,12 +12,13 @@ from pathlib import Path
 
 import cupy as cp
 
-from ladder.build.library import Library, provide_cublas
+from ladder.build.library import Library
 from ladder.measure.check.worker import check_case
 from ladder.measure.devices import CudaDevice
 from ladder.measure.time.worker import TimingRun
 from ladder.model.cases import Case
 from ladder.system import process
+from ladder.system.cublas import provide_cublas
 
 
 def verdict(device: CudaDevice, library: Library, cases: list[Case]) -> str:
