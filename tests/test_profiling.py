@@ -280,9 +280,11 @@ def test_a_report_that_cannot_be_read_is_one_line(tmp_path):
 
 
 def test_a_metric_has_one_name_here_and_one_in_nsight_compute():
-    rows = [row for rows in metrics._COUNTED.values() for row in rows]
-    assert len({name for name, *_ in rows}) == len({counter for _, counter, *_ in rows}) == len(rows)
+    rows = [row for rows in metrics._REGISTRY["metrics"].values() for row in rows]
+    assert len(metrics.METRICS) == len({counter for _, counter, *_ in rows}) == len(rows)
     assert {part for ratio in metrics.RATIOS for part in (ratio.over, ratio.under)} <= set(metrics.METRICS)
+    stalls = {f"stall_{reason}" for reason in metrics.STALLS}
+    assert {name for _, name, _ in metrics.COMPARED} <= {*metrics.METRICS, *stalls}
 
 
 def test_what_is_recorded_has_the_units_and_the_stalls_of_the_registry():

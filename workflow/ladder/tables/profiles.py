@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from ladder.model.metrics import METRICS, RATIOS, stall_counters
+from ladder.model.metrics import COMPARED, METRICS, RATIOS, stall_counters
 from ladder.model.rung import Rung
 from ladder.tables.diagnosis import (
     FP32_UNITS,
@@ -142,33 +142,6 @@ def _shares(profile: Profile) -> dict[str, float]:
     return shares | {FP32_UNITS: works["FFMA"], TENSOR_CORES: works[TENSOR_CORES]}
 
 
-# The rows of the comparison of rungs: what it says -> (our name of the metric, unit).
-_COMPARED = {
-    "time": ("duration", "ms"),
-    "compute throughput": ("compute_throughput", "%"),
-    "memory throughput": ("memory_throughput", "%"),
-    "DRAM throughput": ("dram_throughput", "%"),
-    "FMA pipe active": ("fma_pipe_active", "%"),
-    "tensor pipe active": ("tensor_pipe_active", "%"),
-    "issue slots busy": ("issue_slots_busy", "%"),
-    "no eligible warp": ("no_eligible", "%"),
-    "executed instructions": ("executed_instructions", "million"),
-    "shared loads": ("shared_loads", "million"),
-    "shared stores": ("shared_stores", "million"),
-    "L1 hit rate": ("l1_hit_rate", "%"),
-    "L2 hit rate": ("l2_hit_rate", "%"),
-    "bank conflicts, shared loads": ("shared_load_conflicts", "million"),
-    "bank conflicts, shared stores": ("shared_store_conflicts", "million"),
-    "stall MIO throttle": ("stall_mio_throttle", "cycles"),
-    "stall short scoreboard": ("stall_short_scoreboard", "cycles"),
-    "stall LG throttle": ("stall_lg_throttle", "cycles"),
-    "stall long scoreboard": ("stall_long_scoreboard", "cycles"),
-    "stall barrier": ("stall_barrier", "cycles"),
-    "stall dispatch": ("stall_dispatch_stall", "cycles"),
-    "theoretical occupancy": ("theoretical_occupancy", "%"),
-    "achieved occupancy": ("achieved_occupancy", "%"),
-    "registers a thread": ("registers", ""),
-}
 _FACTORS = {"ms": 1e-6, "million": 1e-6}  # from Nsight Compute's nanoseconds and counts
 
 
@@ -182,7 +155,7 @@ def rung_comparison(evidence: Sequence[Evidence]) -> pd.DataFrame:
     for rung, shape, _, main in _profiled(evidence):
         column, profile = columns.setdefault(rung, {}), Profile.of(main)
         stalls = {f"stall_{reason}": cycles for reason, cycles in profile.stalls.items()}
-        for label, (name, unit) in _COMPARED.items():
+        for label, name, unit in COMPARED:
             value = profile.get(name) if name in METRICS else stalls.get(name, math.nan)
             column[shape, label, unit] = value * _FACTORS.get(unit, 1)
     keys = list(dict.fromkeys(key for column in columns.values() for key in column))
