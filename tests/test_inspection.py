@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from conftest import ROUND_GPU, a_rung, an_evidence, write
 from ladder.build import sass
 from ladder.build.compile import Build, build
 from ladder.build.inspection import inspect, multiplying_kernel
-from ladder.build.occupancy import LIMITS, SmLimits, compile_calculator, limits_of, occupancy
+from ladder.build.occupancy import LIMITS, compile_calculator, occupancy
 from ladder.build.sass import Instruction
 from ladder.build.toolchain import find_nvcc
 from ladder.config.gpus import names, read_gpu
@@ -206,7 +207,7 @@ def calculator(tmp_path_factory):
     return library
 
 
-HOPPER = SmLimits("9.0", 132, 2048, 65536, 228 << 10, 227 << 10)
+HOPPER = read_gpu("h100-sxm")
 
 
 @pytest.mark.parametrize(
@@ -228,13 +229,13 @@ def test_occupancy_is_what_cuda_says(calculator, registers, static, threads, dyn
 
 def test_every_gpu_file_says_what_its_sms_have_and_the_calculator_knows_it(calculator):
     for name in names():
-        found = occupancy(calculator, limits_of(read_gpu(name)), 32, 0, 256, 0)
+        found = occupancy(calculator, read_gpu(name), 32, 0, 256, 0)
         assert 0 < found["percent"] <= 100, name
 
 
 def test_an_unknown_gpu_is_one_line(calculator):
     with pytest.raises(LadderError, match=r"compute capability 99\.0"):
-        occupancy(calculator, SmLimits("99.0", 1, 2048, 65536, 1 << 17, 1 << 16), 32, 0, 256, 0)
+        occupancy(calculator, replace(HOPPER, compute_capability="99.0"), 32, 0, 256, 0)
 
 
 def test_the_floors_are_those_of_the_roofline():
@@ -323,7 +324,7 @@ def test_a_rung_of_another_class_has_its_floors_and_waves_on_paper_but_no_ceilin
 def test_a_rung_of_the_ladder_has_its_inner_loop_in_sass_and_ptx(tmp_path, calculator):
     rung, gpu, nvcc = read_kernels(KERNELS)["tiled@TILE=16"], read_gpu("h100-sxm"), find_nvcc()
     build(rung, gpu, nvcc, ["-O3", "-std=c++17"], Path(tmp_path / "tiled"))
-    record = inspect(Build(tmp_path / "tiled"), ["256"], gpu.sms, tmp_path / "log", nvcc, limits_of(gpu), calculator)
+    record = inspect(Build(tmp_path / "tiled"), ["256"], gpu, tmp_path / "log", nvcc, calculator)
     launch, kernel = multiplying_kernel(record, "256")
     assert kernel["code"]["loop"]["mix"]["FFMA"] == 16
     assert launch["occupancy"]["percent"] == 100
@@ -334,7 +335,7 @@ def test_a_rung_of_the_ladder_has_its_inner_loop_in_sass_and_ptx(tmp_path, calcu
 def test_a_kernel_that_no_shape_launches_is_named_and_not_disassembled(tmp_path):
     rung, gpu = read_kernels(KERNELS)["tiled@TILE=16"], read_gpu("h100-sxm")
     build(rung, gpu, find_nvcc(), ["-std=c++17"], tmp_path / "tiled")
-    record = inspect(Build(tmp_path / "tiled"), ["256"], gpu.sms, tmp_path / "log")
+    record = inspect(Build(tmp_path / "tiled"), ["256"], gpu, tmp_path / "log")
     code = {kernel["kernel"]: kernel["code"] for kernel in record["kernels"]}
     assert code.keys() == {"sgemm_tiled", "scale_kernel"}
     assert code["sgemm_tiled"]["loop"]
@@ -359,7 +360,7 @@ def test_the_launches_that_are_observed_are_those_with_the_copy_engine_where_it_
     source = os.path.relpath(write(tmp_path / "engine.cu", ENGINE), ROOT / "kernels")
     gpu, nvcc = read_gpu("h100-sxm"), find_nvcc()
     build(a_rung(source=source), gpu, nvcc, ["-std=c++17"], tmp_path / "engine")
-    record = inspect(Build(tmp_path / "engine"), ["64", "63"], gpu.sms, tmp_path / "log")
+    record = inspect(Build(tmp_path / "engine"), ["64", "63"], gpu, tmp_path / "log")
     launched = {shape: each["symbol"] for shape, (each,) in record["launches"].items()}
     assert "with_engine" in launched["64"]
     assert "without_engine" in launched["63"]

@@ -190,19 +190,19 @@ def test_two_libraries_in_one_process_are_observed_apart(made, large, tmp_path):
 
 
 def test_the_inspection_joins_resources_and_launches(made, tmp_path):
-    record = inspect(made, ["8", "0x8x8"], 40, tmp_path / "log")
+    record = inspect(made, ["8", "0x8x8"], T4, tmp_path / "log")
     assert (record["status"], record["message"], record["rung"]) == ("ok", "", "large")
     assert record["architecture"] == "sm_75"
     kernels = {kernel["symbol"]: kernel for kernel in record["kernels"]}
     launches = record["launches"]["8"]
     assert record["launches"]["0x8x8"] == []
     assert [kernels[launch["symbol"]]["registers"] > 0 for launch in launches] == [True, True]
-    assert launches[0]["grid"] == [40, 2, 3]
+    assert launches[0]["grid"] == [T4.sms, 2, 3]
 
 
 @pytest.mark.skipif(shutil.which("c++filt") is None, reason="binutils' c++filt is not installed")
 def test_the_inspection_names_kernels_as_the_source_does(made, tmp_path):
-    kernels = {kernel["kernel"] for kernel in inspect(made, [], 40, tmp_path / "log")["kernels"]}
+    kernels = {kernel["kernel"] for kernel in inspect(made, [], T4, tmp_path / "log")["kernels"]}
     assert kernels == {"sgemm_first", "sgemm_second", "scale_kernel"}
 
 

@@ -289,7 +289,7 @@ def test_a_source_that_does_not_compile_fails_with_its_file_and_line(project, nv
     assert not Build(made).library.exists()
     assert Build(made).record["message"] == record["message"]
     assert why_not_measured(Build(made), None) == f"it does not compile: {record['message']}"
-    inspected = inspect(Build(made), ["8"], 1, project / "log")
+    inspected = inspect(Build(made), ["8"], ROUND_GPU, project / "log")
     assert (inspected["status"], inspected["kernels"], inspected["launches"]) == ("failed", [], {})
 
 

@@ -4,7 +4,6 @@ from pathlib import Path
 
 from ladder.build.compile import Build
 from ladder.build.inspection import inspect
-from ladder.build.occupancy import limits_of
 from ladder.build.toolchain import find_nvcc
 from ladder.records import store
 from ladder.system.terminal import job
@@ -13,5 +12,5 @@ with job(snakemake):
     (gpu,), shapes, log = snakemake.params.gpu, snakemake.params.shapes, Path(snakemake.log[0])
     nvcc = find_nvcc(snakemake.params.nvcc)
     calculator = Path(snakemake.input.calculator) if snakemake.input.calculator else None
-    record = inspect(Build(Path(snakemake.input.build)), shapes, gpu.sms, log, nvcc, limits_of(gpu), calculator)
+    record = inspect(Build(Path(snakemake.input.build)), shapes, gpu, log, nvcc, calculator)
     store.write_json(Path(snakemake.output[0]), record)

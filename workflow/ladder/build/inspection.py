@@ -7,9 +7,10 @@ from typing import Any
 
 from ladder.build import sass
 from ladder.build.compile import Build
-from ladder.build.occupancy import SmLimits, occupancy
+from ladder.build.occupancy import occupancy
 from ladder.build.resources import demangled, resource_report
 from ladder.build.toolchain import Nvcc
+from ladder.model.gpu import Gpu
 from ladder.system.process import run_worker
 
 UNUSABLE = "unusable"
@@ -19,18 +20,17 @@ TIME_LIMIT_S = 60.0
 def inspect(
     made: Build,
     shapes: list[str],
-    sms: int,
+    gpu: Gpu,
     log: Path,
     nvcc: Nvcc | None = None,
-    limits: SmLimits | None = None,
     calculator: Path | None = None,
 ) -> dict[str, Any]:
     """The inspection record of a rung.
 
     Keys: status and message (the compile record's, or `unusable` and why the library cannot be asked), kernels (name,
     symbol, what `resource_report` gives for each kernel of the library, and its `code`), launches (for each shape the
-    launches that the rung makes on a GPU with so many SMs: symbol, grid, block, dynamic_shared_bytes, and the
-    `occupancy` where the SM's limits and the calculator are given). `code` is what `sass.describe` says of the whole
+    launches that the rung makes on a GPU with as many SMs: symbol, grid, block, dynamic_shared_bytes, and the
+    `occupancy` where the calculator is given). `code` is what `sass.describe` says of the whole
     kernel and of its inner loop (null where none multiplies), with that loop as SASS and PTX; null where the kernel is
     launched at none of the shapes.
     """
@@ -40,7 +40,7 @@ def inspect(
     report = resource_report(compiled["log"]) if compiled["status"] == "ok" else {}
     launches: dict[str, Any] = {}
     if compiled["status"] == "ok":
-        request = {"library": str(made.library), "shapes": shapes, "sms": sms}
+        request = {"library": str(made.library), "shapes": shapes, "sms": gpu.sms}
 
         def keep(event: dict[str, Any]) -> None:
             launches[event["shape"]] = event["launches"]
@@ -58,9 +58,9 @@ def inspect(
     for launch in made_launches:
         resources = report.get(launch["symbol"])
         threads = launch["block"][0] * launch["block"][1] * launch["block"][2]
-        if calculator is not None and limits is not None and resources:
+        if calculator is not None and resources:
             launch["occupancy"] = occupancy(
-                calculator, limits, resources["registers"], resources["static_shared_bytes"], threads,
+                calculator, gpu, resources["registers"], resources["static_shared_bytes"], threads,
                 launch["dynamic_shared_bytes"],
             )  # fmt: skip
     return record | {"launches": launches}

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import subprocess
-from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -15,32 +13,6 @@ from ladder.system.errors import LadderError
 
 SOURCE = Path(__file__).with_suffix(".cpp")
 LIMITS = ("warps", "registers", "shared memory", "blocks")  # in the order of cudaOccLimitingFactor's bits
-
-
-@dataclass(frozen=True)
-class SmLimits:
-    """What an SM of a GPU has; shared memory in bytes."""
-
-    compute_capability: str
-    sms: int
-    max_threads: int
-    registers: int
-    shared_bytes: int
-    shared_bytes_a_block: int
-
-
-def limits_of(gpu: Gpu) -> SmLimits | None:
-    """The limits of a GPU's SMs, by its file; None where they are not known."""
-    if not gpu.limits:
-        return None
-    return SmLimits(
-        compute_capability=gpu.compute_capability,
-        sms=gpu.sms,
-        max_threads=gpu.limits["max_threads_per_sm"],
-        registers=gpu.limits["registers_per_sm"],
-        shared_bytes=gpu.limits["shared_memory_per_sm_kib"] << 10,
-        shared_bytes_a_block=gpu.limits["shared_memory_per_block_kib"] << 10,
-    )
 
 
 def include_folders(nvcc: Nvcc) -> list[Path]:
@@ -64,48 +36,35 @@ def compile_calculator(nvcc: Nvcc, library: Path) -> None:
         raise LadderError(f"{SOURCE.name}: does not compile: {(made.stderr.splitlines() or [''])[0]}")
 
 
-@cache
-def _function(calculator: Path) -> Any:
-    function = ctypes.CDLL(str(calculator.resolve())).occupancy
-    function.argtypes = [
-        *(ctypes.c_int,) * 5,
-        *(ctypes.c_size_t,) * 2,
-        ctypes.c_int,
-        ctypes.c_size_t,
-        ctypes.c_int,
-        ctypes.c_size_t,
-        ctypes.POINTER(ctypes.c_int),
-    ]
-    return function
-
-
 def occupancy(
     calculator: Path,
-    sm: SmLimits,
+    gpu: Gpu,
     registers: int,
     static_shared_bytes: int,
     block_threads: int,
     dynamic_shared_bytes: int,
 ) -> dict[str, Any]:
-    """How many blocks of a kernel an SM holds at once, and what limits that, by `compile_calculator`'s library.
+    """How many blocks of a kernel an SM of a GPU holds at once, and what limits that, by the calculator.
 
     Keys: blocks, warps and percent (of the SM's warps), block_limits (by each of LIMITS alone), limited_by (the names
-    of the least). Raises LadderError where the calculator does not know the GPU.
+    of the least). The GPU is one whose `limits` are known. Raises LadderError where the calculator does not know it.
     """
-    major, minor = map(int, sm.compute_capability.split("."))
-    result = (ctypes.c_int * 6)()
-    error = _function(calculator)(
-        major, minor, sm.sms, sm.max_threads, sm.registers, sm.shared_bytes, sm.shared_bytes_a_block,
-        registers, static_shared_bytes, block_threads, dynamic_shared_bytes, result,
+    major, minor = map(int, gpu.compute_capability.split("."))
+    threads = gpu.limits["max_threads_per_sm"]
+    shared, of_block = (gpu.limits[f"shared_memory_per_{part}_kib"] << 10 for part in ("sm", "block"))
+    size, result = ctypes.c_size_t, (ctypes.c_int * 6)()
+    error = ctypes.CDLL(str(calculator.resolve())).occupancy(
+        major, minor, gpu.sms, threads, gpu.limits["registers_per_sm"], size(shared), size(of_block),
+        registers, size(static_shared_bytes), block_threads, size(dynamic_shared_bytes), result,
     )  # fmt: skip
     if error:
-        raise LadderError(f"cuda_occupancy.h gives error {error} for compute capability {sm.compute_capability}")
+        raise LadderError(f"cuda_occupancy.h gives error {error} for compute capability {gpu.compute_capability}")
     blocks, bits = result[0], result[5]
     warps = blocks * -(-block_threads // 32)
     return {
         "blocks": blocks,
         "warps": warps,
-        "percent": 100 * warps * 32 / sm.max_threads,
+        "percent": 100 * warps * 32 / threads,
         "block_limits": dict(zip(LIMITS, result[1:5], strict=True)),
         "limited_by": [name for place, name in enumerate(LIMITS) if bits >> place & 1],
     }

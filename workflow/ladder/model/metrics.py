@@ -40,9 +40,7 @@ class Ratio:
 
 
 _REGISTRY = yaml.safe_load((Path(__file__).parents[2] / "data" / "metrics.yaml").read_text())
-METRICS = {
-    row[0]: Metric(*row[:3], section, row[3]) for section, rows in _REGISTRY["metrics"].items() for row in rows
-}
+METRICS = {row[0]: Metric(*row[:3], section, row[3]) for section, rows in _REGISTRY["metrics"].items() for row in rows}
 RATIOS = tuple(Ratio(*row) for row in _REGISTRY["ratios"])
 STALLS: Mapping[str, str] = _REGISTRY["stalls"]  # what a warp waits for between two of its instructions, in words
 COMPARED: Sequence[tuple[str, str, str]] = _REGISTRY["compared"]  # rows of a comparison: label, name, unit
