@@ -1,14 +1,11 @@
 """What identifies a rung's code, and how records from before that rule are compared with present builds."""
 
-import gzip
-import importlib
 import json
 import re
 import shutil
 import subprocess
 
 import pytest
-import yaml
 from conftest import REPOSITORY, a_check, a_rung, a_where, an_evidence, asked, time_run, write
 from corpus import CONTROLS, FAULTS
 from ladder.build.compile import Build, why_not_measured
@@ -167,129 +164,6 @@ def test_an_old_trial_is_not_measured_again(where, tmp_path):
     record.add([trial], {"id": "b", "where": where})
     assert record.held("t@BM=1", SCREEN, BUILD, "settings-1")
     assert not record.held("t@BM=1", SCREEN, BUILD, "settings-2")
-
-
-# Carrying them over
-
-
-@pytest.fixture(scope="module")
-def tool():
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(REPOSITORY / "tools")
-        return importlib.import_module("source_digests")
-
-
-@pytest.fixture
-def repository(tmp_path):
-    """Makes commits of a small project."""
-    folder = tmp_path / "repository"
-    entries = {"naive": {"title": "", "source": "sgemm/naive.cu"}, "tiled": {"title": "", "source": "sgemm/tiled.cu"}}
-    write(
-        folder / "config/kernels.yaml",
-        yaml.safe_dump({**entries, "tiled": {**entries["tiled"], "variants": [{"TILE": 8}]}}),
-    )
-    write(folder / "kernels/include/gemm.cuh", "#pragma once\n")
-    git = ["git", "-C", str(folder), "-c", "user.name=a", "-c", "user.email=a@b"]
-    subprocess.run(["git", "init", "-q", str(folder)], check=True)
-
-    def commit(**sources: str) -> str:
-        for name, text in sources.items():
-            write(folder / f"kernels/sgemm/{name}.cu", f'#include "gemm.cuh"\n{text}')
-        subprocess.run([*git, "add", "."], check=True)
-        subprocess.run([*git, "commit", "-qm", "x", "--allow-empty"], check=True)
-        return subprocess.run([*git, "rev-parse", "HEAD"], check=True, capture_output=True, text=True).stdout.strip()
-
-    commit.folder = folder
-    return commit
-
-
-def recorded_of(folder, name, commit, where):
-    """Writes a check record of the sources as they stand, by the rule over bytes; returns its digest."""
-    old = source_digest(a_rung(name), folder / "kernels", seen=str)
-    compiled = {**where["compile"], "source_digest": old, "flags": FLAGS}
-    compiled["build_digest"] = digests.digest_of_build(old, "13.0.88", "sm_90a", ["-O3"])
-    place = {**where, "software": {"git_commit": commit}, "compile": compiled}
-    store.write_json(folder / f"results/g/raw/check/{name}.json", {"rung": name, "where": place})
-    return old
-
-
-def carried_over(tool, folder, tmp_path):
-    recorded = tool.recorded_digests(folder / "results")
-    (tmp_path / "trees").mkdir()
-    return tool.carried_over(recorded, tool.History(folder, tmp_path / "trees", recorded))
-
-
-def test_a_digest_is_carried_over_from_the_commit_that_its_record_names(tool, repository, tmp_path):
-    first = repository(naive="int a;  // one\n", tiled="int t;\n")
-    folder = repository.folder
-    old = {name: recorded_of(folder, name, first, a_where()) for name in ("naive", "tiled@TILE=8")}
-    now = {name: source_digest(a_rung(name), folder / "kernels") for name in old}
-    repository(naive="int a, b;\n")
-    rows = carried_over(tool, folder, tmp_path)
-    assert rows["unknown"] == []
-    assert {row["recorded"]: row["present"] for row in rows["digests"]} == {old[name]: now[name] for name in old}
-    assert {(row["rung"], row["commit"]) for row in rows["digests"]} == {("naive", first), ("tiled@TILE=8", first)}
-
-
-def test_uncommitted_sources_are_found_in_a_later_commit_or_said_to_be_unknown(tool, repository, tmp_path):
-    first, folder = repository(naive="int a;\n", tiled="int t;\n"), repository.folder
-    write(folder / "kernels/sgemm/naive.cu", '#include "gemm.cuh"\nint b;  // two\n')
-    old = recorded_of(folder, "naive", f"{first}-dirty", a_where())
-    second = repository()
-    write(folder / "kernels/sgemm/tiled.cu", '#include "gemm.cuh"\nint nowhere;\n')
-    lost = recorded_of(folder, "tiled@TILE=8", f"{second}-dirty", a_where())
-    rows = carried_over(tool, folder, tmp_path)
-    assert [(row["recorded"], row["commit"]) for row in rows["digests"]] == [(old, second)]
-    assert [(row["recorded"], row["records"]) for row in rows["unknown"]] == [(lost, ["g/raw/check/tiled@TILE=8.json"])]
-
-
-def test_a_digest_whose_build_cannot_be_computed_again_is_not_carried_over(tool, repository, tmp_path):
-    commit, folder = repository(naive="int a;  // one\n", tiled="int t;\n"), repository.folder
-    recorded_of(folder, "naive", commit, a_where())
-    path = folder / "results/g/raw/check/naive.json"
-    record = store.read_json(path)
-    record["where"]["compile"]["build_digest"] = "0" * 16
-    store.write_json(path, record)
-    rows = carried_over(tool, folder, tmp_path)
-    assert (rows["digests"], len(rows["unknown"])) == ([], 1)
-
-
-def test_trials_and_time_records_are_carried_over_too(tool, repository, tmp_path):
-    commit, folder = repository(naive="int a;  // one\n", tiled="int t;\n"), repository.folder
-    place = {**a_where(), "software": {"git_commit": commit}}
-    old = {name: source_digest(a_rung(name), folder / "kernels", seen=str) for name in ("naive", "tiled@TILE=16")}
-    build = {name: digests.digest_of_build(digest, "13.0.88", "sm_90a", ["-O3"]) for name, digest in old.items()}
-    flags = {key: {**place["compile"], "flags": FLAGS}[key] for key in ("nvcc", "flags", "architecture")}
-    trial = {"trial": "tiled@TILE=16", "batch": "b", "source_digest": old["tiled@TILE=16"]}
-    trials = {
-        "entry": "tiled",
-        "batches": [{"id": "b", "where": {**place, "compile": flags}}],
-        "trials": [{**trial, "build_digest": build["tiled@TILE=16"]}],
-    }
-    path = folder / "results/g/raw/trials/tiled.json.gz"
-    path.parent.mkdir(parents=True)
-    path.write_bytes(gzip.compress(json.dumps(trials).encode()))
-    compiled = {**flags, "source_digest": old["naive"], "build_digest": build["naive"]}
-    record = json.dumps({"rung": "naive", "where": {**place, "compile": compiled}}).encode()
-    store.write_archive(folder / "results/g/raw/time/naive.zip", {"run/record.json": record})
-    rows = carried_over(tool, folder, tmp_path)
-    assert {row["recorded"] for row in rows["digests"]} == set(old.values())
-    assert rows["unknown"] == []
-
-
-def test_the_digests_carried_over_are_those_of_the_commits_that_they_name(tool, tmp_path):
-    rows = store.read_json(digests.CARRIED_OVER)["digests"]
-    commits = [row["commit"] for row in rows]
-    for commit in (max(set(commits), key=commits.count), rows[-1]["commit"]):
-        if subprocess.run(["git", "-C", str(REPOSITORY), "cat-file", "-e", commit], capture_output=True).returncode:
-            pytest.skip(f"git's history lacks {commit}")
-        recorded = tool.recorded_digests(REPOSITORY / "results")
-        history = tool.History(REPOSITORY, tmp_path, recorded)
-        of_commit = [row for row in rows if row["commit"] == commit]
-        found = {row["recorded"]: history.find(row["recorded"], [commit]) for row in of_commit}
-        assert {old: history.present(*place) for old, place in found.items()} == {
-            row["recorded"]: row["present"] for row in of_commit
-        }
 
 
 def test_only_sources_that_were_never_committed_are_unknown():

@@ -34,18 +34,8 @@ if ACCURACY:
             rungs=f"results/{GPU}/tables/rungs.csv",
             code=code("accuracy"),
         output:
-            table=report(
-                f"results/{GPU}/tables/accuracy.csv",
-                caption="../report/accuracy.rst",
-                category="Tables",
-                labels={"table": "accuracy", "GPU": GPU},
-            ),
-            svg=report(
-                f"results/{GPU}/figures/accuracy.svg",
-                caption="../report/accuracy.rst",
-                category="Figures",
-                labels={"figure": "accuracy", "GPU": GPU},
-            ),
+            table=in_report(f"results/{GPU}/tables/accuracy.csv", "accuracy"),
+            svg=in_report(f"results/{GPU}/figures/accuracy.svg", "accuracy"),
             png=f"results/{GPU}/figures/accuracy.png",
         log:
             f"logs/{GPU}/accuracy.log",
@@ -68,12 +58,7 @@ if ACCURACY:
             accuracy=f"results/{GPU}/tables/accuracy.csv",
             code=code("overview"),
         output:
-            svg=report(
-                f"results/{GPU}/figures/overview.svg",
-                caption="../report/overview.rst",
-                category="Figures",
-                labels={"figure": "overview", "GPU": GPU},
-            ),
+            svg=in_report(f"results/{GPU}/figures/overview.svg", "overview"),
             png=f"results/{GPU}/figures/overview.png",
         log:
             f"logs/{GPU}/overview.log",

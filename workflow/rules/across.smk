@@ -5,25 +5,10 @@ rule across:
         records=recorded_anywhere(),
         code=code("across"),
     output:
-        table=report(
-            "results/across/gpus.csv",
-            caption="../report/across.rst",
-            category="Tables",
-            labels={"table": "gpus", "GPU": "all"},
-        ),
-        svg=report(
-            "results/across/gpus.svg",
-            caption="../report/across.rst",
-            category="Figures",
-            labels={"figure": "gpus", "GPU": "all"},
-        ),
+        table=in_report("results/across/gpus.csv", "across"),
+        svg=in_report("results/across/gpus.svg", "across"),
         png="results/across/gpus.png",
-        by_size_svg=report(
-            "results/across/gpus_by_size.svg",
-            caption="../report/across.rst",
-            category="Figures",
-            labels={"figure": "gpus by size", "GPU": "all"},
-        ),
+        by_size_svg=in_report("results/across/gpus_by_size.svg", "across"),
         by_size_png="results/across/gpus_by_size.png",
     log:
         "logs/across.log",

@@ -91,6 +91,18 @@ def recorded_anywhere():
     return sorted(found | set(made))
 
 
+def in_report(path, caption):
+    """A table or figure that Snakemake's report shows, with this caption of workflow/report."""
+    place, name = Path(path).parts[1], Path(path).stem.replace("_", " ")
+    kind = "table" if path.endswith(".csv") else "figure"
+    return report(
+        path,
+        caption=f"../report/{caption}.rst",
+        category=f"{kind.capitalize()}s",
+        labels={kind: name, "GPU": "all" if place == "across" else place},
+    )
+
+
 def refuse_to_measure(wildcards):
     """No input; ends a run that measures nothing and was asked for a stage that measures."""
     asked = measuring_stages(workflow)

@@ -9,12 +9,7 @@ if FIGURES:
             code=code("figures"),
         output:
             [
-                report(
-                    f"results/{{gpu}}/figures/{figure}.svg",
-                    caption="../report/figures.rst",
-                    category="Figures",
-                    labels={"figure": figure.replace("_", " "), "GPU": "{gpu}"},
-                )
+                in_report(f"results/{{gpu}}/figures/{figure}.svg", "figures")
                 for figure in FIGURES
             ],
             expand("results/{{gpu}}/figures/{figure}.png", figure=FIGURES),

@@ -19,12 +19,7 @@ if FIGURES:
             code=code("analysis"),
         output:
             [
-                report(
-                    f"results/{{gpu}}/figures/{figure}.svg",
-                    caption="../report/analysis.rst",
-                    category="Figures",
-                    labels={"figure": figure.replace("_", " "), "GPU": "{gpu}"},
-                )
+                in_report(f"results/{{gpu}}/figures/{figure}.svg", "analysis")
                 for figure in ANALYSIS
             ],
             expand("results/{{gpu}}/figures/{figure}.png", figure=ANALYSIS),

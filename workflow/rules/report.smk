@@ -9,18 +9,8 @@ if FIGURES:
             rungs="results/{gpu}/tables/rungs.csv",
             code=code("published"),
         output:
-            table=report(
-                "results/{gpu}/tables/published.csv",
-                caption="../report/published.rst",
-                category="Tables",
-                labels={"table": "published", "GPU": "{gpu}"},
-            ),
-            svg=report(
-                "results/{gpu}/figures/published.svg",
-                caption="../report/published.rst",
-                category="Figures",
-                labels={"figure": "published", "GPU": "{gpu}"},
-            ),
+            table=in_report("results/{gpu}/tables/published.csv", "published"),
+            svg=in_report("results/{gpu}/figures/published.svg", "published"),
             png="results/{gpu}/figures/published.png",
         log:
             "logs/{gpu}/published.log",

@@ -28,12 +28,7 @@ rule tables:
         code=code("tables"),
     output:
         [
-            report(
-                f"results/{{gpu}}/tables/{table}.csv",
-                caption="../report/tables.rst",
-                category="Tables",
-                labels={"table": table, "GPU": "{gpu}"},
-            )
+            in_report(f"results/{{gpu}}/tables/{table}.csv", "tables")
             for table in ["rungs", "timings", "geomeans", "environment"]
         ],
         expand(

@@ -71,18 +71,8 @@ if TRIED:
             trials=[f"{RAW}/trials/{entry}.json.gz" for entry in TRIED],
             code=code("tune"),
         output:
-            table=report(
-                f"results/{GPU}/tables/trials.csv",
-                caption="../report/trials.rst",
-                category="Tables",
-                labels={"table": "trials", "GPU": GPU},
-            ),
-            svg=report(
-                f"results/{GPU}/figures/tuning.svg",
-                caption="../report/trials.rst",
-                category="Figures",
-                labels={"figure": "tuning", "GPU": GPU},
-            ),
+            table=in_report(f"results/{GPU}/tables/trials.csv", "trials"),
+            svg=in_report(f"results/{GPU}/figures/tuning.svg", "trials"),
             png=f"results/{GPU}/figures/tuning.png",
             tuned=[update(PLAN.tuned_path)] if PLAN.measuring else [],
         log:

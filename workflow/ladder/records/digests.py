@@ -1,7 +1,8 @@
 """The digests that records carry, brought to today's rule, so that an old record is compared with a new build.
 
 Records from before comments stopped counting carry digests over the bytes of their sources. workflow/data/
-source_digests.json says for each what today's rule makes of the very same sources (tools/source_digests.py).
+source_digests.json says for each what today's rule makes of the very same sources, and which commit has them
+(`digests`), or that no commit has them (`unknown`). The program that wrote it is tools/source_digests.py of cc7b31e.
 """
 
 from __future__ import annotations
