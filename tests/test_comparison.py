@@ -51,11 +51,11 @@ def scaled(source: Path, target: Path, factor: float) -> Path:
 def against(folder: Path, factor: float):
     """The recorded run of a rung against a copy whose times are `factor` of its own."""
     scaled(TIMES / f"{RUNG}.zip", folder / f"{RUNG}.zip", factor)
-    return compare([RUNG], SHAPES, TIMES, folder)
+    return compare([RUNG], SHAPES, TIMES, folder, RECORDED)
 
 
 def test_a_record_against_itself_is_the_same_everywhere():
-    table = compare([RUNG, "cublas"], SHAPES, TIMES, TIMES)
+    table = compare([RUNG, "cublas"], SHAPES, TIMES, TIMES, RECORDED)
     assert list(table.columns) == COMPARISON_COLUMNS
     assert list(table["rung"]) == [RUNG, RUNG, "cublas", "cublas"]
     assert set(table["verdict"]) == {"same"}
@@ -74,7 +74,7 @@ def test_a_run_whose_every_sample_moved_is_told_apart(tmp_path, factor, verdict)
 
 def test_what_only_one_side_holds_is_left_out_and_said(tmp_path):
     scaled(TIMES / f"{RUNG}.zip", tmp_path / f"{RUNG}.zip", 1)
-    table = compare([RUNG, "naive"], [*SHAPES, Shape(7, 7, 7)], TIMES, tmp_path)
+    table = compare([RUNG, "naive"], [*SHAPES, Shape(7, 7, 7)], TIMES, tmp_path, RECORDED)
     assert list(table["rung"]) == [RUNG, RUNG]
     assert list(table["shape"]) == ["512", "1024"]
     assert "not recorded in both: naive" in report(table, ["naive"], "elsewhere")
@@ -92,7 +92,7 @@ def test_the_report_writes_out_what_is_not_the_same(tmp_path):
 
 
 def test_sizes_are_compared_by_their_work(tmp_path):
-    table = compare([RUNG], SHAPES[::-1], TIMES, TIMES)
+    table = compare([RUNG], SHAPES[::-1], TIMES, TIMES, RECORDED)
     assert list(table["shape"]) == ["512", "1024"]
 
 
@@ -106,16 +106,16 @@ def test_nothing_in_common_is_one_line(tmp_path):
 def test_a_damaged_record_is_one_line_that_names_it(tmp_path, damage):
     (tmp_path / f"{RUNG}.zip").write_bytes(damage)
     with pytest.raises(LadderError, match=RUNG) as error:
-        compare([RUNG], SHAPES, tmp_path, TIMES)
+        compare([RUNG], SHAPES, tmp_path, TIMES, RECORDED)
     assert "\n" not in str(error.value)
 
 
 def test_the_figure_of_every_shape_is_legible(tmp_path):
-    shapes = list(read_timings(TIMES / "fastest.zip", "fastest"))
+    shapes = list(read_timings(TIMES / "fastest.zip", "fastest", RECORDED))
     assert len(shapes) > 12
     for rung, factor in ((RUNG, 1.05), ("fastest", 0.95)):
         scaled(TIMES / f"{rung}.zip", tmp_path / f"{rung}.zip", factor)
-    table = compare([RUNG, "fastest"], shapes, TIMES, tmp_path)
+    table = compare([RUNG, "fastest"], shapes, TIMES, tmp_path, RECORDED)
     assert {"faster", "slower"} <= set(table["verdict"])
     assert_legible(draw(comparison.figure(table), "Recorded once"))
 
@@ -142,12 +142,14 @@ AGAIN = TIMES.parent / "again" / "time"
 @pytest.mark.skipif(not AGAIN.exists(), reason=f"no second run is recorded in {AGAIN}")
 def test_two_recorded_runs_of_one_commit_are_nowhere_called_faster_or_slower_from_1024_up():
     rungs = sorted(path.stem for path in AGAIN.glob("*.zip"))
-    sides = {rung: [read_timings(folder / f"{rung}.zip", rung) for folder in (AGAIN, TIMES)] for rung in rungs}
+    sides = {
+        rung: [read_timings(folder / f"{rung}.zip", rung, RECORDED) for folder in (AGAIN, TIMES)] for rung in rungs
+    }
     shapes = sorted({shape for both in sides.values() for shape in both[0]})
     for rung, (first, second) in sides.items():
         commits = {side[shape].where["software"]["git_commit"] for side in (first, second) for shape in first}
         assert len(commits) == 1, f"record the second run of {rung} anew, of the commit that the first is of"
-    table = compare(rungs, shapes, AGAIN, TIMES)
+    table = compare(rungs, shapes, AGAIN, TIMES, RECORDED)
     assert table["same_build"].all()
     assert (table["baseline_measured_at"] != table["measured_at"]).all()
     large = table[table[["m", "n", "k"]].min(axis=1) >= 1024]

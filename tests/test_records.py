@@ -171,13 +171,13 @@ def test_a_record_of_another_schema_version_is_one_line_and_is_left_as_it_is(tmp
 
 @pytest.mark.parametrize("files", [{}, {"record.json": b"{"}], ids=["missing", "truncated"])
 def test_a_run_without_a_whole_record_is_one_line(files):
-    message = line_of(store.run_record, files, "time/naive.zip: run")
-    assert message.startswith("time/naive.zip: run: the record is damaged (")
+    message = line_of(store.run_record, files, Path("time/naive.zip"))
+    assert message.startswith("time/naive.zip: the record is damaged (")
     assert message.endswith(RESTORE)
 
 
 def test_a_run_of_another_schema_version_is_one_line():
-    message = line_of(store.run_record, {"record.json": b'{"schema_version": 7}'}, "time/naive.zip")
+    message = line_of(store.run_record, {"record.json": b'{"schema_version": 7}'}, Path("time/naive.zip"))
     assert message.startswith("time/naive.zip: schema_version: 7 is not 1; ")
 
 
@@ -192,7 +192,7 @@ def run(shapes: list[str], hour: int, build: str = "build-1") -> dict[str, bytes
 
 def held(path) -> list[list[str]]:
     """The shapes of each run in a time record, oldest first."""
-    return [store.run_record(files, "")["shapes"] for files in store.read_runs(path).values()]
+    return [store.run_record(files, path)["shapes"] for files in store.read_runs(path).values()]
 
 
 def test_a_run_is_kept_file_by_file_under_the_time_it_ended(tmp_path):

@@ -5,8 +5,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from conftest import REPOSITORY, a_where, time_run
-from ladder.build.compile import Build
+from conftest import REPOSITORY, a_build, a_where, time_run
 from ladder.config.plan import plan
 from ladder.measure.time.stage import time_rung
 from ladder.model.shape import Shape
@@ -151,7 +150,7 @@ def test_another_time_limit_of_the_watchdog_measures_nothing_again(path):
 def recorded_time():
     """A time record of this repository, and where its latest run was made."""
     path = REPOSITORY / f"results/{RECORDED}/raw/time/naive.zip"
-    return path, store.run_record(list(store.read_runs(path).values())[-1], str(path))["where"]
+    return path, store.run_record(list(store.read_runs(path).values())[-1], path)["where"]
 
 
 def test_what_is_recorded_is_held_by_a_run_of_the_same_build(recorded_time):
@@ -198,7 +197,7 @@ def attempt(path, tmp_path, monkeypatch):
         monkeypatch.setattr("ladder.measure.time.stage.run_worker", worker)
         seen.message = time_rung(
             "tiled",
-            {"tiled": Build(tmp_path / "tiled"), "cublas": Build(tmp_path / "cublas")},
+            {name: a_build(tmp_path / name) for name in ("tiled", "cublas")},
             ["128"],
             SETTINGS | {"time_limit_s": 120},
             0,
@@ -231,7 +230,9 @@ def test_a_completed_attempt_is_added_to_the_record(attempt, path):
     assert read_time_record(path)[S128].measurements["cublas"].times_s == pytest.approx([2e-3], rel=1e-6)
     ((_, run),) = store.read_runs(path).items()
     assert {name: content for name, content in run.items() if name != "record.json"} == files
-    assert 0 <= json.loads(run["record.json"])["where"]["wall_s"] < 60
+    record = json.loads(run["record.json"])
+    assert 0 <= record["where"]["wall_s"] < 60
+    assert record["builds"] == dict.fromkeys(("tiled", "cublas"), "build-1")
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "workflow")]
 
 from ladder.config.documents import read_yaml  # noqa: E402
-from ladder.records.store import read_json  # noqa: E402
+from ladder.records.store import read_json, read_record  # noqa: E402
 from ladder.show.summary import run_summary  # noqa: E402
 from ladder.tables.files import read_table  # noqa: E402
 
@@ -62,7 +62,7 @@ def slowest(rung: str, family: str) -> str:
 
 def largest_errors() -> dict[str, int | str]:
     """How many shapes and families of inputs are recorded, and the largest error of a split rung over cuBLAS's."""
-    points, keys = read_json(RESULTS / "raw/errors.json")["points"], ["family", "m", "n", "k"]
+    points, keys = read_record(RESULTS / "raw/errors.json")["points"], ["family", "m", "n", "k"]
     rows = pd.concat([pd.DataFrame({key: at[key] for key in keys} | at["errors_normwise"]) for at in points])
     largest = rows.drop(columns=[*keys, "cublas"]).div(rows["cublas"], axis=0).max(axis=1)
     positive = rows["family"] == "positive"
@@ -74,7 +74,7 @@ def faults() -> dict[str, int]:
     """Of the corpus: how many faults there are and each tool finds; how many sound kernels, runs of them and alarms."""
     emulated, seeds = (read_json(ROOT / f"tests/faults/{name}.json") for name in ("emulated", "seeds"))
     emulated = [each for each in emulated["entries"] if not each["name"].startswith("control_")]
-    on_gpu = [each for each in read_json(RESULTS / "raw/faults.json")["entries"] if each["kind"] == "fault"]
+    on_gpu = [each for each in read_record(RESULTS / "raw/faults.json")["entries"] if each["kind"] == "fault"]
     return {
         "all": len(emulated),
         "emulator": sum(bool(each["found"]) for each in emulated),

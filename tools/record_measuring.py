@@ -13,7 +13,7 @@ import numpy as np
 from ladder.config.plan import Plan
 from ladder.model.shape import Shape
 from ladder.records.provenance import environment, settings_digest
-from ladder.records.store import read_json, write_text
+from ladder.records.store import read_record, write_text
 from ladder.system import nvml
 from ladder.system.paths import ROOT
 from recording import checked_builds, record_as, with_lines
@@ -177,7 +177,7 @@ def effects(record: Mapping[str, Any]) -> list[str]:
 
 def page() -> str:
     """docs/measuring.md with the effects of the record."""
-    return with_lines(PAGE, "measuring", effects(read_json(RECORD)))
+    return with_lines(PAGE, "measuring", effects(read_record(RECORD)))
 
 
 def record_gpu() -> None:

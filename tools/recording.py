@@ -9,7 +9,7 @@ from ladder.build.compile import Build, build, why_not_measured
 from ladder.build.toolchain import find_nvcc
 from ladder.config.documents import read_yaml
 from ladder.config.plan import Plan, plan
-from ladder.records.store import read_json, write_json
+from ladder.records.store import read_record, write_json
 from ladder.system.errors import LadderError
 from ladder.system.paths import ROOT, shown
 from ladder.system.process import gpu_lock
@@ -25,7 +25,7 @@ def record_as(name: str, on_gpu: Callable[[Plan], Mapping[str, Any]], **sections
         raise LadderError(f"{run.headline}; run where `nvidia-smi` lists a GPU")
     with gpu_lock(run.device.uuid):
         record = on_gpu(run)
-    write_json(run.raw() / name, record)
+    write_json(run.raw() / name, {"stage": Path(name).stem, **record})
     print(shown(run.raw() / name))
 
 
@@ -39,7 +39,7 @@ def checked_builds(run: Plan, rungs: Sequence[str]) -> dict[str, Build]:
         check = run.raw() / "check" / f"{name}.json"
         if not check.exists():
             raise LadderError(f"{shown(check)}: there is none; run: snakemake --cores all --until check")
-        if reason := why_not_measured(made, read_json(check)):
+        if reason := why_not_measured(made, read_record(check)):
             raise LadderError(f"{shown(check)}: {name} is not timed: {reason}")
     return builds
 

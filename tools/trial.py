@@ -94,6 +94,8 @@ def record_trial(name: str, run: Plan) -> Path:
         if message:
             raise LadderError(f"{name}: not recorded: {message}")
         (files,) = store.read_runs(samples).values()
+        record = store.run_record(files, samples) | {"stage": "experiments", "experiment": name}
+        files |= {"record.json": store.to_json(record).encode()}
     store.add_run(target, files | kept)
     return target
 

@@ -157,7 +157,7 @@ def errors(gpu: str = GPU) -> dict[str, Any]:
     Of a family there are title, limit, and for each rung the largest error and how many shapes exceed the limit
     (`above`). Errors and limits are in units of cuBLAS's error.
     """
-    record = store.read_json(RESULTS / gpu / "raw/errors.json")
+    record = store.read_record(RESULTS / gpu / "raw/errors.json")
     families = [
         {
             "title": title,
@@ -270,7 +270,7 @@ def _counted(name: str, entry: Sequence[Mapping[str, Any]], gpu: str) -> dict[st
 
 def _timed(name: str, entry: Sequence[Mapping[str, Any]], gpu: str) -> dict[str, Any]:
     path = RESULTS / gpu / "raw/experiments" / f"{name}.zip"
-    runs = [(store.run_record(files, str(path)), sorted(files)) for files in store.read_runs(path).values()]
+    runs = [(store.run_record(files, path), sorted(files)) for files in store.read_runs(path).values()]
     found = rows("experiments", gpu, experiment=name)
     kernels, shapes = list(dict.fromkeys(found["kernel"])), list(dict.fromkeys(found["shape"]))
     kernels.sort(key=lambda kernel: kernel != "cublas")

@@ -12,7 +12,7 @@ from ladder.tables.files import read_table, write_table
 
 with job(snakemake):
     rungs, params, output = snakemake.params.rungs, snakemake.params, snakemake.output
-    recorded = {path.stem: store.read_json(path) for path in map(Path, snakemake.input.records)}
+    recorded = {path.stem: store.read_record(path) for path in map(Path, snakemake.input.records)}
     changed = changed_since(recorded, {rung.name: source_digest(rung) for rung in rungs})
     for name in changed:
         del recorded[name]

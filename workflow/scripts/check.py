@@ -31,8 +31,8 @@ with job(snakemake) as progress:
             log, limit_s = Path(snakemake.log[0]), params.time_limit_s
             done = made, cases, params.device, limit_s, where, log, started, params.runs, params.declared
             record = check_rung(*done)
-        record = {"rung": snakemake.wildcards.kernel, **merge_check(output, record)}
+        record = {"stage": "check", "rung": snakemake.wildcards.kernel, **merge_check(output, record)}
     else:
-        record = store.read_json(output)
+        record = store.read_record(output)
     store.write_json(output, record)
     progress.ended(record["status"], record["message"])

@@ -13,7 +13,7 @@ from ladder.system.terminal import job
 
 with job(snakemake, "accuracy") as progress:
     output, settings, device = Path(snakemake.output[0]), snakemake.params.settings, present(snakemake.params.device)
-    made, check = Build(Path(snakemake.input.build)), store.read_json(Path(snakemake.input.check))
+    made, check = Build(Path(snakemake.input.build)), store.read_record(Path(snakemake.input.check))
 
     def where(compiled):
         return environment(ROOT, device, compiled, settings_digest(settings))
@@ -22,5 +22,5 @@ with job(snakemake, "accuracy") as progress:
         index, log = snakemake.params.device, Path(snakemake.log[0])
         record = measure_accuracy(made, check, settings, index, where, log)
     if record["status"] == "ok" or not output.exists():  # what an earlier run recorded outlives a failure
-        store.write_json(output, {"rung": snakemake.wildcards.kernel, **record})
+        store.write_json(output, {"stage": "accuracy", "rung": snakemake.wildcards.kernel, **record})
     progress.ended(record["status"], record["message"])

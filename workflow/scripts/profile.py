@@ -20,7 +20,7 @@ with job(snakemake) as progress:
     settings, device = snakemake.params.settings, present(snakemake.params.device)
     made = Build(Path(snakemake.input.build))
     compiled = made.record
-    message = why_not_measured(made, store.read_json(Path(snakemake.input.check)))
+    message = why_not_measured(made, store.read_record(Path(snakemake.input.check)))
     ncu = find_tool("ncu", settings["ncu"])
     if not message and ncu is None:
         message = "ncu: not found; install Nsight Compute, or set its path in config/config.yaml: profile.ncu"

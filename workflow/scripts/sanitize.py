@@ -8,7 +8,7 @@ from ladder.system.errors import LadderError
 from ladder.system.terminal import job, say
 
 with job(snakemake):
-    found = [store.read_json(Path(path)) for path in snakemake.input]
+    found = [store.read_record(Path(path)) for path in snakemake.input]
     text, failed = sanitizer_report(found, snakemake.params.measuring, snakemake.params.gpu)
     Path(snakemake.log[0]).write_text(text)
     say(text.rstrip("\n"))

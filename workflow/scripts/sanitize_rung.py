@@ -21,5 +21,5 @@ with job(snakemake, "sanitize") as progress:
     with gpu_lock(device.uuid):
         made, log = Build(Path(snakemake.input[0])), Path(snakemake.log[0])
         record = sanitize_rung(made, sanitizer, cases, index, limit_s, where, log, progress)
-    store.write_json(Path(snakemake.output[0]), {"rung": snakemake.wildcards.kernel, **record})
+    store.write_json(Path(snakemake.output[0]), {"stage": "sanitize", "rung": snakemake.wildcards.kernel, **record})
     progress.ended(record["status"], record["message"])

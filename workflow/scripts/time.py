@@ -17,7 +17,7 @@ with job(snakemake) as progress:
     name, output, log = snakemake.wildcards.kernel, Path(snakemake.output[0]), Path(snakemake.log[0])
     settings, device = snakemake.params.settings, present(snakemake.params.device)
     builds = {folder.name: Build(folder) for folder in map(Path, snakemake.input.builds)}
-    checks = {path.stem: store.read_json(path) for path in map(Path, snakemake.input.checks)}
+    checks = {path.stem: store.read_record(path) for path in map(Path, snakemake.input.checks)}
     reasons = {kernel: why_not_measured(made, checks.get(kernel)) for kernel, made in builds.items()}
     sound = {kernel: made for kernel, made in builds.items() if not reasons[kernel]}
     compiled, message = builds[name].record, reasons[name]

@@ -7,12 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from ladder.config.documents import read_yaml, validated
-from ladder.model.gpu import Gpu
+from ladder.model.gpu import Gpu, slug
 from ladder.system.errors import LadderError
 from ladder.system.nvml import Present
-from ladder.system.paths import ROOT, shown
-
-GPU_FILES = ROOT / "config" / "gpus"
+from ladder.system.paths import GPU_FILES, shown
 
 
 def names() -> list[str]:
@@ -103,12 +101,6 @@ def architecture_of(compute_capability: str) -> str:
     """nvcc's name of the architecture, with its accelerated features (`a`) where it has them, from 9.0 on."""
     digits = compute_capability.replace(".", "")
     return f"sm_{digits}a" if int(digits) >= 90 else f"sm_{digits}"
-
-
-def slug(name: str) -> str:
-    """`NVIDIA RTX 4000 SFF` as a file's name: `rtx-4000-sff`."""
-    words = re.split(r"[^a-z0-9]+", name.lower())
-    return "-".join(word for word in words if word and word not in ("nvidia", "tesla", "geforce", "quadro")) or "gpu"
 
 
 def gpu_file(device: Present) -> str:

@@ -256,13 +256,13 @@ def recorded_shapes(raw: Path) -> set[Shape]:
     for path in raw.glob("time/*.zip"):
         with contextlib.suppress(LadderError):
             for files in store.read_runs(path, "record.json").values():
-                found |= {Shape.parse(shape) for shape in store.run_record(files, str(path))["shapes"]}
+                found |= {Shape.parse(shape) for shape in store.run_record(files, path)["shapes"]}
     return found
 
 
 def recorded_on(raw: Path) -> str | None:
     """`NVIDIA H100 80GB HBM3, 2026-11-20 to 2026-11-21`: on what and when the records of a folder were measured."""
-    places = [where for path in sorted(raw.glob("check/*.json")) if (where := store.read_json(path).get("where"))]
+    places = [where for path in sorted(raw.glob("check/*.json")) if (where := store.read_record(path).get("where"))]
     if not places:
         return None
     days = sorted({where["measured_at"][:10] for where in places})

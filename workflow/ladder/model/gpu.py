@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -41,3 +42,9 @@ class Gpu:
     def target(self) -> Target:
         """What rungs are compiled for on this GPU."""
         return Target(self.title, self.compute_capability, self.architecture)
+
+
+def slug(name: str) -> str:
+    """`NVIDIA RTX 4000 SFF` as a file's name: `rtx-4000-sff`."""
+    words = re.split(r"[^a-z0-9]+", name.lower())
+    return "-".join(word for word in words if word and word not in ("nvidia", "tesla", "geforce", "quadro")) or "gpu"

@@ -20,7 +20,7 @@ def still_to_check(
     """
     if not path.exists():
         return cases
-    earlier = store.read_json(path)
+    earlier = store.read_record(path)
     if (earlier["status"], earlier.get("runs"), earlier.get("declared")) != ("pass", runs, dict(declared)):
         return cases
     held = {**earlier["where"], "compile": digests.at_present(earlier["where"]["compile"])}
@@ -37,7 +37,7 @@ def merge_check(path: Path, record: dict[str, Any]) -> dict[str, Any]:
     """
     if record["status"] != "pass" or not path.exists():
         return record
-    earlier = store.read_json(path)
+    earlier = store.read_record(path)
     if earlier["status"] != "pass" or digests.at_present(earlier["where"]["compile"]) != record["where"]["compile"]:
         return record
     if earlier.get("declared", record.get("declared")) != record.get("declared"):

@@ -11,7 +11,7 @@ from ladder.records import digests, store
 
 def read_profiles(path: Path, build_digest: str) -> dict[str, Any]:
     """The profiles of one build in a profile record, by shape; empty where there is no record yet."""
-    shapes = store.read_json(path)["shapes"] if path.exists() else {}
+    shapes = store.read_record(path)["shapes"] if path.exists() else {}
     return {shape: profile for shape, profile in shapes.items() if digests.build_of(profile["where"]) == build_digest}
 
 
@@ -20,7 +20,7 @@ def keep_profiles(path: Path, rung: str, profiles: Mapping[str, Any], message: s
 
     Once there are profiles of a new build, those of earlier ones are dropped.
     """
-    earlier = store.read_json(path)["shapes"] if path.exists() else {}
+    earlier = store.read_record(path)["shapes"] if path.exists() else {}
     shapes = read_profiles(path, build_digest) | dict(profiles) or earlier
     failure = {"message": message, "build_digest": build_digest} if message else None
-    store.write_json(path, {"rung": rung, "failure": failure, "shapes": shapes})
+    store.write_json(path, {"stage": "profile", "rung": rung, "failure": failure, "shapes": shapes})

@@ -26,6 +26,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from ladder.records.identity import RecordPlace, require
 from ladder.system.errors import LadderError
 
 SCHEMA_VERSION = 1
@@ -80,6 +81,13 @@ def read_json(path: Path) -> dict[str, Any]:
     except (ValueError, EOFError, OSError, zlib.error) as error:
         raise damaged(path, error) from None
     return _of_this_version(record, path)
+
+
+def read_record(path: Path) -> dict[str, Any]:
+    """`read_json` of a record of a stage; raises LadderError too where it is of another stage, rung or GPU."""
+    record = read_json(path)
+    require(path, record, RecordPlace.of(path))
+    return record
 
 
 def damaged(path: Path, error: Exception) -> LadderError:
@@ -138,13 +146,17 @@ def read_runs(path: Path, ending: str = "") -> dict[str, dict[str, bytes]]:
     return runs
 
 
-def run_record(files: Mapping[str, bytes], where: str) -> dict[str, Any]:
-    """The record.json of one run; raises LadderError where it is missing, no JSON or of another schema version."""
+def run_record(files: Mapping[str, bytes], path: Path, place: RecordPlace | None = None) -> dict[str, Any]:
+    """The record.json of one run in the time record at a path, which is its place unless another is given.
+
+    Raises LadderError where it is missing, no JSON, of another schema version, or of another rung or GPU.
+    """
     try:
-        record = json.loads(files["record.json"])
+        record = _of_this_version(json.loads(files["record.json"]), path)
     except (KeyError, ValueError) as error:
-        raise damaged(Path(where), error) from None
-    return _of_this_version(record, Path(where))
+        raise damaged(path, error) from None
+    require(path, record, place or RecordPlace.of(path))
+    return record
 
 
 def read_failure(path: Path) -> dict[str, Any] | None:
@@ -158,9 +170,9 @@ def read_failure(path: Path) -> dict[str, Any] | None:
 
 def add_run(path: Path, files: Mapping[str, bytes]) -> None:
     """Add a run to a time record, and drop runs of which it measured every shape again."""
-    new = run_record(files, str(path))
+    new = run_record(files, path)
     runs = read_runs(path) if path.exists() else {}
-    kept = {n: old for n, old in runs.items() if set(run_record(old, str(path))["shapes"]) - set(new["shapes"])}
+    kept = {n: old for n, old in runs.items() if set(run_record(old, path)["shapes"]) - set(new["shapes"])}
     name = new["where"]["measured_at"].replace(":", "-")
     while name in kept:  # two runs that ended in one second
         name += "+"

@@ -57,7 +57,7 @@ def timed_shapes(path: Path, settings: Mapping[str, Any], build_digest: str) -> 
         return set()
     held: set[str] = set()
     for files in store.read_runs(path).values():
-        run = store.run_record(files, str(path))
+        run = store.run_record(files, path)
         if digests.build_of(run["where"]) == build_digest:
             wanted = timing_digest(run["settings"]) == timing_digest(settings)
             held = held | set(run["shapes"]) if wanted else held - set(run["shapes"])
@@ -95,8 +95,8 @@ def read_time_record(path: Path, build_digest: str | None = None) -> dict[Shape,
     Raises LadderError where the record is damaged or of another version.
     """
     timings: dict[Shape, ShapeTiming] = {}
-    for name, files in store.read_runs(path).items():
-        record = store.run_record(files, f"{path}: {name}")
+    for files in store.read_runs(path).values():
+        record = store.run_record(files, path)
         if build_digest not in (None, digests.build_of(record["where"])):
             continue
         try:

@@ -26,7 +26,7 @@ class Record:
         """The record at this path, empty where there is none; raises LadderError where it is damaged."""
         if not path.exists():
             return cls(path, entry, {}, {})
-        content = store.read_json(path)
+        content = store.read_record(path)
         try:
             batches = {batch["id"]: batch for batch in content["batches"]}
             trials = {(trial["trial"], trial["round"]): trial for trial in content["trials"]}
@@ -54,8 +54,8 @@ class Record:
         """Replace the file."""
         used = {trial["batch"] for trial in self.trials.values()}
         self.batches = {name: batch for name, batch in sorted(self.batches.items()) if name in used}
-        content = {"entry": self.entry, "batches": list(self.batches.values()), "trials": list(self.trials.values())}
-        store.write_json(self.path, content)
+        lists = {"batches": list(self.batches.values()), "trials": list(self.trials.values())}
+        store.write_json(self.path, {"stage": "trials", "entry": self.entry, **lists})
 
     def held(self, trial: str, stage: str, digest: str, settings: str) -> bool:
         """Whether a trial of this build has been through a round with these settings, however that ended."""

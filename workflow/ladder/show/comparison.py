@@ -41,7 +41,7 @@ def compare_with(baseline: str, gpu: str, rungs: Sequence[str], shapes: Sequence
     if not baseline:
         raise LadderError("baseline: not set; name a results folder or a git revision: --config baseline=HEAD~1")
     with tempfile.TemporaryDirectory(prefix="gemm-ladder-") as folder:
-        table = compare(rungs, shapes, find_baseline(baseline, gpu, Path(folder)), current)
+        table = compare(rungs, shapes, find_baseline(baseline, gpu, Path(folder)), current, gpu)
     if table.empty:
         raise LadderError(f"baseline: {baseline}: no rung of this run is recorded in both at any of its sizes")
     return table

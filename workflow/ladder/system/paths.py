@@ -10,6 +10,7 @@ if TYPE_CHECKING:
 
 
 ROOT = Path(__file__).resolve().parents[3]
+GPU_FILES = ROOT / "config" / "gpus"
 
 
 def shown(path: Path) -> str:

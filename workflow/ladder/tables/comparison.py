@@ -19,6 +19,7 @@ from cuda.bench.scripts import nvbench_compare_robust as nvbench
 from ladder.model.shape import Shape
 from ladder.records import store
 from ladder.records.digests import build_of
+from ladder.records.identity import RecordPlace
 
 VERDICTS = {"FAST": "faster", "SLOW": "slower", "SAME": "same", "AMBG": "undecided", "????": "undecided"}
 COMPARISON_COLUMNS = [
@@ -36,15 +37,15 @@ class LatestTiming:
     where: Mapping[str, Any]
 
 
-def read_timings(path: Path, rung: str) -> dict[Shape, LatestTiming]:
+def read_timings(path: Path, rung: str, gpu: str) -> dict[Shape, LatestTiming]:
     """The rung's own timings in a time record, the latest of each shape.
 
-    Raises LadderError where the record is damaged or of another version.
+    Raises LadderError where the record is damaged, of another version, or of another rung or GPU.
     """
     nvbench.load_nvbench_compare_tooling(load_color=False)
     found: dict[Shape, LatestTiming] = {}
-    for name, files in store.read_runs(path).items():
-        where = store.run_record(files, f"{path}: {name}")["where"]
+    for files in store.read_runs(path).values():
+        where = store.run_record(files, path, RecordPlace("time", rung, gpu))["where"]
         try:
             for shape, summaries in _own_states(files, rung):
                 found[shape] = LatestTiming(_timing_data(files, summaries), where)
@@ -70,8 +71,8 @@ def _timing_data(files: Mapping[str, bytes], summaries: list[dict[str, Any]]) ->
     return nvbench.extract_gpu_timing_data(summaries, inside, read)
 
 
-def compare(rungs: Sequence[str], shapes: Sequence[Shape], baseline: Path, current: Path) -> pd.DataFrame:
-    """Compare the time records of two folders: one row a rung and shape that both hold, with COMPARISON_COLUMNS.
+def compare(rungs: Sequence[str], shapes: Sequence[Shape], baseline: Path, current: Path, gpu: str) -> pd.DataFrame:
+    """Compare a GPU's time records of two folders: one row a rung and shape that both hold, with COMPARISON_COLUMNS.
 
     Times are medians in milliseconds; changes are of the time, so negative is faster, and their interval is NVBench's.
     """
@@ -80,7 +81,7 @@ def compare(rungs: Sequence[str], shapes: Sequence[Shape], baseline: Path, curre
         paths = [folder / f"{rung}.zip" for folder in (baseline, current)]
         if not all(path.exists() for path in paths):
             continue
-        before, after = (read_timings(path, rung) for path in paths)
+        before, after = (read_timings(path, rung, gpu) for path in paths)
         rows += [
             _row(rung, shape, before[shape], after[shape])
             for shape in sorted(shapes, key=lambda shape: shape.flop)

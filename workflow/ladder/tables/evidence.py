@@ -135,16 +135,16 @@ def read_evidence(
     """
     check_path, time_path = raw / "check" / f"{rung.name}.json", raw / "time" / f"{rung.name}.zip"
     profile_path = raw / "profile" / f"{rung.name}.json.gz"
-    check = store.read_json(check_path) if check_path.exists() else None
+    check = store.read_record(check_path) if check_path.exists() else None
     checked = build_of(check["where"]) if check and check["status"] == "pass" else ""
     of_build = None if rung.role == "floor" else checked
     timings = read_time_record(time_path, of_build) if time_path.exists() else {}
     failure = store.read_failure(time_path) if time_path.exists() else None
     sanitized_path = raw / "sanitize" / f"{rung.name}.json"
-    found = store.read_json(sanitized_path) if sanitized and sanitized_path.exists() else None
+    found = store.read_record(sanitized_path) if sanitized and sanitized_path.exists() else None
     if found and ("where" not in found or build_of(found["where"]) != checked):
         found = None
-    profile = store.read_json(profile_path) if profile_path.exists() else {"failure": None}
+    profile = store.read_record(profile_path) if profile_path.exists() else {"failure": None}
     return Evidence(
         rung=rung,
         inspection=store.read_json(inspection) if inspection else {"status": "ok"},

@@ -58,7 +58,9 @@ def time_rung(
         return message
     content = {
         "schema_version": store.SCHEMA_VERSION,
+        "stage": "time",
         "rung": rung,
+        "builds": {name: made.record["build_digest"] for name, made in builds.items()},
         "shapes": shapes,
         "settings": dict(settings),
         "where": {**where, "measured_at": provenance.now(), "wall_s": wall_s},

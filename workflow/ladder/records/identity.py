@@ -1,0 +1,93 @@
+"""What a record says it is of, its stage, rung and device, beside the place where it lies; a reader refuses a stranger.
+
+The place is the path: results/GPU/raw/STAGE/NAME. NAME is the rung's, or an entry's of trials or an experiment's.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from ladder.model.gpu import slug
+from ladder.system.errors import LadderError
+from ladder.system.paths import GPU_FILES, shown
+
+# What tells the stages of records apart that do not name theirs: the first of which a record has all keys.
+_KEYS = {
+    "sanitize": {"rung", "tools"},
+    "accuracy": {"rung", "points"},
+    "profile": {"rung", "failure"},
+    "time": {"rung", "states"},
+    "trials": {"entry", "batches"},
+    "faults": {"entries"},
+    "measuring": {"warm_up"},
+    "errors": {"points"},
+    "check": {"cases"},
+}
+_NAMES = {"trials": "entry", "experiments": "experiment"}  # the key of the name, where it is not the rung's
+
+
+@dataclass(frozen=True)
+class RecordPlace:
+    """Where a record belongs: its stage, its name and the GPU's folder in results; empty where all are welcome."""
+
+    stage: str = ""
+    name: str = ""
+    gpu: str = ""
+
+    @classmethod
+    def of(cls, path: Path) -> RecordPlace:
+        """The place that a path is; all are welcome outside a folder `raw`, and every GPU outside `results`."""
+        raw = next((folder for folder in path.parents if folder.name == "raw"), None)
+        if raw is None:
+            return cls()
+        name = path.name.partition(".")[0]
+        stage = name if path.parent == raw else path.parent.name
+        return cls(stage, name, raw.parent.name if raw.parent.parent.name == "results" else "")
+
+
+def require(path: Path, record: Mapping[str, Any], place: RecordPlace) -> None:
+    """Raise LadderError where what a record says of its stage, its name or a device is not what its place asks for."""
+    name = _NAMES.get(place.stage, "rung")
+    if place.stage == "experiments" and "stage" not in record:  # docs/trials.md names two of another GPU
+        place = replace(place, gpu="")
+    for key, said, expected in [
+        ("stage", _stage(record, place.stage), place.stage),
+        (name, record.get(name, place.name), place.name),
+        *(("gpu", device, place.gpu) for device in _devices(record) if not _belongs(device, place.gpu)),
+    ]:
+        if expected and said != expected:
+            raise LadderError(
+                f"{shown(path)}: {key}: {said!r}, where a record of {expected!r} belongs; "
+                "restore it with git checkout, or delete it to measure again"
+            )
+
+
+def _stage(record: Mapping[str, Any], expected: str) -> str:
+    old = next((stage for stage, keys in _KEYS.items() if keys <= record.keys()), "unknown")
+    return record.get("stage") or (expected if (old, expected) == ("time", "experiments") else old)
+
+
+def _devices(record: Mapping[str, Any]) -> Iterator[str]:
+    """NVML's names of the devices that a record says it was made on: its own, its shapes' or its batches'."""
+    shapes = record.get("shapes")
+    parts = [record, *(shapes.values() if isinstance(shapes, Mapping) else ()), *record.get("batches", ())]
+    yield from (part["where"]["gpu"]["name"] for part in parts if part.get("where"))
+
+
+@cache
+def _belongs(device: str, gpu: str) -> bool:
+    """Whether a device's records go to a GPU's folder: its GPU file's or, where that has none, that of its own name."""
+    file = GPU_FILES / f"{gpu}.yaml"
+    if not gpu or not file.exists():
+        return not gpu or slug(device) == gpu
+    try:
+        return re.search(yaml.safe_load(file.read_text())["match"]["name"], device) is not None
+    except (yaml.YAMLError, re.error, KeyError, TypeError):
+        return True  # `ladder.config.gpus` says what is wrong with the file
