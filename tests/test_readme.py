@@ -5,6 +5,7 @@ from pathlib import Path
 import doc_numbers
 import pandas as pd
 import pytest
+from conftest import write
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -69,8 +70,7 @@ def test_errors_are_counted_by_shape_and_compared_at_the_same_shape(tmp_path, mo
     points = """{"schema_version": 1, "points": [
         {"family": "positive", "m": 8, "n": 8, "k": [1, 2], "errors_normwise": {"cublas": [2, 4], "a": [3, 4]}},
         {"family": "normal", "m": 8, "n": 8, "k": [1, 2], "errors_normwise": {"cublas": [2, 4], "a": [1, 5]}}]}"""
-    (tmp_path / "raw").mkdir()
-    (tmp_path / "raw/errors.json").write_text(points)
+    write(tmp_path / "h100-sxm/raw/errors.json", points)
     monkeypatch.setattr(doc_numbers, "RESULTS", tmp_path)
     assert doc_numbers.largest_errors() == {"shapes": 2, "families": 2, "positive": "1.50", "others": "1.25"}
 

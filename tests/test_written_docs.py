@@ -2,6 +2,8 @@
 
 import json
 
+import doc_numbers
+import header_figures
 import pytest
 import write_docs
 from conftest import time_run, write
@@ -24,6 +26,8 @@ def house(tmp_path, monkeypatch):
     monkeypatch.setattr(paths, "ROOT", tmp_path)
     for name, path in {"ROOT": tmp_path, "DOCS": tmp_path / "docs", "RESULTS": tmp_path / "results"}.items():
         monkeypatch.setattr(write_docs, name, path)
+    monkeypatch.setattr(doc_numbers, "RESULTS", tmp_path / "results")
+    monkeypatch.setattr(header_figures, "ROOT", tmp_path)
     write(tmp_path / "results/h100-sxm/tables/timings.csv", TIMINGS)
     return tmp_path
 

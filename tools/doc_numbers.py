@@ -1,8 +1,9 @@
-"""Numbers of the README and the quick start, from tables and records: `write_docs.py` fills them in."""
+"""Numbers from recorded tables, and those of the README and the quick start: `write_docs.py` fills them in."""
 
 import sys
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
@@ -12,10 +13,65 @@ sys.path[:0] = [str(ROOT / "workflow")]
 from ladder.config.documents import read_yaml  # noqa: E402
 from ladder.records.store import read_json, read_record  # noqa: E402
 from ladder.show.summary import run_summary  # noqa: E402
+from ladder.system.errors import LadderError  # noqa: E402
+from ladder.system.paths import shown  # noqa: E402
 from ladder.tables.files import read_table  # noqa: E402
 
-RESULTS = ROOT / "results/h100-sxm"
-table = cache(lambda name: read_table(RESULTS / "tables" / f"{name}.csv"))
+RESULTS = ROOT / "results"
+GPU = "h100-sxm"  # the folder of results that is meant where none is named
+Number = float | str  # of a table; shapes, names and words are text
+
+
+def table(name: str, gpu: str = GPU) -> pd.DataFrame:
+    """results/GPU/tables/NAME.csv; raises LadderError where there is none."""
+    return _read(RESULTS / gpu / "tables" / f"{name}.csv")
+
+
+@cache
+def _read(path: Path) -> pd.DataFrame:
+    if not path.exists():
+        raise LadderError(f"{shown(path)}: there is no such table")
+    return read_table(path)
+
+
+def rows(name: str, /, gpu: str = GPU, **key: Any) -> pd.DataFrame:
+    """The rows of a table whose columns have these values, compared as text.
+
+    Raises LadderError where the table lacks such a column or row.
+    """
+    found, where = table(name, gpu), f"results/{gpu}/tables/{name}.csv"
+    if unknown := [column for column in key if column not in found]:
+        raise LadderError(f"{where}: no column {unknown[0]}; it has {', '.join(found.columns)}")
+    for column, value in key.items():
+        found = found[found[column].astype(str) == str(value)]
+    if found.empty:
+        asked = ", ".join(f"{column}={value}" for column, value in key.items())
+        raise LadderError(f"{where}: no row with {asked}; name one that the table has")
+    return found
+
+
+def cell(name: str, column: str, /, gpu: str = GPU, **key: Any) -> Number:
+    """The value of a column in the one row that the key names; raises LadderError unless there is exactly one."""
+    found = rows(name, gpu, **key)
+    asked = f"results/{gpu}/tables/{name}.csv: {', '.join(f'{each}={value}' for each, value in key.items())}"
+    if column not in found:
+        raise LadderError(f"{asked}: no column {column}; it has {', '.join(found.columns)}")
+    if len(found) > 1:
+        raise LadderError(f"{asked}: {len(found)} rows; name more columns")
+    value = found[column].item()
+    if pd.isna(value):
+        raise LadderError(f"{asked}: column {column} is empty")
+    return value
+
+
+def inner_loop(rung: str, column: str, shape: int | str = 4096, gpu: str = GPU) -> float:
+    """A count in the inner loop of the kernel that multiplies at a shape, by its column in tables/instructions.csv."""
+    found = rows("instructions", gpu, rung=rung, part="inner loop")
+    found = found[[str(shape) in launched.split() for launched in found["launched_at"]]]
+    if len(found) != 1:
+        many = f"{len(found)} inner loops of {rung} at {shape}, not one"
+        raise LadderError(f"results/{gpu}/tables/instructions.csv: {many}")
+    return float(found[column].item())
 
 
 def percent(share: float) -> str:
@@ -62,7 +118,7 @@ def slowest(rung: str, family: str) -> str:
 
 def largest_errors() -> dict[str, int | str]:
     """How many shapes and families of inputs are recorded, and the largest error of a split rung over cuBLAS's."""
-    points, keys = read_record(RESULTS / "raw/errors.json")["points"], ["family", "m", "n", "k"]
+    points, keys = read_record(RESULTS / GPU / "raw/errors.json")["points"], ["family", "m", "n", "k"]
     rows = pd.concat([pd.DataFrame({key: at[key] for key in keys} | at["errors_normwise"]) for at in points])
     largest = rows.drop(columns=[*keys, "cublas"]).div(rows["cublas"], axis=0).max(axis=1)
     positive = rows["family"] == "positive"
@@ -74,7 +130,7 @@ def faults() -> dict[str, int]:
     """Of the corpus: how many faults there are and each tool finds; how many sound kernels, runs of them and alarms."""
     emulated, seeds = (read_json(ROOT / f"tests/faults/{name}.json") for name in ("emulated", "seeds"))
     emulated = [each for each in emulated["entries"] if not each["name"].startswith("control_")]
-    on_gpu = [each for each in read_record(RESULTS / "raw/faults.json")["entries"] if each["kind"] == "fault"]
+    on_gpu = [each for each in read_record(RESULTS / GPU / "raw/faults.json")["entries"] if each["kind"] == "fault"]
     return {
         "all": len(emulated),
         "emulator": sum(bool(each["found"]) for each in emulated),

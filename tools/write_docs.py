@@ -5,7 +5,8 @@ usage: python tools/write_docs.py            writes every page that has a templa
 
 docs/templates/NAME.md.j2 becomes docs/NAME.md, and docs/templates/top/NAME.md.j2 becomes NAME.md of the repository. A
 template is Jinja's. It names no measured number; it calls a function of this file (`FUNCTIONS`), which looks the number
-up in results/GPU/tables, or in results/GPU/raw where no table has it.
+up in results/GPU/tables, or in results/GPU/raw where no table has it. The headers of the tutorial rungs are pages too:
+their tables of builds are written anew (header_figures.py).
 """
 
 from __future__ import annotations
@@ -14,86 +15,43 @@ import argparse
 import sys
 import traceback
 from collections.abc import Mapping, Sequence
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 import jinja2
 import numpy as np
-import pandas as pd
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "workflow")]
 
 from doc_numbers import (  # noqa: E402
+    GPU,
+    Number,
+    cell,
     faults,
+    inner_loop,
     ladder_rows,
     largest_errors,
     percent,
     percent_of_cublas,
+    rows,
     slower_sizes,
     slowest,
     summary_block,
 )
+from header_figures import headers  # noqa: E402
 from ladder.config.documents import read_yaml  # noqa: E402
 from ladder.model.shape import Shape  # noqa: E402
 from ladder.records import store  # noqa: E402
 from ladder.records.timings import read_time_record  # noqa: E402
 from ladder.system.errors import LadderError  # noqa: E402
 from ladder.system.paths import shown  # noqa: E402
-from ladder.tables.files import read_table  # noqa: E402
 from record_errors import SPLIT, TITLES, above, limit, shares  # noqa: E402
 
 DOCS = ROOT / "docs"
 RESULTS = ROOT / "results"
 SAID = {"lever", "prediction", "verdict"}  # of each trial in docs/trials.yaml
-GPU = "h100-sxm"  # the folder of results that is meant where a template names none
 MADE = "<!-- Made by `make docs` from {template} and the tables in results. Edit the template, not this page. -->\n"
-
-Number = float | str  # of a table; shapes, names and words are text
-
-
-# Any table
-
-
-@cache
-def table(path: Path) -> pd.DataFrame:
-    """A table in its file; raises LadderError where there is none."""
-    if not path.exists():
-        raise LadderError(f"{shown(path)}: there is no such table")
-    return read_table(path)
-
-
-def rows(name: str, /, gpu: str = GPU, **key: Any) -> pd.DataFrame:
-    """The rows of results/GPU/tables/NAME.csv whose columns have these values, compared as text.
-
-    Raises LadderError where the table lacks such a column or row.
-    """
-    path = RESULTS / gpu / "tables" / f"{name}.csv"
-    found = table(path)
-    if unknown := [column for column in key if column not in found]:
-        raise LadderError(f"{shown(path)}: no column {unknown[0]}; it has {', '.join(found.columns)}")
-    for column, value in key.items():
-        found = found[found[column].astype(str) == str(value)]
-    if found.empty:
-        asked = ", ".join(f"{column}={value}" for column, value in key.items())
-        raise LadderError(f"{shown(path)}: no row with {asked}; name one that the table has")
-    return found
-
-
-def cell(name: str, column: str, /, gpu: str = GPU, **key: Any) -> Number:
-    """The value of a column in the one row that the key names; raises LadderError unless there is exactly one."""
-    found = rows(name, gpu, **key)
-    asked = f"results/{gpu}/tables/{name}.csv: {', '.join(f'{each}={value}' for each, value in key.items())}"
-    if column not in found:
-        raise LadderError(f"{asked}: no column {column}; it has {', '.join(found.columns)}")
-    if len(found) > 1:
-        raise LadderError(f"{asked}: {len(found)} rows; name more columns")
-    value = found[column].item()
-    if pd.isna(value):
-        raise LadderError(f"{asked}: column {column} is empty")
-    return value
-
 
 # The ladder
 
@@ -116,16 +74,6 @@ def predicted_tflops(rung: str, shape: int | str = 4096, gpu: str = GPU) -> str:
 def profiled(rung: str, name: str, shape: int | str = 4096, gpu: str = GPU) -> float:
     """A metric of Nsight Compute for the kernel that multiplies, by its name and in its unit in tables/profiles.csv."""
     return float(cell("profiles", "value", gpu, rung=rung, shape=shape, name=name, multiplies=True))
-
-
-def inner_loop(rung: str, column: str, shape: int | str = 4096, gpu: str = GPU) -> float:
-    """A count in the inner loop of the kernel that multiplies at a shape, by its column in tables/instructions.csv."""
-    found = rows("instructions", gpu, rung=rung, part="inner loop")
-    found = found[[str(shape) in launched.split() for launched in found["launched_at"]]]
-    if len(found) != 1:
-        many = f"{len(found)} inner loops of {rung} at {shape}, not one"
-        raise LadderError(f"results/{gpu}/tables/instructions.csv: {many}")
-    return float(found[column].item())
 
 
 def rate(gflops: float) -> str:
@@ -336,8 +284,8 @@ def filled(template: Path) -> str:
 
 
 def pages() -> dict[Path, str]:
-    """Every page that has a template, as it has to be."""
-    return {page_of(template): filled(template) for template in sorted((DOCS / "templates").rglob("*.j2"))}
+    """Every page that has a template, and every source with a table of builds, as they have to be."""
+    return {page_of(each): filled(each) for each in sorted((DOCS / "templates").rglob("*.j2"))} | headers()
 
 
 def stale() -> list[Path]:

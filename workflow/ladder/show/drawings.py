@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -9,7 +10,8 @@ from xml.sax.saxutils import escape
 
 from ladder.config.search_space import defaults
 from ladder.model.rung import Rung
-from ladder.show.layouts import BANKS, LAYOUTS, SECTOR, Access, Constants, Element, Layout, pieces, sectors
+from ladder.show import layouts
+from ladder.show.layouts import BANKS, SECTOR, Access, Constants, Element, Layout, pieces, sectors
 from ladder.system.paths import ROOT
 
 # Colours of ladder.figures.PALETTE, by what they mean in every drawing.
@@ -110,14 +112,7 @@ def wrapped(words: str, size: int, width: float, bold: bool = False) -> list[str
     for sign in (" x ", " = ", " + "):
         words = words.replace(sign, sign.replace(" ", "\u00a0"))
     most = int(width / (size * (BOLDPICTURE_WIDTH if bold else PLAINPICTURE_WIDTH)))
-    lines = [""]
-    for word in words.split(" "):
-        longer = f"{lines[-1]} {word}".strip()
-        if len(longer) > most and lines[-1]:
-            lines.append(word)
-        else:
-            lines[-1] = longer
-    return lines
+    return textwrap.wrap(words, most, break_long_words=False, break_on_hyphens=False)
 
 
 def _paragraph(words: str, x: float = MARGIN, bold: bool = False, size: int = _SIZE, leading: int = LEADING) -> Panel:
@@ -458,119 +453,92 @@ def _time_line(rows: Sequence[str], bars: Iterable[Bar], until: int, barriers: b
     return Panel(bottom + 22, tuple(parts))
 
 
-ALIKE = "The lengths are not measured."
-BARRIERS = f"Dashed: a barrier of all warps, one for each tile. {ALIKE}"
+BARRIERS = "Dashed: a barrier of all warps, one for each tile."
+
+
+def _turns(
+    head: str, rows: Sequence[str], bars: Iterable[Bar], until: int, said: Sequence[Panel], note: str = ""
+) -> list[Panel]:
+    """Buffers that take turns, with what the colours mean; a note says what dots in the place of barriers are."""
+    return [
+        *_heading(f"{head} buffers take turns. The numbers are those of the tiles along k."),
+        _time_line(rows, bars, until, barriers=not note),
+        *said,
+        _entry(MULTIPLY, "a tile that is multiplied"),
+        _paragraph(f"{note or BARRIERS} The lengths are not measured."),
+    ]
 
 
 def _two_buffers(layout: Layout, _: Constants) -> list[Panel]:
-    until = 6
-    return [
-        *_heading("Two buffers take turns. The numbers are those of the tiles along k."),
-        _time_line(
-            ["registers", "buffer 0", "buffer 1"],
-            buffered_in_registers(until + 1, layout.tile[2]),
-            until,
-            barriers=True,
-        ),
+    bars = buffered_in_registers(7, layout.tile[2])
+    said = [
         _entry(PALE_COPY, "a tile on its way from global memory to registers"),
         _entry(STORE, "its store to shared memory, before the last of the steps along k"),
-        _entry(MULTIPLY, "a tile that is multiplied"),
-        _paragraph(BARRIERS),
     ]
+    return _turns("Two", ["registers", "buffer 0", "buffer 1"], bars, 6, said)
 
 
 def _stages(layout: Layout, _: Constants, own_warps: bool = False) -> list[Panel]:
     stages = layout.stages
-    until = 2 * stages
     dots = (
         f"Full dot: the tile has arrived. Open dot: each of the {layout.warps} warps that multiply has given the "
-        f"buffer back. They do not wait for each other. {ALIKE}"
+        "buffer back. They do not wait for each other."
     )
-    return [
-        *_heading(f"STAGES = {stages} buffers take turns. The numbers are those of the tiles along k."),
-        _time_line(
-            [f"buffer {stage}" for stage in range(stages)],
-            buffered_in_stages(until + stages, stages),
-            until,
-            barriers=not own_warps,
-        ),
-        _entry(PALE_COPY, f"a tile on its way to the buffer{', by warps that only copy' if own_warps else ''}"),
-        _entry(MULTIPLY, "a tile that is multiplied"),
-        _paragraph(dots if own_warps else BARRIERS),
-    ]
+    said = _entry(PALE_COPY, f"a tile on its way to the buffer{', by warps that only copy' if own_warps else ''}")
+    rows = [f"buffer {stage}" for stage in range(stages)]
+    bars = buffered_in_stages(3 * stages, stages)
+    return _turns(f"STAGES = {stages}", rows, bars, 2 * stages, [said], dots if own_warps else "")
 
 
 @dataclass(frozen=True)
 class Picture:
-    """What is drawn of a rung: its message, a function of layout and constants, and the panels that show it."""
+    """What is drawn of a rung: how its constants make its layout, its message, and the panels that show it.
 
-    message: Callable[[Layout, Constants], str]
+    The message may name constants, and what `_said` finds in the layout.
+    """
+
+    layout: Callable[[Constants], Layout]
+    message: str
     panels: Sequence[Callable[[Layout, Constants], list[Panel]]]
 
 
-CONFLICTING = ("load of B", "store of A")  # of vectorized
-
-
-def _of_sectors(layout: Layout, how: str) -> str:
-    of_a, of_b = (len(sectors(layout.loads[name])) for name in ("A", "B"))
-    fetched = f"{_count(of_a, 'sector')} of A and {of_b} of B"
-    return f"a warp that walks {how} fetches {fetched} for {min(32, layout.threads)} multiply-adds"
-
-
-def _of_conflicts(layout: Layout, how: str) -> str:
-    worst = max(layout.accesses, key=lambda access: access.degree)
-    if worst.degree == 1:
-        return f"{how}, and no bank conflict"
-    return f"{how}, but a {worst.name} asks a bank for {worst.degree} words"
-
-
-def _of_loads(_: Layout, constants: Constants) -> str:
-    tm, tn = constants["TM"], constants["TN"]
-    return f"{tm} + {tn} loaded values serve the {tm} x {tn} results of a thread"
-
-
-def _of_warp(_: Layout, constants: Constants) -> str:
-    wm, wn = constants["WM"], constants["WN"]
-    return f"a warp covers {wm} x {wn} results and needs {wm} + {wn} values a step"
-
-
-def _ahead(layout: Layout) -> str:
-    return _count(layout.stages - 1, "tile")
-
-
+LOADS, CONFLICTING = ("load of A", "load of B"), ("load of B", "store of A")
 PICTURES: Mapping[str, Picture] = {
-    "naive": Picture(lambda layout, _: _of_sectors(layout, "down a column"), (_block, _sectors)),
-    "coalesced": Picture(lambda layout, _: _of_sectors(layout, "along a row"), (_block, _sectors)),
+    "naive": Picture(layouts.naive, "a warp that walks down a column fetches {sectors}", (_block, _sectors)),
+    "coalesced": Picture(layouts.coalesced, "a warp that walks along a row fetches {sectors}", (_block, _sectors)),
     "tiled": Picture(
-        lambda _, constants: (
-            f"a block loads each element of its tiles once, and {constants['TILE']} threads read it from shared memory"
-        ),
-        (_block, _warp, _shared("load of A", "load of B")),
+        layouts.tiled,
+        "a block loads each element of its tiles once, and {TILE} threads read it from shared memory",
+        (_block, _warp, _shared(*LOADS)),
     ),
     "tiled_1d": Picture(
-        lambda _, constants: f"an element of B, once loaded, serves a column of {constants['TM']} results",
-        (_block, _warp, _shared("load of A", "load of B")),
+        layouts.tiled_1d,
+        "an element of B, once loaded, serves a column of {TM} results",
+        (_block, _warp, _shared(*LOADS)),
     ),
-    "tiled_2d": Picture(_of_loads, (_block, _warp, _shared("load of A", "load of B"))),
-    "vectorized": Picture(
-        lambda layout, _: _of_conflicts(layout, "16 bytes an access"), (_block, _warp, _shared(*CONFLICTING))
+    "tiled_2d": Picture(
+        layouts.tiled_2d,
+        "{TM} + {TN} loaded values serve the {TM} x {TN} results of a thread",
+        (_block, _warp, _shared(*LOADS)),
     ),
-    "conflict_free": Picture(
-        lambda layout, constants: _of_conflicts(
-            layout, "the tiles' rows in another order" if constants["LAYOUT"] == 1 else "gaps in the tiles' rows"
-        ),
+    "vectorized": Picture(layouts.vectorized, "16 bytes an access{conflicts}", (_block, _warp, _shared(*CONFLICTING))),
+    "conflict_free": Picture(layouts.conflict_free, "{order}{conflicts}", (_block, _warp, _shared(*CONFLICTING))),
+    "warp_tiled": Picture(
+        layouts.warp_tiled,
+        "a warp covers {WM} x {WN} results and needs {WM} + {WN} values a step",
         (_block, _warp, _shared(*CONFLICTING)),
     ),
-    "warp_tiled": Picture(_of_warp, (_block, _warp, _shared(*CONFLICTING))),
     "double_buffered": Picture(
-        lambda *_: "the next tile is on its way while a tile is multiplied", (_two_buffers, _block, _warp)
+        layouts.warp_tiled, "the next tile is on its way while a tile is multiplied", (_two_buffers, _block, _warp)
     ),
     "async_copy": Picture(
-        lambda layout, _: f"{_ahead(layout)} on the way while a tile is multiplied",
+        layouts.async_copy,
+        "{ahead} on the way while a tile is multiplied",
         (_stages, partial(_block, load="one copy of warp 0"), _warp),
     ),
     "tma": Picture(
-        lambda layout, _: f"warps of their own copy, up to {_ahead(layout)} ahead of those that multiply",
+        layouts.tma,
+        "warps of their own copy, up to {ahead} ahead of those that multiply",
         (
             partial(_stages, own_warps=True),
             partial(_block, load="one copy by a warp (A) or by the copy engine (B)"),
@@ -599,7 +567,7 @@ def constants_of(rung: Rung) -> dict[str, int]:
 def layout_of(entry: str, constants: Constants) -> Layout | None:
     """The layout of an entry with these constants; None where they make no tile, or one of them is missing."""
     try:
-        layout = LAYOUTS[entry](constants)
+        layout = PICTURES[entry].layout(constants)
         return layout if layout.is_whole else None
     except (KeyError, ZeroDivisionError):
         return None
@@ -611,8 +579,18 @@ def title(entry: str, constants: Constants) -> str:
 
 
 def _said(entry: str, constants: Constants, layout: Layout | None) -> str:
-    message = PICTURES[entry].message(layout, constants) if layout else "its constants make no tile that can be drawn"
-    return f"{entry}: {message}"
+    """The message with its words: what warp 0 fetches, the worst conflict, tiles on the way, the order of rows."""
+    if layout is None:
+        return f"{entry}: its constants make no tile that can be drawn"
+    of_a, of_b = (len(sectors(layout.loads[name])) for name in ("A", "B"))
+    fetched = f"{_count(of_a, 'sector')} of A and {of_b} of B for {min(32, layout.threads)} multiply-adds"
+    worst = max(layout.accesses, key=lambda access: access.degree, default=None)
+    conflicts = ", and no bank conflict"
+    if worst and worst.degree > 1:
+        conflicts = f", but a {worst.name} asks a bank for {worst.degree} words"
+    order = "the tiles' rows in another order" if constants.get("LAYOUT") == 1 else "gaps in the tiles' rows"
+    words = {"sectors": fetched, "conflicts": conflicts, "order": order, "ahead": _count(layout.stages - 1, "tile")}
+    return f"{entry}: {PICTURES[entry].message.format(**words, **constants)}"
 
 
 def drawing(entry: str, constants: Constants) -> str:

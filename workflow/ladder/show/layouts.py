@@ -138,16 +138,6 @@ def sectors(elements: Iterable[Element]) -> dict[Element, set[int]]:
 Place = Callable[[int, int], int]  # step of p, row of A or column of B -> word of the tile
 
 
-def _access(name: str, place: Place, lanes: Sequence[tuple[int, int]], width: int, times: int) -> Access:
-    words = tuple(place(p, index) for p, index in lanes)
-    return Access(name, words, tuple(p for p, _ in lanes), width, times)
-
-
-def _vectors(first: Iterable[Element], width: int) -> frozenset[Element]:
-    """The elements that lanes fetch, each `width` of a row from its first on."""
-    return frozenset((row, col + v) for row, col in first for v in range(width))
-
-
 def _one_each(constants: Constants, owner: Callable[[int, int], int], at: Callable[[int], Element]) -> Layout:
     """One result a thread and no shared memory; `at` is where a thread's result is."""
     bm, bn = constants["BM"], constants["BN"]
@@ -156,123 +146,136 @@ def _one_each(constants: Constants, owner: Callable[[int, int], int], at: Callab
     return Layout((bm, bn, 0), bm * bn, owner, loads)
 
 
-def _naive(constants: Constants) -> Layout:
+def naive(constants: Constants) -> Layout:
+    """Neighbouring threads compute neighbouring rows."""
     bm = constants["BM"]
     return _one_each(constants, lambda row, col: col * bm + row, lambda tid: (tid % bm, tid // bm))
 
 
-def _coalesced(constants: Constants) -> Layout:
+def coalesced(constants: Constants) -> Layout:
+    """Neighbouring threads compute neighbouring columns."""
     bn = constants["BN"]
     return _one_each(constants, lambda row, col: row * bn + col, lambda tid: divmod(tid, bn))
 
 
-def _scalar_tiles(bm: int, bn: int, bk: int, tm: int, tn: int) -> Layout:
-    """Tiles that are copied element by element, A's as it is; TM x TN neighbouring results a thread.
-
-    The compiler joins loads of up to 4 neighbours: of A along p, of B along the row.
-    """
-    across = bn // tn
-    threads = bm // tm * across
-    lanes = range(min(32, threads))
-    width_a, width_b = math.gcd(bk, 4), math.gcd(tn, 4)
-    rows, cols = [t // across * tm for t in lanes], [t % across * tn for t in lanes]
-    copied_a, copied_b = [divmod(t, bk) for t in lanes], [divmod(t, bn) for t in lanes]
-
-    def place_a(p: int, row: int) -> int:
-        return row * bk + p
-
-    def place_b(p: int, col: int) -> int:
-        return p * bn + col
-
-    return Layout(
-        tile=(bm, bn, bk),
-        threads=threads,
-        owner=lambda row, col: row // tm * across + col // tn,
-        loads={"A": frozenset(copied_a), "B": frozenset(copied_b)},
-        accesses=(
-            _access("load of A", place_a, [(0, row) for row in rows], width_a, tm * bk // width_a),
-            _access("load of B", place_b, [(0, col) for col in cols], width_b, bk * tn // width_b),
-            _access("store of A", place_a, [(p, row) for row, p in copied_a], 1, bm * bk // threads),
-            _access("store of B", place_b, copied_b, 1, bk * bn // threads),
-        ),
-        used={"A": frozenset(range(bm * bk)), "B": frozenset(range(bk * bn))},
-    )
+Widths = tuple[int, int]  # words of A and of B that a thread accesses at once
 
 
-def _tiled(constants: Constants) -> Layout:
-    return _scalar_tiles(*[constants["TILE"]] * 3, 1, 1)
+@dataclass(frozen=True)
+class Tiles:
+    """The sides of a block's tiles and of a thread's."""
+
+    bm: int
+    bn: int
+    bk: int
+    tm: int
+    tn: int
+
+    @classmethod
+    def of(cls, constants: Constants) -> Tiles:
+        """Those that the macros of a rung name."""
+        return cls(*(constants[name] for name in ("BM", "BN", "BK", "TM", "TN")))
+
+    def layout(
+        self,
+        threads: int,
+        owner: Callable[[int, int], int],
+        first: Callable[[int], Element],
+        places: tuple[Place, Place],
+        loaded: Widths = (4, 4),
+        copied: Widths = (4, 4),
+        steps: int = 0,
+    ) -> Layout:
+        """The layout of a rung that copies these tiles to shared memory; `first` is a thread's first result.
+
+        A thread copies `copied` neighbours at once, of A along p, of B along the row, but stores those of A one by one.
+        Of A neighbouring threads copy so many `steps` of p, by default all of the tile.
+        """
+        bm, bn, bk = self.bm, self.bn, self.bk
+        lanes = range(min(32, threads))
+        results = [first(t) for t in lanes]
+        steps, across = steps or bk // copied[0], bn // copied[1]
+        from_a = [(t // steps, t % steps * copied[0]) for t in lanes]
+        from_b = [(t // across, t % across * copied[1]) for t in lanes]
+        place_a, place_b = places
+
+        def access(name: str, place: Place, at: Sequence[Element], width: int, elements: int) -> Access:
+            words = tuple(place(p, index) for p, index in at)
+            return Access(name, words, tuple(p for p, _ in at), width, elements // width)
+
+        return Layout(
+            tile=(bm, bn, bk),
+            threads=threads,
+            owner=owner,
+            loads={"A": _vectors(from_a, copied[0]), "B": _vectors(from_b, copied[1])},
+            accesses=(
+                access("load of A", place_a, [(0, row) for row, _ in results], loaded[0], bk * self.tm),
+                access("load of B", place_b, [(0, col) for _, col in results], loaded[1], bk * self.tn),
+                access("store of A", place_a, [(p, row) for row, p in from_a], 1, bm * bk // threads),
+                access("store of B", place_b, from_b, copied[1], bk * bn // threads),
+            ),
+            used={
+                "A": frozenset(place_a(p, row) for p in range(bk) for row in range(bm)),
+                "B": frozenset(place_b(p, col) for p in range(bk) for col in range(bn)),
+            },
+        )
+
+    def by_thread(self, places: tuple[Place, Place], loaded: Widths = (4, 4), copied: Widths = (4, 4)) -> Layout:
+        """TM x TN neighbouring results a thread, threads row by row."""
+        tm, tn, across = self.tm, self.tn, self.bn // self.tn
+
+        def owner(row: int, col: int) -> int:
+            return row // tm * across + col // tn
+
+        def first(tid: int) -> Element:
+            return tid // across * tm, tid % across * tn
+
+        return self.layout(self.bm // tm * across, owner, first, places, loaded, copied)
+
+    def by_element(self) -> Layout:
+        """Tiles that are copied element by element, A's as it is.
+
+        The compiler joins loads of up to 4 neighbours: of A along p, of B along the row.
+        """
+        places: tuple[Place, Place] = (lambda p, row: row * self.bk + p, lambda p, col: p * self.bn + col)
+        return self.by_thread(places, (math.gcd(self.bk, 4), math.gcd(self.tn, 4)), (1, 1))
 
 
-def _tiled_1d(constants: Constants) -> Layout:
-    return _scalar_tiles(*(constants[name] for name in ("BM", "BN", "BK", "TM")), 1)
+def _vectors(first: Iterable[Element], width: int) -> frozenset[Element]:
+    """The elements that lanes fetch, each `width` of a row from its first on."""
+    return frozenset((row, col + v) for row, col in first for v in range(width))
 
 
-def _tiled_2d(constants: Constants) -> Layout:
-    return _scalar_tiles(*(constants[name] for name in ("BM", "BN", "BK", "TM", "TN")))
+def tiled(constants: Constants) -> Layout:
+    """Square tiles, and one result a thread."""
+    return Tiles(*[constants["TILE"]] * 3, 1, 1).by_element()
 
 
-def _vector_tiles(
-    constants: Constants,
-    threads: int,
-    owner: Callable[[int, int], int],
-    places: tuple[Place, Place],
-    first: Callable[[int], Element],
-    asynchronous: bool = False,
-) -> Layout:
-    """Tiles that are copied by 16 bytes, A's transposed on its way; `first` is a thread's first result.
-
-    Asynchronous copies take A's elements one by one, 8 steps of p beside each other.
-    """
-    bm, bn, bk, tm, tn = (constants[name] for name in ("BM", "BN", "BK", "TM", "TN"))
-    lanes = range(min(32, threads))
-    copied_a = [(t // 8, t % 8) if asynchronous else (t // (bk // 4), t % (bk // 4) * 4) for t in lanes]
-    copied_b = [(t // (bn // 4), t % (bn // 4) * 4) for t in lanes]
-    place_a, place_b = places
-    results = [first(t) for t in lanes]
-    used = {
-        "A": frozenset(place_a(p, row) for p in range(bk) for row in range(bm)),
-        "B": frozenset(place_b(p, col) for p in range(bk) for col in range(bn)),
-    }
-    return Layout(
-        tile=(bm, bn, bk),
-        threads=threads,
-        owner=owner,
-        loads={"A": _vectors(copied_a, 1 if asynchronous else 4), "B": _vectors(copied_b, 4)},
-        accesses=(
-            _access("load of A", place_a, [(0, row) for row, _ in results], 4, bk * tm // 4),
-            _access("load of B", place_b, [(0, col) for _, col in results], 4, bk * tn // 4),
-            _access("store of A", place_a, [(p, row) for row, p in copied_a], 1, bm * bk // threads),
-            _access("store of B", place_b, copied_b, 4, bk * bn // 4 // threads),
-        ),
-        used=used,
-    )
+def tiled_1d(constants: Constants) -> Layout:
+    """A column of results a thread."""
+    return Tiles.of({**constants, "TN": 1}).by_element()
 
 
-def _thread_tiles(constants: Constants, places: tuple[Place, Place]) -> Layout:
-    """TM x TN neighbouring results a thread, threads row by row."""
-    bm, bn, tm, tn = (constants[name] for name in ("BM", "BN", "TM", "TN"))
-    across = bn // tn
-    return _vector_tiles(
-        constants,
-        bm // tm * across,
-        lambda row, col: row // tm * across + col // tn,
-        places,
-        lambda tid: (tid // across * tm, tid % across * tn),
-    )
+def tiled_2d(constants: Constants) -> Layout:
+    """A tile of results a thread."""
+    return Tiles.of(constants).by_element()
 
 
-def _vectorized(constants: Constants) -> Layout:
-    bm, bn = constants["BM"], constants["BN"]
-    return _thread_tiles(constants, (lambda p, row: p * bm + row, lambda p, col: p * bn + col))
+def vectorized(constants: Constants) -> Layout:
+    """Tiles that are copied by 16 bytes, A's transposed on its way."""
+    tiles = Tiles.of(constants)
+    return tiles.by_thread((lambda p, row: p * tiles.bm + row, lambda p, col: p * tiles.bn + col))
 
 
-def _conflict_free(constants: Constants) -> Layout:
-    return _thread_tiles(constants, {1: _reordered, 2: _padded}[constants["LAYOUT"]](constants))
+def conflict_free(constants: Constants) -> Layout:
+    """LAYOUT = 1 or 2 of the tiles' rows."""
+    tiles = Tiles.of(constants)
+    return tiles.by_thread({1: _reordered, 2: _padded}[constants["LAYOUT"]](tiles))
 
 
-def _reordered(constants: Constants) -> tuple[Place, Place]:
+def _reordered(tiles: Tiles) -> tuple[Place, Place]:
     """LAYOUT = 1: of A's rows half trade places, of B the first vectors of all threads come before the second."""
-    bm, bn, bk, tn = (constants[name] for name in ("BM", "BN", "BK", "TN"))
+    bm, bn, bk, tn = tiles.bm, tiles.bn, tiles.bk, tiles.tn
     gap = 128 // tn
     pitch = bn + (tn // 4 - 1) * gap
 
@@ -282,20 +285,19 @@ def _reordered(constants: Constants) -> tuple[Place, Place]:
     return lambda p, row: p * bm + (row ^ (p // 4 * (128 // bk) % 32)), place_b
 
 
-def _padded(constants: Constants) -> tuple[Place, Place]:
+def _padded(tiles: Tiles) -> tuple[Place, Place]:
     """LAYOUT = 2: gaps between A's rows and steps of p, and a vector left out after every 32 columns of B."""
-    bm, bn, bk = (constants[name] for name in ("BM", "BN", "BK"))
-    gap = 128 // bk
-    pitch_a, pitch_b = bm + 32 - gap, bn + bn // 32 * 4
+    gap = 128 // tiles.bk
+    pitch_a, pitch_b = tiles.bm + 32 - gap, tiles.bn + tiles.bn // 32 * 4
     return lambda p, row: p * pitch_a + row + p // 4 * gap, lambda p, col: p * pitch_b + col + col // 32 * 4
 
 
-def _warp_tiles(constants: Constants, asynchronous: bool = False) -> Layout:
+def warp_tiled(constants: Constants, copied: Widths = (4, 4), steps: int = 0) -> Layout:
     """Warps of WM x WN results; a thread's TM x TN are blocks of 4 x 4 that lie STEP rows or columns apart."""
-    bm, bn, tm, tn, wm, wn = (constants[name] for name in ("BM", "BN", "TM", "TN", "WM", "WN"))
-    pitch = bm + 4
-    across, lanes_across = bn // wn, wn // tn
-    step_m, step_n = 4 * wm // tm, 4 * wn // tn
+    tiles, wm, wn = Tiles.of(constants), constants["WM"], constants["WN"]
+    pitch = tiles.bm + 4
+    across, lanes_across = tiles.bn // wn, wn // tiles.tn
+    step_m, step_n = 4 * wm // tiles.tm, 4 * wn // tiles.tn
 
     def owner(row: int, col: int) -> int:
         lane = row % wm % step_m // 4 * lanes_across + col % wn % step_n // 4
@@ -305,33 +307,19 @@ def _warp_tiles(constants: Constants, asynchronous: bool = False) -> Layout:
         warp, lane = divmod(tid, 32)
         return warp // across * wm + lane // lanes_across * 4, warp % across * wn + lane % lanes_across * 4
 
-    places: tuple[Place, Place] = (lambda p, row: p * pitch + row, lambda p, col: p * bn + col)
-    return _vector_tiles(constants, bm // wm * across * 32, owner, places, first, asynchronous)
+    places: tuple[Place, Place] = (lambda p, row: p * pitch + row, lambda p, col: p * tiles.bn + col)
+    return tiles.layout(tiles.bm // wm * across * 32, owner, first, places, copied=copied, steps=steps)
 
 
-def _async_copy(constants: Constants) -> Layout:
-    return replace(_warp_tiles(constants, asynchronous=True), stages=constants["STAGES"])
+def async_copy(constants: Constants) -> Layout:
+    """Asynchronous copies, of A element by element, 8 steps of p beside each other."""
+    return replace(warp_tiled(constants, copied=(1, 4), steps=8), stages=constants["STAGES"])
 
 
-def _tma(constants: Constants) -> Layout:
+def tma(constants: Constants) -> Layout:
     """As `async_copy`, but one thread has all of B's tile copied."""
-    layout = _async_copy(constants)
+    layout = async_copy(constants)
     _, bn, bk = layout.tile
     box = frozenset((p, col) for p in range(bk) for col in range(bn))
     loads = tuple(each for each in layout.accesses if each.name.startswith("load"))
     return replace(layout, loads={**layout.loads, "B": box}, accesses=loads)
-
-
-LAYOUTS: Mapping[str, Callable[[Constants], Layout]] = {
-    "naive": _naive,
-    "coalesced": _coalesced,
-    "tiled": _tiled,
-    "tiled_1d": _tiled_1d,
-    "tiled_2d": _tiled_2d,
-    "vectorized": _vectorized,
-    "conflict_free": _conflict_free,
-    "warp_tiled": _warp_tiles,
-    "double_buffered": _warp_tiles,
-    "async_copy": _async_copy,
-    "tma": _tma,
-}
