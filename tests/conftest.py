@@ -28,6 +28,7 @@ from ladder.show.pages import page
 from ladder.show.report import Material
 from ladder.show.static import draw, save
 from ladder.system import nvml
+from ladder.system.errors import LadderError
 from ladder.system.nvml import Present
 from ladder.system.process import gpu_lock
 from ladder.tables.checks import check_table
@@ -133,6 +134,15 @@ def write(path: Path, text: str) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)
     return path
+
+
+def line_of(function, *arguments) -> str:
+    """The one line that a LadderError says."""
+    with pytest.raises(LadderError) as caught:
+        function(*arguments)
+    text = str(caught.value)
+    assert len(text.splitlines()) == 1, text
+    return text
 
 
 def a_rung(name: str = "naive", **changes) -> Rung:

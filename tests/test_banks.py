@@ -66,10 +66,3 @@ def test_no_access_of_the_conflict_free_rung_meets_a_bank_conflict(tile, layout,
     place = ctypes.CDLL(str(library))
     for widths in ((4, 4), (1, 1)):
         assert set(copies(tile, *widths, place.place_A, place.place_B).values()) == {0}, widths
-
-
-def test_the_conflicts_of_the_vectorized_rung_are_those_that_its_head_names():
-    tile = BM, BN, BK, *_ = 128, 128, 8, 8, 8
-    found = copies(tile, 4, 4, lambda _, p, row: p * BM + row, lambda p, col: p * BN + col)
-    loads = BM * BN // 64 // 32 * BK * 2 * 4  # of B in a tile: warps, steps, vectors, passes
-    assert found == {"stores of A": 32, "stores of B": 0, "loads of A": 0, "loads of B": loads}

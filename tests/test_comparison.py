@@ -9,14 +9,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import take_for_checkout
+from conftest import line_of, take_for_checkout
 from ladder.model.shape import Shape
 from ladder.records import store
 from ladder.records.baseline import find_baseline, identity
 from ladder.show.comparison import compare_with, report
 from ladder.show.figures import comparison
-from ladder.show.static import draw, save
-from ladder.system.errors import LadderError
+from ladder.show.static import draw
 from ladder.system.paths import ROOT
 from ladder.tables.comparison import COMPARISON_COLUMNS, compare, read_timings
 from pipeline import FEW, FEW_RUNGS, RECORDED, copied, copy_project, snakemake
@@ -98,16 +97,14 @@ def test_sizes_are_compared_by_their_work(tmp_path):
 
 def test_nothing_in_common_is_one_line(tmp_path):
     scaled(TIMES / f"{RUNG}.zip", tmp_path / f"{RUNG}.zip", 1)
-    with pytest.raises(LadderError, match=r"^baseline: .*: no rung of this run is recorded in both at any of its"):
-        compare_with(str(TIMES), RECORDED, ["naive"], SHAPES, tmp_path)
+    text = line_of(compare_with, str(TIMES), RECORDED, ["naive"], SHAPES, tmp_path)
+    assert text.endswith(": no rung of this run is recorded in both at any of its sizes")
 
 
 @pytest.mark.parametrize("damage", [b"", b"PK\x03\x04 half of a record"])
 def test_a_damaged_record_is_one_line_that_names_it(tmp_path, damage):
     (tmp_path / f"{RUNG}.zip").write_bytes(damage)
-    with pytest.raises(LadderError, match=RUNG) as error:
-        compare([RUNG], SHAPES, tmp_path, TIMES, RECORDED)
-    assert "\n" not in str(error.value)
+    assert RUNG in line_of(compare, [RUNG], SHAPES, tmp_path, TIMES, RECORDED)
 
 
 def test_the_figure_of_every_shape_is_legible(tmp_path):
@@ -120,18 +117,13 @@ def test_the_figure_of_every_shape_is_legible(tmp_path):
     assert_legible(draw(comparison.figure(table), "Recorded once"))
 
 
-def test_the_figure_writes_out_what_changed_and_is_the_same_twice(tmp_path):
-    table = against(tmp_path / "records", 1.05)
-    figure = comparison.figure(table)
+def test_the_figure_writes_out_what_changed(tmp_path):
+    figure = comparison.figure(against(tmp_path, 1.05))
     assert figure.title == "Against the baseline: 2 slower"
     axes = draw(figure, "Recorded once").axes[0]
     assert [text.get_text() for text in axes.texts] == ["+5.0\nslower"] * 2
     assert [label.get_text() for label in axes.get_xticklabels()] == ["512", "1024"]
     assert [label.get_text() for label in axes.get_yticklabels()] == [RUNG]
-    for name in ("a", "b"):
-        save(draw(figure, "Recorded once"), [tmp_path / f"{name}.svg", tmp_path / f"{name}.png"])
-    assert (tmp_path / "a.svg").read_bytes() == (tmp_path / "b.svg").read_bytes()
-    assert (tmp_path / "a.png").read_bytes() == (tmp_path / "b.png").read_bytes()
 
 
 # Two runs of one commit on one GPU, as recorded: `raw/time`, and what docs/measuring.md says how to record again
@@ -171,8 +163,8 @@ def test_a_baseline_is_found_in_a_checkout_a_results_folder_or_the_records_own(t
 
 
 def test_a_folder_without_records_is_one_line_with_the_remedy(tmp_path):
-    with pytest.raises(LadderError, match=rf"holds no time records of {RECORDED}; name a folder such as results/"):
-        find_baseline(str(tmp_path), RECORDED, tmp_path)
+    text = line_of(find_baseline, str(tmp_path), RECORDED, tmp_path)
+    assert f"holds no time records of {RECORDED}; name a folder such as results/" in text
 
 
 @pytest.fixture
@@ -200,16 +192,13 @@ def test_a_baseline_can_be_a_git_revision(repository, tmp_path):
 
 @pytest.mark.parametrize("revision", ["no-such-revision", "--output=x", "HEAD:results"])
 def test_an_unknown_revision_is_one_line(repository, tmp_path, revision):
-    with pytest.raises(LadderError, match=r"^baseline: .* is no folder, and no git revision with results/") as error:
-        find_baseline(revision, RECORDED, tmp_path)
-    assert "\n" not in str(error.value)
+    assert "is no folder, and no git revision with results/" in line_of(find_baseline, revision, RECORDED, tmp_path)
     assert not list(tmp_path.glob("*x*"))
 
 
 def test_a_revision_without_git_is_one_line(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(LadderError, match=r"^baseline: 'HEAD' is no folder, .* \(git is not installed\); name a"):
-        find_baseline("HEAD", RECORDED, tmp_path)
+    assert "(git is not installed); name a" in line_of(find_baseline, "HEAD", RECORDED, tmp_path)
     assert identity("HEAD", RECORDED) == ""
 
 

@@ -3,7 +3,6 @@
 A report comes from a GPU alone; here a stand-in with the interface of ncu_report's actions takes its place.
 """
 
-import os
 import sys
 import time
 from itertools import pairwise
@@ -28,6 +27,7 @@ from ladder.records import store
 from ladder.records.profiles import keep_profiles, read_profiles
 from ladder.system.errors import LadderError
 from ladder.system.paths import ROOT
+from test_process import ended, soon
 
 PERMISSION = (
     "==PROF== Connected to process 1\n"
@@ -114,19 +114,8 @@ def test_ncu_that_hangs_is_stopped_with_its_children(profiled, tmp_path):
     message, _, _ = profiled(f"sleep 60 & echo $! > {tmp_path}/pid; wait", time_limit_s=0.5)
     assert message == "no profile within 0.5 s; stopped"
     assert time.monotonic() - started < 10
-    deadline = time.monotonic() + 10
     pid = int((tmp_path / "pid").read_text())
-    while time.monotonic() < deadline and not ended(pid):
-        time.sleep(0.01)
-    assert ended(pid)
-
-
-def ended(pid: int) -> bool:
-    """Whether a process is gone, or dead and only waits to be collected."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
-    except (FileNotFoundError, ProcessLookupError):
-        return True
+    assert soon(lambda: ended(pid))
 
 
 # What is read from a report
@@ -326,10 +315,3 @@ def test_why_profiles_are_missing_is_kept_until_there_are_some(tmp_path):
     assert record["shapes"] == {"512": profile("old")}
     keep_profiles(path, "naive", {}, "", "build-2")
     assert store.read_json(path)["failure"] is None
-
-
-def test_equal_profiles_are_equal_bytes(tmp_path):
-    for name in ("1.json.gz", "2.json.gz"):
-        keep_profiles(tmp_path / name, "naive", {"512": profile("a")}, "", "build-1")
-        os.utime(tmp_path / name, (0, 0))
-    assert (tmp_path / "1.json.gz").read_bytes() == (tmp_path / "2.json.gz").read_bytes()

@@ -11,23 +11,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from conftest import a_device, a_where, time_run, write
+from conftest import a_device, a_where, line_of, time_run, write
 from ladder.records import provenance, store
 from ladder.records.provenance import environment
 from ladder.system import cublas
-from ladder.system.errors import LadderError
 from ladder.system.paths import ROOT
 
 RESTORE = "; restore it with git checkout, or delete it to measure again"
-
-
-def line_of(function, *arguments) -> str:
-    """The one line that a LadderError says."""
-    with pytest.raises(LadderError) as caught:
-        function(*arguments)
-    text = str(caught.value)
-    assert len(text.splitlines()) == 1, text
-    return text
 
 
 def names(folder) -> list[str]:

@@ -5,14 +5,13 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from conftest import REPOSITORY, a_build, a_where, time_run
+from conftest import REPOSITORY, a_build, a_where, line_of, time_run
 from ladder.config.plan import plan
 from ladder.measure.time.stage import time_rung
 from ladder.model.shape import Shape
 from ladder.records import store, timings
 from ladder.records.digests import build_of
 from ladder.records.timings import read_time_record, timed_shapes
-from ladder.system.errors import LadderError
 from ladder.system.process import Outcome
 from pipeline import RECORDED
 
@@ -114,19 +113,15 @@ DAMAGES = {
 def test_a_damaged_time_record_is_one_line_and_is_left_as_it_is(path, changes):
     store.add_run(path, damage(**changes))
     before = path.read_bytes()
-    with pytest.raises(LadderError) as caught:
-        read_time_record(path)
-    text = str(caught.value)
+    text = line_of(read_time_record, path)
     assert text.startswith(f"{path}: the record is damaged (")
     assert text.endswith("; restore it with git checkout, or delete it to measure again")
-    assert "\n" not in text
     assert path.read_bytes() == before
 
 
 def test_samples_that_are_missing_are_counted(path):
     store.add_run(path, damage(times=lambda content: content[:-4]))
-    with pytest.raises(LadderError, match=r"nvbench\.json-bin/0\.bin holds 1 samples of which 2 were expected"):
-        read_time_record(path)
+    assert "nvbench.json-bin/0.bin holds 1 samples of which 2 were expected" in line_of(read_time_record, path)
 
 
 # What is held already

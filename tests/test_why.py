@@ -15,7 +15,7 @@ from ladder.show.figures import accuracy, by_size, gpus, gpus_by_size, published
 from ladder.show.figures.instruction_mix import loop_shares
 from ladder.show.figures.occupancy_limits import warp_limits
 from ladder.show.figures.roofline import compute_ceilings, rates
-from ladder.show.static import draw, save
+from ladder.show.static import draw
 from ladder.show.style import MOST
 from ladder.system.paths import ROOT
 from ladder.tables.files import read_table
@@ -103,15 +103,6 @@ def test_every_mark_stands_inside_its_axes(figures, name):
         marks += [(bar.get_x() + bar.get_width(), bar.get_y() + bar.get_height() / 2) for bar in axes.patches]
         assert marks
         assert all(left <= x <= right * 1.001 and bottom <= y <= top for x, y in marks)
-
-
-def test_equal_tables_give_equal_bytes(figures, tmp_path):
-    for folder in "12":
-        for name in NAMES:
-            save(draw(figures[name], "recorded"), [tmp_path / folder / f"{name}.svg"])
-    assert len(list((tmp_path / "1").iterdir())) == len(NAMES)
-    for path in (tmp_path / "1").iterdir():
-        assert path.read_bytes() == (tmp_path / "2" / path.name).read_bytes()
 
 
 def test_stacked_bars_end_where_the_parts_of_a_rung_add_up(figures, tables):

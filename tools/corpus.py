@@ -1,6 +1,9 @@
 """The corpus of faults: each is a patch of a control, a sound kernel, and says in its first lines what it is."""
 
 import re
+import subprocess
+import tempfile
+from functools import cache
 from pathlib import Path
 
 from emulator import SMALL, Case, run
@@ -8,14 +11,13 @@ from ladder.build.library import Library
 from ladder.records.store import digest
 from ladder.system.errors import LadderError
 from ladder.system.paths import ROOT
-from patches import patched
 
 FOLDER = ROOT / "tests/faults"
 FAULTS = sorted(FOLDER.glob("*.patch"))
 CONTROLS = sorted(FOLDER.glob("control_*.cu"))
 FIRST_COMMENT = re.compile(r"\A(//.*\n)+")
 # The first comment, what git says of the files, the control's path, and the hunks.
-FAULT = re.compile(r"((?://.*\n)+)(?:(?:diff|index) .*\n)*--- a/(\S+)\n\+\+\+ b/\2\n(.*)", re.DOTALL)
+FAULT = re.compile(r"((?://.*\n)+)(?:(?:diff|index) .*\n)*--- a/(\S+)\n\+\+\+ b/\2\n@@ .*", re.DOTALL)
 
 
 def whole(source: Path) -> str:
@@ -28,8 +30,22 @@ def whole(source: Path) -> str:
         return text
     if (parts := FAULT.fullmatch(text)) is None or ROOT / parts[2] not in CONTROLS:
         raise LadderError(f"{source.name}: is not `// NAME: what it is.` with a unified diff of a control below it")
-    comment, control, hunks = parts.groups()
-    return comment + FIRST_COMMENT.sub("", patched((ROOT / control).read_text(), hunks, source.name))
+    try:
+        return parts[1] + FIRST_COMMENT.sub("", _patched(parts[2], text))
+    except subprocess.CalledProcessError as error:
+        raise LadderError(f"{source.name}: {error.stderr.splitlines()[0]}") from None
+
+
+@cache
+def _patched(control: str, patch: str) -> str:
+    """A control as `git apply` patches it; subprocess.CalledProcessError where the patch does not fit."""
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(folder) / control
+        copy.parent.mkdir(parents=True)
+        copy.write_text((ROOT / control).read_text())
+        command = ["git", f"--git-dir={folder}/none", "apply"]
+        subprocess.run(command, cwd=folder, input=patch, capture_output=True, text=True, check=True)
+        return copy.read_text()
 
 
 def written(source: Path, folder: Path) -> Path:
