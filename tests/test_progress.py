@@ -132,18 +132,6 @@ def test_a_terminal_gets_a_live_line_that_makes_room_for_others(tmp_path):
     assert terminal.getvalue().endswith("left\r\x1b[K1 of 6 steps in 0:10\n")
 
 
-def test_nothing_is_drawn_behind_half_a_line_of_another(tmp_path):
-    terminal = Terminal()
-    board, _ = a_board(terminal, tmp_path / "durations.json")
-    board.write_above("half a ")
-    board.follow(started(1, "compile"))
-    assert terminal.getvalue() == "half a "
-    board.write_above("line\n")
-    board.tell()
-    assert terminal.getvalue().startswith("half a line\n\r\x1b[K[---")
-    board.close()
-
-
 def test_a_run_that_did_nothing_says_nothing(tmp_path):
     log = io.StringIO()
     board, _ = a_board(log, tmp_path / "durations.json")

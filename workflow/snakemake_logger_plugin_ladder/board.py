@@ -98,7 +98,7 @@ class Board:
         self.terminal = stream.isatty()
         self.state = State(now(), earlier=remembered(memory))
         self.guard = threading.RLock()
-        self.drawn, self.whole_line, self.said = False, True, now()
+        self.drawn, self.said = False, now()
         self.ended = threading.Event()
         self.ticker: threading.Thread | None = None
 
@@ -135,7 +135,7 @@ class Board:
                 if self.ticker is None:
                     self.ticker = threading.Thread(target=self._tick, daemon=True)
                     self.ticker.start()
-                if self.whole_line and not self.ended.is_set():
+                if not self.ended.is_set():
                     width = shutil.get_terminal_size().columns
                     self.stream.write(CLEAR + self.state.live(self.now(), width))
                     self.stream.flush()
@@ -150,13 +150,12 @@ class Board:
             self.tell()
 
     def write_above(self, text: str) -> None:
-        """Write what others have to say, with the live line out of its way."""
+        """Write whole lines that others have to say, with the live line out of their way."""
         with self.guard:
             if self.drawn:
                 self.stream.write(CLEAR)
                 self.drawn = False
             self.stream.write(text)
-            self.whole_line = text.endswith("\n")
 
     def close(self) -> None:
         """Take the live line away, say how long all took, and keep what each rule's jobs took."""
