@@ -173,7 +173,8 @@ def by_sanitizer(entry: Mapping[str, Any]) -> str:
 
 def page() -> str:
     """docs/faults.md from the four records; a fault may be newer than the GPU's."""
-    emulated, gpu, seeds, ladder = (store.read_record(path) for path in (EMULATED, ON_GPU, SEEDS, LADDER))
+    emulated, seeds, ladder = (store.read_json(path) for path in (EMULATED, SEEDS, LADDER))  # of no GPU
+    gpu = store.read_record(ON_GPU)
     in_emulator = {entry["name"]: entry for entry in emulated["entries"]}
     entries = {entry["name"]: entry for entry in gpu["entries"]}
     rows = [
