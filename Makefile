@@ -107,18 +107,19 @@ format: dev ## rewrite the sources in that style
 	$(TOOLS) ruff format
 	$(TOOLS) clang-format -i $(SOURCES)
 
-docs: dev ## write the pages that have a template in docs/templates, with the numbers of the recorded tables
+docs: dev ## write the pages that have a template in docs/templates, with the numbers of tables and records
 	$(TOOLS) python tools/write_docs.py
 
 faults: dev ## run the corpus of faults in the emulator and write docs/faults.md
 	$(TOOLS) python tools faults emulator
-	$(TOOLS) python tools faults page
+	$(TOOLS) python tools/write_docs.py
 
 seeds: dev ## run every sound kernel with 200 seeds in the emulator; no finding is the pass
 	$(TOOLS) python tools faults seeds
 
 architectures: dev ## compile what has changed for every GPU's architecture and write docs/architectures.md
 	$(TOOLS) python tools architectures compile
+	$(TOOLS) python tools/write_docs.py
 
 wheels: ## fill ./wheels for a machine without a network (ENV=cuda12, TARGET_PYTHON=3.12)
 	$(CHECK_PYTHON)

@@ -13,20 +13,19 @@ from record_architectures import (
     ARCHITECTURES,
     FLAGS,
     GPUS,
-    PAGE,
     RECORD,
     RUNGS,
     compiled,
     recorded,
-    table,
 )
 
 WARP, REGISTER_UNIT = 32, 256  # a warp's registers are given in units of 256: NVIDIA's occupancy calculator
 
+PAGE = (ROOT / "docs/architectures.md").read_text()
 # The spills that the page explains: (rung, architecture).
 EXPLAINED = {
     (name, architecture)
-    for name, architectures in re.findall(r"^- `(\S+)` on ([^:]+):", PAGE.read_text(), re.MULTILINE)
+    for name, architectures in re.findall(r"^- `(\S+)` on ([^:]+):", PAGE, re.MULTILINE)
     for architecture in architectures.split(", ")
 }
 PAIRS = [(name, each) for name in RUNGS for each in ARCHITECTURES]
@@ -34,10 +33,8 @@ PAIRS = [(name, each) for name in RUNGS for each in ARCHITECTURES]
 TRIED = [(sorted(RUNGS)[3 * index % len(RUNGS)], each) for index, each in enumerate(ARCHITECTURES)]
 
 
-def test_the_page_shows_the_record_and_explains_spills_that_there_are():
-    builds = store.read_json(RECORD)["builds"]
-    assert list(builds) == list(RUNGS), "make architectures"
-    assert table(builds) in PAGE.read_text(), "make architectures"
+def test_every_rung_is_recorded_and_the_page_explains_spills_that_there_are():
+    assert list(store.read_json(RECORD)["builds"]) == list(RUNGS), "make architectures"
     assert set(PAIRS) >= EXPLAINED
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 
 import numpy as np
+import record_measuring
 from conftest import a_where
 from ladder.records.store import read_json
-from record_measuring import FIRST, PAGE, PROCESSES, RECORD, RUNGS, SIZES, effects, in_a_new_process, page
+from record_measuring import FIRST, PROCESSES, RECORD, RUNGS, SIZES, effects, in_a_new_process
 
 STATE = {"power_w": 500.0, "sm_clock_mhz": 1980, "temperature_c": 40}
 
@@ -41,12 +42,9 @@ def a_record() -> dict:
     }
 
 
-def test_the_page_shows_the_effects_of_the_record():
-    assert PAGE.read_text() == page(), "write it anew with: python tools measuring page"
-
-
-def test_effects_are_told_as_measured():
-    text = "\n".join(effects(a_record()))
+def test_effects_are_told_as_measured(monkeypatch):
+    monkeypatch.setattr(record_measuring, "read_record", lambda path: a_record())
+    text = effects()
     assert "-10.0 % at 512" in text
     assert "the first 2.0 to 2.0 times as long, the second +0.0 %" in text
     assert "-20.0 % with zeros (250 W instead of 500 W)" in text

@@ -36,7 +36,7 @@ def tools(*arguments: str) -> subprocess.CompletedProcess:
         (["faults"], "COMMAND"),
         (["faults", "emulated"], "'emulated'"),
         (["faults", "seeds", "0"], "0 is not a positive integer"),
-        (["faults", "page", "now"], "now"),
+        (["faults", "emulator", "now"], "now"),
     ],
 )
 def test_a_command_that_there_is_not_is_one_line_that_says_where_help_is(arguments, words):

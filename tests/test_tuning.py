@@ -302,7 +302,7 @@ def search(tmp_path):
 
 @pytest.fixture
 def path(tmp_path):
-    return tmp_path / "raw/t.json.gz"
+    return tmp_path / "raw/trials/t.json.gz"
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""What nvcc makes of every rung for the architecture of every GPU file: tests/data/architectures.json and its page."""
+"""What nvcc makes of every rung for the architecture of every GPU file: tests/data/architectures.json."""
 
 from __future__ import annotations
 
@@ -25,7 +25,6 @@ from ladder.system.errors import LadderError
 from ladder.system.paths import ROOT
 
 RECORD = ROOT / "tests/data/architectures.json"
-PAGE = ROOT / "docs/architectures.md"
 FLAGS = schema("config")["properties"]["compile"]["properties"]["flags"]["default"]
 NO_BOUND = 1024  # threads of a block that ptxas provides for where a kernel has no __launch_bounds__
 
@@ -85,17 +84,18 @@ def cell(rung: Rung, one: Gpu, build: Mapping[str, Any] | None) -> str:
     return f"{registers}, spills {spilled} B" if spilled else str(registers or "ok")
 
 
-def table(builds: Mapping[str, Mapping[str, Any]]) -> str:
-    """The table of the page, from the builds of the record."""
+def architectures() -> str:
+    """The table of docs/architectures.md, from the builds of the record."""
+    builds = store.read_json(RECORD)["builds"]
     lines = ["| rung | " + " | ".join(ARCHITECTURES) + " |", "| --- |" + " --- |" * len(ARCHITECTURES)]
     for name, rung in RUNGS.items():
         cells = [cell(rung, GPUS[each], builds[name].get(each)) for each in ARCHITECTURES]
         lines.append(f"| `{name}` | " + " | ".join(cells) + " |")
-    return "\n".join(lines) + "\n"
+    return "\n".join(lines)
 
 
 def record_builds() -> None:
-    """Compile what has changed: tests/data/architectures.json, and the table in docs/architectures.md."""
+    """Compile what has changed: tests/data/architectures.json."""
     nvcc = find_nvcc()
     known = supported_architectures(nvcc)
     wanted = [
@@ -111,7 +111,6 @@ def record_builds() -> None:
         builds[rung.name][one.architecture] = build
     record = {"schema_version": store.SCHEMA_VERSION, "nvcc": nvcc.version, "flags": FLAGS, "builds": builds}
     store.write_json(RECORD, record)
-    PAGE.write_text(re.sub(r"^\| rung \|.*?\n(?!\|)", table(builds), PAGE.read_text(), flags=re.MULTILINE | re.DOTALL))
 
 
 COMMANDS = {"compile": record_builds}

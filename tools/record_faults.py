@@ -1,4 +1,4 @@
-"""By what each fault of the corpus is caught: tests/faults/*.json, results/GPU/raw/faults.json and docs/faults.md."""
+"""By what each fault of the corpus is caught: tests/faults/*.json and results/GPU/raw/faults.json."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import jinja2
 from corpus import CONTROLS, FAULTS, emulate, expected, header, source_digest, title, written
 from emulator import RUNGS, SMALL, compile_rung, run
 from ladder.build.compile import Build, build
@@ -37,8 +36,6 @@ EMULATED = ROOT / "tests/faults/emulated.json"
 SEEDS = ROOT / "tests/faults/seeds.json"
 LADDER = ROOT / "tests/faults/ladder.json"
 ON_GPU = ROOT / "results/h100-sxm/raw/faults.json"
-TEMPLATE = ROOT / "tests/faults/page.md.j2"
-PAGE = ROOT / "docs/faults.md"
 CORES = len(os.sched_getaffinity(0))
 
 
@@ -171,8 +168,12 @@ def by_sanitizer(entry: Mapping[str, Any]) -> str:
     return ", ".join(tool["tool"] for tool in entry["sanitizer"] if tool["verdict"] == "failed")
 
 
-def page() -> str:
-    """docs/faults.md from the four records; a fault may be newer than the GPU's."""
+def corpus() -> dict[str, Any]:
+    """What docs/faults.md says of the four records; a fault may be newer than the GPU's.
+
+    Keys: the records `emulated`, `gpu`, `seeds` and `ladder`; `rows`, one a fault, with what each tool says of it; how
+    many are `caught` and how many `controls` there are; the names of those `blamed` and of the `huge` faults.
+    """
     emulated, seeds, ladder = (store.read_json(path) for path in (EMULATED, SEEDS, LADDER))  # of no GPU
     gpu = store.read_record(ON_GPU)
     in_emulator = {entry["name"]: entry for entry in emulated["entries"]}
@@ -191,23 +192,14 @@ def page() -> str:
     sound = [entry for entry in entries.values() if entry["kind"] == "control"]
     blamed = {entry["name"] for entry in sound if by_check(entry) or by_sanitizer(entry)}
     blamed |= {source.stem for source in CONTROLS if in_emulator[source.stem]["found"]}
-    environment = jinja2.Environment(undefined=jinja2.StrictUndefined, keep_trailing_newline=True)
-    return environment.from_string(TEMPLATE.read_text()).render(
-        rows=rows,
-        caught=sum(bool(row["emulator"] or row["check"] or row["sanitizer"]) for row in rows),
-        controls=len(CONTROLS),
-        blamed=sorted(blamed),
-        huge=[source.stem for source in FAULTS if header(source, "Case").startswith("huge")],
-        emulated=emulated,
-        gpu=gpu,
-        seeds=seeds,
-        ladder=ladder,
-    )
-
-
-def write_page() -> None:
-    """docs/faults.md, from the records."""
-    store.write_text(PAGE, page())
+    return {
+        "rows": rows,
+        "caught": sum(bool(row["emulator"] or row["check"] or row["sanitizer"]) for row in rows),
+        "controls": len(CONTROLS),
+        "blamed": sorted(blamed),
+        "huge": [source.stem for source in FAULTS if header(source, "Case").startswith("huge")],
+        **{"emulated": emulated, "gpu": gpu, "seeds": seeds, "ladder": ladder},
+    }
 
 
 def record_gpu(limit_s: int = 600) -> None:
@@ -288,7 +280,6 @@ def on_gpu(plan_of_run: Plan, folder: Path, limit_s: float) -> dict[str, Any]:
 
 COMMANDS = {
     "emulator": record_emulator,
-    "page": write_page,
     "seeds": record_seeds,
     "ladder": record_ladder,
     "gpu": record_gpu,

@@ -1,4 +1,4 @@
-"""What choices of docs/measuring.md do to a measurement: results/GPU/raw/measuring.json and a table in that page."""
+"""What choices of docs/measuring.md do to a measurement: results/GPU/raw/measuring.json."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ import numpy as np
 from ladder.config.plan import Plan
 from ladder.model.shape import Shape
 from ladder.records.provenance import environment, settings_digest
-from ladder.records.store import read_record, write_text
+from ladder.records.store import read_record
 from ladder.system import nvml
 from ladder.system.paths import ROOT
-from recording import checked_builds, record_as, with_lines
+from recording import checked_builds, record_as
 
 RUNGS = ("cublas", "async_copy")
 SIZES = (512, 1024, 2048, 4096)
@@ -25,7 +25,6 @@ FIRST = 20  # launches of a new process
 PROCESSES = 3
 SUSTAINED_S = 6.0
 RECORD = ROOT / "results/h100-sxm/raw/measuring.json"
-PAGE = ROOT / "docs/measuring.md"
 # Keeps the GPU busy while the host queues what is to be timed, so that no gap of the host's is timed with it.
 SPIN = 'extern "C" __global__ void spin(long long n) { for (long long end = clock64() + n; clock64() < end;); }'
 
@@ -133,8 +132,9 @@ def _spread(values: Sequence[float]) -> str:
     return f"{low} %" if low == high else f"{low} to {high} %"
 
 
-def effects(record: Mapping[str, Any]) -> list[str]:
-    """The record in words: the lines of a Markdown table of effects."""
+def effects() -> str:
+    """The record in words: a Markdown table of effects."""
+    record = read_record(RECORD)
     where = record["where"]
     lines = [
         f"On {where['gpu']['name']}, {where['measured_at'][:10]}, medians of single launches timed by CUDA events:",
@@ -172,12 +172,7 @@ def effects(record: Mapping[str, Any]) -> list[str]:
         f"| {seconds[-1]['after_s']:.0f} s of launches without a pause | `{record['sustained']['rung']}` at 4096 | "
         f"the time {100 * change:+.1f} %, SM clock {max(clocks)} to {min(clocks)} MHz, {warmth[0]} to {warmth[1]} °C |"
     )
-    return lines
-
-
-def page() -> str:
-    """docs/measuring.md with the effects of the record."""
-    return with_lines(PAGE, "measuring", effects(read_record(RECORD)))
+    return "\n".join(lines)
 
 
 def record_gpu() -> None:
@@ -185,9 +180,4 @@ def record_gpu() -> None:
     record_as(RECORD.name, on_gpu)
 
 
-def write_page() -> None:
-    """The table of effects in docs/measuring.md, from the record."""
-    write_text(PAGE, page())
-
-
-COMMANDS = {"gpu": record_gpu, "page": write_page}
+COMMANDS = {"gpu": record_gpu}

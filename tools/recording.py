@@ -1,4 +1,4 @@
-"""What records of a GPU share: builds whose check passed, a record of the GPU that is here, and a table in a page."""
+"""What records of a GPU share: builds whose check passed, a record of the GPU that is here."""
 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -42,10 +42,3 @@ def checked_builds(run: Plan, rungs: Sequence[str]) -> dict[str, Build]:
         if reason := why_not_measured(made, read_record(check)):
             raise LadderError(f"{shown(check)}: {name} is not timed: {reason}")
     return builds
-
-
-def with_lines(page: Path, tool: str, lines: Sequence[str]) -> str:
-    """A page with these lines instead of what stands between the marks of a tool."""
-    begin, end = f"<!-- {tool}: python tools {tool} page -->\n", f"<!-- end of {tool} -->\n"
-    before, rest = page.read_text().split(begin)
-    return before + begin + "\n".join([*lines, end]) + rest.split(end)[1]

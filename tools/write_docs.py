@@ -46,7 +46,10 @@ from ladder.records import store  # noqa: E402
 from ladder.records.timings import read_time_record  # noqa: E402
 from ladder.system.errors import LadderError  # noqa: E402
 from ladder.system.paths import shown  # noqa: E402
+from record_architectures import architectures  # noqa: E402
 from record_errors import SPLIT, TITLES, above, limit, shares  # noqa: E402
+from record_faults import corpus  # noqa: E402
+from record_measuring import effects  # noqa: E402
 
 DOCS = ROOT / "docs"
 RESULTS = ROOT / "results"
@@ -250,6 +253,7 @@ FUNCTIONS = (
     *(cell, tflops, share_of_cublas, predicted_tflops, profiled, inner_loop),
     *(percent, percent_of_cublas, ladder_rows, slower_sizes, slowest, largest_errors, faults, summary_block),
     *(error_of_cublas, time_of_cublas, errors),
+    *(architectures, corpus, effects),
     *(trial, trial_share, change, trial_table, trial_link, trial_clock_ghz, rates, trials, described),
 )
 
