@@ -1,34 +1,43 @@
-// fastest: every SM busy to the end, with little but FMAs in its main loop. FP32 FMAs on CUDA cores only.
+// fastest: every SM is busy to the end, and its main loop is little but FMAs. FP32 FMAs on CUDA cores only.
 //
 // Against `async_copy`:
-// - Stream-K: the tiles of all full waves are computed by a block each; the others, in a row of steps of k, tile after
-//   tile, are shared evenly among as many blocks as the SMs hold. A tile that several blocks worked at is added up by a
-//   second kernel from the workspace, always in the same order: the same result in every run.
-// - Tiles of several shapes, down to 32 x 32. A model of the cycles on the busiest SM (`consider`) chooses the shape and
-//   the number of blocks from m, n, k and the number of SMs. Where a small tile would leave a thread too few results,
-//   groups of warps share the steps of k instead, so that a thread always has 8 x 16.
-// - From compute capability 9.0 on, in the large tiles, four more warps do nothing but copy (fastest_roles.cuh). Blocks
-//   stay and take one tile after the other, so that copies for the next begin while results are stored. Before, and in
-//   the small tiles, all warps do all work (fastest_alike.cuh).
-// - Register banks: an FFMA reads three registers, and each of the two banks (even and odd numbers) serves one a cycle.
-//   One of the three should come from the reuse cache, and the other two from different banks. The order of the outer
-//   product, along a row and back along the next, lets the compiler keep A's element for TN FMAs, and the way that parts
-//   of sums are stored puts the sums in other banks than B's elements (fastest_work.cuh).
-// - The main loop has 8 steps of k: one of 16 is beyond the instruction cache.
-// - Rows of A or B that do not all begin at multiples of 16 bytes are out of the copy engine's reach and take four loads for
-//   a vector. Where it pays, by the same model, the matrix is first copied to the workspace (aligned_copy.cuh).
-// - Where rows of C begin anywhere, neighbouring lanes exchange results so that each still stores vectors (store_shifted).
-// - Nothing in the main loop looks at the edges: what a tile takes from beyond an edge is not stored, or is zero.
+// - Stream-K (stream_k.cuh): the tiles of all full waves are computed by one block each. The steps of k of the other tiles
+//   are shared evenly among as many blocks as the SMs hold. A second kernel adds the partial sums of a shared tile from the
+//   workspace, always in the same order, so that every run has the same result.
+// - Tiles of ten shapes, down to 32 x 32. A model of the cycles on the busiest SM (`consider`) chooses the shape and the
+//   number of blocks from m, n, k and the number of SMs. Where a small tile would leave a thread too few results, groups of
+//   warps share the steps of k instead, so that a thread always has 8 x 16.
+// - Two kernels. In `sgemm_fastest` all warps copy and multiply, as in `async_copy`. From compute capability 9.0 on, the
+//   large tiles take `sgemm_fastest_roles`, in which four more warps do nothing but copy, as in `tma`. Its blocks stay and
+//   take one tile after the other, so that the copies for the next tile begin while results are stored.
+// - Register banks: an FFMA reads three registers, and each of the two banks (even and odd numbers) serves one a cycle. One
+//   of the three should come from the reuse cache and the other two from different banks. The order of the outer product
+//   and the layout of partial sums serve that (fastest_tile.cuh, stream_k.cuh).
+// - Matrices whose rows are not aligned to 16 bytes: the copy engine cannot read them, and a vector takes four loads. Where
+//   the model says that it pays, such a matrix is first copied to the workspace (aligned_copy.cuh). Where rows of C are not
+//   aligned, neighbouring lanes exchange results so that each still stores vectors (store_shifted).
+// - The main loop does not look at the edges: what a tile reads beyond an edge is zero, or its results are not stored.
 //
-// Limit: issue slots, of which 91 % are FFMAs in the main loop, and the bank conflicts that are left.
+// Limit: issue slots, of which 91 % are FFMAs in the main loop, and the conflicts between register banks that are left.
 //
-// Occupancy: the large tile takes 208 registers of each thread that multiplies (128 sums, 48 of fragments) and 88 of each
-// that copies, 8 and 4 of an SM's 64 warps, and 97 KiB of shared memory for 4 stages.
-#include "aligned_copy.cuh"
-#include "fastest_alike.cuh"
-#include "fastest_roles.cuh"
-#include "fastest_work.cuh"
+// Occupancy: in the large tile a thread that multiplies has 208 registers (128 sums, 48 of fragments) and one that copies
+// has 88. These are 8 and 4 of an SM's 64 warps. Four stages take 97 KiB of shared memory.
+#include <cuda_pipeline.h>
 
+#include "aligned_copy.cuh"
+#include "fastest_copies.cuh"
+#include "fastest_tile.cuh"
+#include "gemm.cuh"
+#include "second_kernel.cuh"
+#include "stream_k.cuh"
+#include "vector.cuh"
+
+#if defined(__CUDACC__) && __CUDA_ARCH_LIST__ >= 900
+#define HAS_COPYING_WARPS
+#include "copying_warps.cuh"
+#endif
+
+// Tiles: BM x BN x BK, stages, TM x TN of a thread, WM x WN of a warp, blocks on an SM, groups of warps.
 #ifdef HAS_COPYING_WARPS
 using Large = Tiling<128, 256, 16, 4, 8, 16, 32, 128>;
 using Wide = Tiling<64, 512, 16, 4, 8, 16, 64, 64>;
@@ -43,37 +52,291 @@ using Square = Tiling<64, 64, 16, 4, 8, 4, 32, 32, 4>;
 using Small = Tiling<32, 64, 32, 3, 4, 4, 16, 32, 4>;
 using Tiny = Tiling<32, 32, 32, 3, 4, 4, 32, 16, 8>;
 
-// Queues the product's kernel.
-using RunPlan = cudaError_t (*)(const Gemm&, const Plan&, float* rooms, int sms, cudaStream_t);
+// The loop in which all warps copy and multiply: adds the products of the steps first .. last - 1 of a tile. The first step
+// of k is the short one if k is no multiple of BK.
+template <class T, int WIDTH_B>
+__device__ inline void multiply(const Gemm& g, Tile tile, const Plan& plan, int first, int last, float* shared,
+                                float (&sum)[T::TM][T::TN]) {
+  int missing = plan.tiles_k * T::BK - g.k;
+  Copies<T, WIDTH_B> copies(g, tile, first * T::BK - missing);
+  int to_copy = last - first;
+  __syncthreads();  // no thread reads the stages of the previous tile any more
+#pragma unroll
+  for (int stage = 0; stage < T::STAGES; ++stage) {
+    if (to_copy > 0) {
+      if (stage == 0 && first == 0 && missing > 0) {
+        copies.next(shared, missing);
+      } else {
+        copies.next(shared + stage * T::STAGE, 0);
+      }
+    }
+    --to_copy;
+    __pipeline_commit();
+  }
 
-// A product, and which of its matrices are copied to the workspace before it. There the copies come first.
+  const float* shared_A = shared + T::row_of(threadIdx.x);
+  const float* shared_B = shared + T::TILE_A + T::col_of(threadIdx.x);
+  alignas(16) float frag_A[2][T::TM];
+  alignas(16) float frag_B[2][T::TN];
+  __pipeline_wait_prior(T::STAGES - 1);
+  __syncthreads();
+  lds_fragment(frag_A[0], shared_A, T::STEP_M);
+  lds_fragment(frag_B[0], shared_B, T::STEP_N);
+
+  int now = 0;  // the first float of the stage
+#pragma unroll 1
+  for (int left = last - first; left > 0; --left) {
+    int next = now + T::STAGE < T::STAGES * T::STAGE ? now + T::STAGE : 0;
+#pragma unroll
+    for (int p = 0; p < T::BK; ++p) {
+      if (p + 1 < T::BK) {
+        lds_fragment(frag_A[(p + 1) % 2], shared_A + now + (p + 1) * T::PITCH_A, T::STEP_M);
+        lds_fragment(frag_B[(p + 1) % 2], shared_B + now + (p + 1) * T::BN, T::STEP_N);
+      } else if (left > 1) {
+        // The next stage has arrived, and no thread reads this one any more. It takes the tiles of STAGES steps later.
+        __pipeline_wait_prior(T::STAGES - 2);
+        __syncthreads();
+        lds_fragment(frag_A[0], shared_A + next, T::STEP_M);
+        lds_fragment(frag_B[0], shared_B + next, T::STEP_N);
+        if (to_copy > 0) {
+          copies.next(shared + now, 0);
+        }
+        --to_copy;
+        __pipeline_commit();
+      }
+      add_outer_product(frag_A[p % 2], frag_B[p % 2], sum);
+    }
+    now = next;
+  }
+}
+
+template <class T, int WIDTH_B>
+__global__ void __launch_bounds__(T::THREADS, T::BLOCKS) sgemm_fastest(Gemm g, Plan plan, float* partials) {
+  static_assert(T::GROUPS == 1, "all warps of a block take the same stages");
+  float* shared = dynamic_shared<float>();
+  for_each_piece<T>(plan, [&](Tile tile, int first, int last, int slot) {
+    float sum[T::TM][T::TN] = {};
+    multiply<T, WIDTH_B>(g, tile, plan, first, last, shared, sum);
+    if (slot < 0) {
+      store_tile<T>(g, tile, sum);
+    } else {
+      store_partial<T>(partials, slot, sum);
+    }
+  });
+}
+
+template <class T>
+cudaError_t launch_fastest(const Gemm& g, const Plan& plan, float* partials, int, cudaStream_t stream) {
+  bool vectors_B = vector_width(g.B, g.ldb) == 4 && g.n % 4 == 0;
+  auto kernel = vectors_B ? sgemm_fastest<T, 4> : sgemm_fastest<T, 1>;
+  dim3 grid(static_cast<unsigned>(plan.whole) + plan.sharers);
+  return launch(kernel, grid, dim3(T::THREADS), T::SHARED_BYTES, stream, g, plan, partials);
+}
+
+#ifdef HAS_COPYING_WARPS
+
+// A block gets 168 registers a thread. The copiers give some of theirs to the warps that multiply: more where a copier's
+// share of A is small and it holds the share of one step only.
+template <class T>
+constexpr bool SMALL_SHARE = T::BM <= 64 && T::GROUPS == 1;
+template <class T>
+constexpr int COPIER_REGISTERS = SMALL_SHARE<T> ? 72 : 88;
+template <class T>
+constexpr int MULTIPLIER_REGISTERS = SMALL_SHARE<T> ? 216 : 208;
+
+// Elements of k in the body of the main loop. With 16 it would not fit into the instruction cache.
+constexpr int UNROLLED = 8;
+
+template <class T>
+__global__ void __launch_bounds__(T::THREADS + COPIERS, T::BLOCKS)
+    sgemm_fastest_roles(Gemm g, Plan plan, float* partials, const __grid_constant__ CUtensorMap map_B, bool engine,
+                        bool aligned_A) {
+  float* shared = dynamic_shared<float>();
+  __shared__ uint64_t full[T::STAGES];   // the copies to a stage have arrived
+  __shared__ uint64_t empty[T::STAGES];  // every warp of the group has read it
+  __shared__ uint64_t unused;            // no warp needs the groups' sums of the previous tile any more
+  int tid = threadIdx.x;
+  if (tid == 0) {
+    for (int stage = 0; stage < T::STAGES; ++stage) {
+      mbarrier_init(&full[stage], COPIERS + (engine ? 1 : COPIERS));
+      mbarrier_init(&empty[stage], T::GROUP_THREADS / 32);
+    }
+    mbarrier_init(&unused, T::THREADS / 32);
+    mbarrier_init_fence();
+  }
+  __syncthreads();
+  let_second_kernel_begin();
+  RingPlace<T::STAGES> place;
+
+  if (tid >= T::THREADS) {
+    give_registers<COPIER_REGISTERS<T>>();
+    int copier = tid - T::THREADS;
+    int row = ShareOfA<T>::row(copier);
+    int p = ShareOfA<T>::step(copier);
+    int parity_unused = 1;
+    for_each_piece<T>(plan, [&](Tile tile, int first, int last, int) {
+      // A copier loads its share of A AHEAD steps before it stores it in a stage. The engine copies B by itself.
+      constexpr int AHEAD = T::GROUPS > 1 ? 2 : 1;  // the steps of small tiles are short
+      ShareOfA<T> shares[AHEAD + 1];
+      typename ShareOfA<T>::Rows rows(g, tile.row + row, p);
+#pragma unroll
+      for (int i = 0; i < AHEAD; ++i) {
+        if (first + i < last) {
+          shares[i].load(rows, (first + i) * T::BK, g.k, aligned_A);
+        }
+      }
+      if (T::GROUPS > 1) {
+        mbarrier_wait(&unused, parity_unused);
+        parity_unused ^= 1;
+      }
+#pragma unroll 1
+      for (int step = first; step < last;) {
+#pragma unroll
+        for (int i = 0; i <= AHEAD && step < last; ++i, ++step) {
+          if (step + AHEAD < last) {
+            shares[(i + AHEAD) % (AHEAD + 1)].load(rows, (step + AHEAD) * T::BK, g.k, aligned_A);
+          }
+          float* to = shared + place.stage * T::STAGE;
+          uint64_t* arrived = &full[place.stage];
+          mbarrier_wait(&empty[place.stage], place.parity ^ 1);
+          if (!engine) {
+            copy_tile_B<T>(to + T::TILE_A, g, tile.col, step * T::BK, copier);
+            mbarrier_arrive_copies(arrived);
+          } else if (copier == 0) {
+            mbarrier_arrive_expect(arrived, T::BK * T::BN * 4);
+#pragma unroll
+            for (int c = 0; c < T::BN; c += BOX_COLS<T>) {
+              bulk_copy_box(to + T::TILE_A + c * T::BK, &map_B, step * T::BK, tile.col + c, arrived);
+            }
+          }
+          shares[i].store(to + p * T::PITCH_A + row);
+          mbarrier_arrive(arrived);
+          place.advance(1);
+        }
+      }
+    });
+    __pipeline_commit();
+    __pipeline_wait_prior(0);
+    return;
+  }
+
+  take_registers<MULTIPLIER_REGISTERS<T>>();
+  // By the shuffle the compiler knows that all lanes of a warp have the same group.
+  int group = T::GROUPS == 1 ? 0 : __shfl_sync(0xFFFFFFFF, tid / T::GROUP_THREADS, 0);
+  const float* shared_A = shared + T::row_of(tid);
+  const float* shared_B =
+      shared + T::TILE_A + T::col_of(tid) / BOX_COLS<T> * (BOX_COLS<T> * T::BK) + T::col_of(tid) % BOX_COLS<T>;
+  for_each_piece<T>(plan, [&](Tile tile, int first, int last, int slot) {
+    alignas(16) float frag_A[2][T::TM];
+    alignas(16) float frag_B[2][T::TN];
+    float sum[T::TM][T::TN] = {};
+    int left = (last - first - group + T::GROUPS - 1) / T::GROUPS;  // stages of this group
+    int past = group + left * T::GROUPS - (last - first);           // by how many they go beyond the piece
+    place.advance(group);
+    const float* now_A = shared_A + place.stage * T::STAGE;
+    const float* now_B = shared_B + place.stage * T::STAGE;
+    if (left > 0) {
+      mbarrier_wait(&full[place.stage], place.parity);
+      lds_fragment(frag_A[0], now_A, T::STEP_M);
+      lds_fragment(frag_B[0], now_B, T::STEP_N);
+    }
+    int p = 0;
+#pragma unroll 1
+    while (left > 0) {
+      uint64_t* read = &empty[place.stage];
+      p += UNROLLED;
+#pragma unroll
+      for (int q = 0; q < UNROLLED; ++q) {
+        if (q + 1 < UNROLLED) {
+          lds_fragment(frag_B[(q + 1) % 2], now_B + (q + 1) * BOX_COLS<T>, T::STEP_N);
+          lds_fragment(frag_A[(q + 1) % 2], now_A + (q + 1) * T::PITCH_A, T::STEP_M);
+        } else {
+          now_A += UNROLLED * T::PITCH_A;
+          now_B += UNROLLED * BOX_COLS<T>;
+          if (p == T::BK) {
+            place.advance(T::GROUPS);
+            now_A = shared_A + place.stage * T::STAGE;
+            now_B = shared_B + place.stage * T::STAGE;
+            --left;
+            if (left > 0) {
+              mbarrier_wait(&full[place.stage], place.parity);
+            }
+          }
+          if (left > 0) {
+            lds_fragment(frag_A[0], now_A, T::STEP_M);
+            lds_fragment(frag_B[0], now_B, T::STEP_N);
+          }
+        }
+        add_outer_product(frag_A[q % 2], frag_B[q % 2], sum);
+      }
+      // The stage is given back only now. What was read from it has been multiplied, so the reads are complete.
+      if (p == T::BK) {
+        p = 0;
+        __syncwarp();
+        if (tid % 32 == 0) {
+          mbarrier_arrive(read);
+        }
+      }
+    }
+    place.retreat(past);
+    if constexpr (T::GROUPS > 1) {
+      store_sum_of_groups<T>(g, tile, shared, group, partials, slot, sum);
+      bulk_copy_fence();
+      __syncwarp();
+      if (tid % 32 == 0) {
+        mbarrier_arrive(&unused);
+      }
+    } else if (slot < 0) {
+      store_tile<T>(g, tile, sum);
+    } else {
+      store_partial<T>(partials, slot, sum);
+    }
+  });
+}
+
+template <class T>
+cudaError_t launch_fastest_roles(const Gemm& g, const Plan& plan, float* partials, int sms, cudaStream_t stream) {
+  CUtensorMap map_B = {};
+  bool engine = make_tensor_map(&map_B, g.B, g.k, g.n, g.ldb, T::BK, BOX_COLS<T>, CU_TENSOR_MAP_SWIZZLE_NONE);
+  dim3 grid(std::min(plan.whole + plan.sharers, sms * T::BLOCKS));
+  return launch(sgemm_fastest_roles<T>, grid, dim3(T::THREADS + COPIERS), T::SHARED_BYTES, stream, g, plan, partials,
+                map_B, engine, vector_width(g.A, g.lda) == 4);
+}
+
+#endif
+
+// Launches a product's main kernel.
+using LaunchPlan = cudaError_t (*)(const Gemm&, const Plan&, float* partials, int sms, cudaStream_t);
+
+// A product, and which of its matrices are first copied to the workspace, where the copies stand before the partial sums.
 struct Source {
-  Gemm g;  // with the copies
+  Gemm g;  // reads the copies
   bool copied_A = false, copied_B = false;
   size_t bytes = 0;  // of the workspace, for the copies
 };
 
-// A plan with a tiling, and what the model says of it.
+// A plan for one tiling, and its cycles by the model.
 struct Choice {
   Source source;
   Plan plan;
-  size_t parts_bytes;  // of the workspace, for parts of sums
-  RunPlan run;
+  size_t partials_bytes;  // of the workspace, for partial sums
+  LaunchPlan launch;
   cudaError_t (*add)(const Gemm&, const Plan&, float*, cudaStream_t);
   double cycles;
 };
 
-// Replaces `best` by the best plan for one tiling, if that has fewer cycles on the busiest SM by this model:
-// - BLOCKS blocks on an SM get `full` FMAs a cycle together (128 would be the peak), a block alone gets `alone`.
-// - A wave of blocks takes `wave_cycles` more to fill the first stages and to store the results. A sharer with a tile at
-//   an edge is slower, which matters least where others wait less.
-// - Groups of warps multiply a stage in so short a time that they wait for what no other block has brought to the L2
-//   cache before: of A where a row of tiles is short, of B where a column is. The more so, the smaller the tile.
-// - Several blocks on an SM wait so only where there are few tiles, but then all of them.
-// - Parts cost a launch, 8000 cycles, and each float of them is written and read at 16 bytes a cycle and SM.
-// - A copied matrix costs a launch too, and each of its floats is read and written at 10 bytes a cycle and SM.
+// Replaces `best` by the best plan for one tiling if this has fewer cycles on the busiest SM by the following model:
+// - BLOCKS blocks on an SM do `full` FMAs a cycle together (the peak is 128), and a block alone does `alone`.
+// - A wave of blocks takes `wave_cycles` more, to fill the first stages and to store the results. A sharer with a tile at
+//   an edge of C is slower. This matters less where an SM holds more blocks.
+// - Groups of warps multiply a stage in a short time. They wait for the data that no other block has brought to the L2 cache
+//   before: for A where a row has few tiles, for B where a column has few. Smaller tiles wait longer.
+// - Several blocks on an SM wait in this way only where C has few tiles.
+// - Partial sums cost a launch, 8000 cycles, and each of them is written and read at 16 bytes a cycle and SM.
+// - A copied matrix costs a launch too, and each element is read and written at 10 bytes a cycle and SM.
 template <class T>
-void consider(const Source& source, int sms, RunPlan run, double alone, double full, double wave_cycles, Choice* best) {
+void consider(const Source& source, int sms, LaunchPlan launch, double alone, double full, double wave_cycles,
+              Choice* best) {
   constexpr double LAUNCH = 8000.0, BYTES = 16.0, COPIED_BYTES = 10.0;
   const Gemm& g = source.g;
   double copies = 0.0;
@@ -98,7 +361,7 @@ void consider(const Source& source, int sms, RunPlan run, double alone, double f
     return wave_cycles + on_sm * steps * T::BM * T::BN * T::BK / rate;
   };
 
-  // Every tile a block of its own, or only those of full waves, and the others shared by some number of blocks.
+  // Each tile has a block of its own, or only the tiles of full waves have, and some number of blocks shares the others.
   for (int64_t whole : {tiles, tiles / slots * slots}) {
     int64_t steps_left = (tiles - whole) * plan.tiles_k;
     int64_t most = std::min(slots, steps_left);
@@ -114,23 +377,23 @@ void consider(const Source& source, int sms, RunPlan run, double alone, double f
       if (sharers > 0) {
         cycles += wave(sharers, edge * (plan.steps + (plan.longer > 0)));
       }
-      size_t parts_bytes = 0;
-      if (has_parts(plan)) {
-        parts_bytes = sizeof(float) * 2 * sharers * T::BM * T::BN;
+      size_t partials_bytes = 0;
+      if (has_partials(plan)) {
+        partials_bytes = sizeof(float) * 2 * sharers * T::BM * T::BN;
         cycles += LAUNCH + static_cast<double>(sharers + tiles - whole) * 8 * T::BM * T::BN / (BYTES * sms);
       }
-      if (best->run == nullptr || cycles < best->cycles) {
-        *best = {source, plan, parts_bytes, run, launch_add_parts<T>, cycles};
+      if (best->launch == nullptr || cycles < best->cycles) {
+        *best = {source, plan, partials_bytes, launch, launch_add_partials<T>, cycles};
       }
       if (sharers == most) {
         break;
       }
-      sharers = std::min(most, sharers + tiles - whole);  // so many whole splits of each tile, at last all slots
+      sharers = std::min(most, sharers + tiles - whole);  // so many equal shares of each tile; at last all slots
     }
   }
 }
 
-// The product with A, B or both in the workspace.
+// The product that reads A, B or both from the workspace.
 Source with_copies(const Gemm& g, bool copied_A, bool copied_B, void* workspace) {
   Source source = {g, copied_A, copied_B};
   auto at = reinterpret_cast<uintptr_t>(workspace);
@@ -147,6 +410,7 @@ Source with_copies(const Gemm& g, bool copied_A, bool copied_B, void* workspace)
   return source;
 }
 
+// The plan with the fewest cycles of all tilings, with and without copies of A and B.
 cudaError_t choose(const Gemm& g, void* workspace, int* sms, Choice* best) {
   cudaError_t error = sm_count(sms);
   *best = {};
@@ -159,23 +423,23 @@ cudaError_t choose(const Gemm& g, void* workspace, int* sms, Choice* best) {
       if ((vectors_A && copied_A) || (vectors_B && copied_B)) {
         continue;
       }
-      // Single floats take the copying warps longer than vectors.
+      // The copying warps are slower with single floats than with vectors.
       double copies = (vectors_A || copied_A ? 1.0 : 0.96) * (vectors_B || copied_B ? 1.0 : 0.85);
       Source from = with_copies(g, copied_A, copied_B, workspace);
-      consider<Large>(from, *sms, run_roles<Large>, 108 * copies, 108 * copies, 6000, best);
-      consider<Wide>(from, *sms, run_roles<Wide>, 109 * copies, 109 * copies, 6000, best);
-      consider<Pair>(from, *sms, run_roles<Pair>, 100 * copies, 100 * copies, 9000, best);
-      consider<Deep>(from, *sms, run_roles<Deep>, 93 * copies, 93 * copies, 9000, best);
+      consider<Large>(from, *sms, launch_fastest_roles<Large>, 108 * copies, 108 * copies, 6000, best);
+      consider<Wide>(from, *sms, launch_fastest_roles<Wide>, 109 * copies, 109 * copies, 6000, best);
+      consider<Pair>(from, *sms, launch_fastest_roles<Pair>, 100 * copies, 100 * copies, 9000, best);
+      consider<Deep>(from, *sms, launch_fastest_roles<Deep>, 93 * copies, 93 * copies, 9000, best);
     }
   }
 #else
-  consider<Large>(source, *sms, run_alike<Large>, 100, 100, 10000, best);
-  consider<Wide>(source, *sms, run_alike<Wide>, 60, 92, 6000, best);
+  consider<Large>(source, *sms, launch_fastest<Large>, 100, 100, 10000, best);
+  consider<Wide>(source, *sms, launch_fastest<Wide>, 60, 92, 6000, best);
 #endif
-  consider<Tall>(source, *sms, run_alike<Tall>, 50, 90, 4700, best);
-  consider<Square>(source, *sms, run_alike<Square>, 60, 81, 4000, best);
-  consider<Small>(source, *sms, run_alike<Small>, 50, 61, 4000, best);
-  consider<Tiny>(source, *sms, run_alike<Tiny>, 29, 54, 3000, best);
+  consider<Tall>(source, *sms, launch_fastest<Tall>, 50, 90, 4700, best);
+  consider<Square>(source, *sms, launch_fastest<Square>, 60, 81, 4000, best);
+  consider<Small>(source, *sms, launch_fastest<Small>, 50, 61, 4000, best);
+  consider<Tiny>(source, *sms, launch_fastest<Tiny>, 29, 54, 3000, best);
   return error;
 }
 
@@ -183,7 +447,7 @@ size_t workspace_for(const Gemm& g) {
   int sms = 1;
   Choice choice;
   choose(g, nullptr, &sms, &choice);
-  return choice.source.bytes + choice.parts_bytes;
+  return choice.source.bytes + choice.partials_bytes;
 }
 
 cudaError_t run(const Gemm& given, void* workspace, cudaStream_t stream) {
@@ -191,7 +455,7 @@ cudaError_t run(const Gemm& given, void* workspace, cudaStream_t stream) {
   Choice choice;
   cudaError_t error = choose(given, workspace, &sms, &choice);
   const Gemm& g = choice.source.g;
-  float* rooms = reinterpret_cast<float*>(static_cast<char*>(workspace) + choice.source.bytes);
+  float* partials = reinterpret_cast<float*>(static_cast<char*>(workspace) + choice.source.bytes);
   if (error == cudaSuccess && choice.source.copied_A) {
     error = copy_aligned(given.A, given.lda, g.m, g.k, const_cast<float*>(g.A), stream);
   }
@@ -199,9 +463,9 @@ cudaError_t run(const Gemm& given, void* workspace, cudaStream_t stream) {
     error = copy_aligned(given.B, given.ldb, g.k, g.n, const_cast<float*>(g.B), stream);
   }
   if (error == cudaSuccess) {
-    error = choice.run(g, choice.plan, rooms, sms, stream);
+    error = choice.launch(g, choice.plan, partials, sms, stream);
   }
-  return error == cudaSuccess && has_parts(choice.plan) ? choice.add(g, choice.plan, rooms, stream) : error;
+  return error == cudaSuccess && has_partials(choice.plan) ? choice.add(g, choice.plan, partials, stream) : error;
 }
 
 EXPORT_SGEMM_WITH_WORKSPACE(run, workspace_for)

@@ -1,0 +1,90 @@
+// How all threads of a block of `fastest` copy a tile of A and a tile of B to shared memory by cp.async.
+#pragma once
+
+#include <cuda_pipeline.h>
+
+#include "fastest_tile.cuh"
+#include "gemm.cuh"
+
+// Starts a copy of 4 bytes. With AHEAD the L2 cache fetches the 256 bytes around it as well.
+template <bool AHEAD>
+__device__ inline void copy_float_async(float* to, const float* from) {
+#ifdef __CUDACC__
+  if constexpr (AHEAD) {
+    asm volatile(
+        "cp.async.ca.shared.global.L2::256B [%0], [%1], 4;" ::"r"(static_cast<uint32_t>(__cvta_generic_to_shared(to))),
+        "l"(from)
+        : "memory");
+    return;
+  }
+#endif
+  __pipeline_memcpy_async(to, from, 4);
+}
+
+// What one thread copies from global to shared memory: its share of a tile of A and of a tile of B at a time.
+template <class T, int WIDTH_B>
+struct Copies {
+  static constexpr int ROWS_A = T::THREADS / 8;  // a warp copies 4 rows of A by 8 steps of p: whole sectors, 32 banks
+  // A stage takes 64 bytes of a row of A. Tall tiles read the most of A, so they fetch the bytes of the next stages too.
+  static constexpr bool AHEAD_A = T::BM > T::BN;
+  static constexpr int COLS_B = T::THREADS * WIDTH_B < T::BN ? T::THREADS * WIDTH_B : T::BN;
+  static constexpr int ROWS_B = T::THREADS * WIDTH_B / COLS_B;
+  static_assert(T::BK % 8 == 0 && T::BM % ROWS_A == 0, "whole rows of A's tile in a pass, 8 steps of p at a time");
+  static_assert(T::BN % COLS_B == 0 && T::BK % ROWS_B == 0, "whole rows of B's tile in a pass");
+
+  const float* A;  // the thread's first elements in the next tiles
+  const float* B;
+  int64_t lda, ldb;
+  int p_A, p_B;            // their steps in the tile
+  int last_row, last_col;  // from there to the last row of A and to the last vector of a row of B
+  int to_A, to_B;          // their places in a stage
+
+  __device__ Copies(const Gemm& g, Tile tile, int p) : lda(g.lda), ldb(g.ldb) {
+    int row = threadIdx.x / 8;
+    int col = threadIdx.x * WIDTH_B % T::BN;
+    p_A = threadIdx.x % 8;
+    p_B = threadIdx.x * WIDTH_B / T::BN;
+    to_A = p_A * T::PITCH_A + row;
+    to_B = T::TILE_A + p_B * T::BN + col;
+    last_row = g.m - 1 - tile.row - row;
+    last_col = g.n - WIDTH_B - tile.col - col;
+    A = g.A + (tile.row + row) * lda + p + p_A;
+    B = g.B + (p + p_B) * ldb + tile.col + col;
+  }
+
+  // Copies both tiles into the stage. Beyond an edge of C it reads the last row or column again, because the results there
+  // are not stored. The first `missing` steps lie before the beginning of k and become zeros.
+  __device__ void next(float* stage, int missing) {
+#pragma unroll
+    for (int i = 0; i < T::BM; i += ROWS_A) {
+      const float* from = A + (i < last_row ? i : last_row) * lda;
+#pragma unroll
+      for (int p = 0; p < T::BK; p += 8) {
+        float* to = stage + to_A + p * T::PITCH_A + i;
+        if (p + p_A >= missing) {
+          copy_float_async<AHEAD_A>(to, from + p);
+        } else {
+          *to = 0.0f;
+        }
+      }
+    }
+#pragma unroll
+    for (int p = 0; p < T::BK; p += ROWS_B) {
+      const float* from = B + p * ldb;
+#pragma unroll
+      for (int c = 0; c < T::BN; c += COLS_B) {
+        float* to = stage + to_B + p * T::BN + c;
+        if (p + p_B >= missing) {
+          __pipeline_memcpy_async(to, from + (c < last_col ? c : last_col), 4 * WIDTH_B);
+        } else {
+#pragma unroll
+          for (int v = 0; v < WIDTH_B; ++v) {
+            to[v] = 0.0f;
+          }
+        }
+      }
+    }
+    A += T::BK;
+    B += T::BK * ldb;
+  }
+};
