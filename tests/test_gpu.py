@@ -299,7 +299,7 @@ def test_products_for_each_kernel_of_mma_3xtf32_are_right(builds, gpu_alone, fam
         ("sgemm_large", Shape(3969, 4036, 2068), 0, 0),
         ("sgemm_mma", Shape(1029, 1028, 1100), (4, 8, 1), (0, 4, 3)),
         ("sgemm_mma", Shape(1029, 1027, 2101), 0, 0),
-        ("sgemm_split_k", Shape(701, 300, 1500), (1, 0, 3), 0),
+        ("sgemm_multiply_adds", Shape(701, 300, 1500), (1, 0, 3), 0),
     ):
         assert any(kernel in launch.kernel for launch in library.launches(shape, sms=132))
         case = Case(shape, -1.25, 0.75, padding, offset, family)

@@ -114,7 +114,7 @@ LARGE = {(2048, 2048, 2048), (8192, 8192, 8192), (2045, 2044, 2052)}
     ("name", "macros", "large"),
     [
         ("h100-sxm", {}, LARGE),
-        ("h100-sxm", {"BM": "128"}, set()),  # a tile that the tuner names is taken for all products
+        ("h100-sxm", {"LARGE_K": "16384"}, set()),
         ("a100-sxm", {}, set()),  # a block may not have the shared memory
     ],
 )
@@ -136,7 +136,9 @@ def test_split_numbers_leave_short_sums_and_few_tiles_to_multiply_adds(tmp_path,
     library = Library(Build(tmp_path / "build").library)
     left = {(4096, 4096, 576), (1, 1, 612), (512, 512, 65536), (896, 1024, 4096), (64, 3776, 1000)}
     others = {(4096, 4096, 577), (1024, 1024, 1024), (1024, 1024, 1536), (640, 1536, 4096), (64, 7680, 8192)}
-    taken = {shape for shape in left | others if "sgemm_split_k" in library.launches(Shape(*shape), 132)[0].kernel}
+    taken = {
+        shape for shape in left | others if "sgemm_multiply_adds" in library.launches(Shape(*shape), 132)[0].kernel
+    }
     assert taken == left
     for m, k, longest in ((512, 512, 96), (768, 768, 128), (512, 2048, 128), (512, 16384, 256), (1664, 512, 128)):
         splits = library.launches(Shape(m, m, k), 132)[0].grid[0] // (m // 128) ** 2
@@ -167,7 +169,7 @@ def test_lines_that_do_not_fit_are_left_to_multiply_adds_in_sections_for_each_ti
     rung = read_kernels(REPOSITORY / "config/kernels.yaml")[name]
     assert build(rung, gpus.read_gpu("h100-sxm"), nvcc, ["-std=c++17"], tmp_path / "build")["status"] == "ok"
     launches = Library(Build(tmp_path / "build").library).launches(Shape(2048, 1920, 4096), 132)
-    names = "scan_lines.*split_lines.*sgemm_splitI.*sgemm_split_k.*Li128E5Unfit"
+    names = "scan_lines.*split_lines.*sgemm_split.*sgemm_multiply_adds.*Li128E15TilesLeftToFp32"
     assert re.search(names, " ".join(launch.kernel for launch in launches))
     assert launches[-1].grid == (16 * 15, 1, 1)
 

@@ -1,21 +1,22 @@
-// tf32: one product of numbers rounded to TF32, to show what FP32's accuracy costs. Held to the bound of TF32.
+// tf32: one product of numbers rounded to TF32. It shows what FP32's accuracy costs, and is held to the bound of TF32.
 //
-// - No pre-pass. For TF32, wgmma takes operands in shared memory along k only; A lies so, B does not. So the product is
-//   computed transposed: B is the left operand, which comes from registers, and warps read it from shared memory in any order.
-// - The copy engine rounds to TF32 on the way. Its swizzle and the columns of B that a thread takes are chosen such that the
-//   pairs of numbers that half a warp reads at once lie in different banks.
-// - A tile of 256 x 128 results by two warp groups, each of 64 columns of B; a third one copies, four stages ahead. Blocks in
-//   pairs, side by side, share the rows of A.
-// - The two columns of B that a thread takes are neighbours, and so are its sums in a row of C: pairs are read, and stored.
+// - No pre-pass. wgmma accepts TF32 operands in shared memory only in K-major layout. A has it, B does not. So the product is
+//   computed transposed: B is the left operand, which may come from registers, and warps can read it from shared memory in
+//   any order.
+// - The copy engine rounds to TF32 while it copies. Its swizzle and the columns of B that a thread takes are chosen so that
+//   half a warp reads its pairs of numbers from different banks.
+// - Two warp groups compute a tile of 256 x 128 results, 64 columns of B each. A third one copies, four stages ahead. Blocks
+//   work in pairs, side by side, and share the rows of A.
+// - The two columns of B that a thread takes are neighbours, and so are its sums in a row of C. So it reads and stores pairs.
 //
-// Matrices that the copy engine cannot read (not aligned to 16 bytes, or a leading dimension that is no multiple of 4) are
-// multiplied by the kernel of `mma_3xtf32`, with one product.
+// Which kernel computes a product (`run`): this one, or the kernel of `mma_3xtf32` with one product if the copy engine cannot
+// read a matrix (not aligned to 16 bytes, or a leading dimension that is no multiple of 4).
 //
 // Limit: the tensor cores, 1024 multiply-adds a cycle and SM; in long runs the power limit.
 //
-// Occupancy: one block of 384 threads, 12 of an SM's 64 warps: 232 registers a thread where it multiplies, 40 where it
-// copies; 192 KiB of shared memory.
-#include "split_tf32.cuh"
+// Occupancy: one block of 384 threads, 12 of an SM's 64 warps. A thread has 232 registers if it multiplies and 40 if it
+// copies. Four stages take 192 KiB of shared memory.
+#include "mma_product.cuh"
 #include "wgmma.cuh"
 
 #ifndef STAGES
@@ -35,6 +36,7 @@ constexpr int SLAB_BYTES = STEPS * 128;  // 32 columns of B
 constexpr int CONSUMERS = 2;
 constexpr size_t SHARED_BYTES = static_cast<size_t>(STAGES) * STAGE_BYTES;
 
+// The first row and column of pair t of tiles, side by side. Pairs are numbered down the columns of GROUP rows of tiles.
 __device__ inline Tile pair_of_tiles(const Gemm& g, unsigned t) {
   unsigned tiles_m = ceil_div(g.m, TILE_ROWS);
   unsigned pairs_n = ceil_div(g.n, 2 * TILE_COLS);
@@ -44,7 +46,8 @@ __device__ inline Tile pair_of_tiles(const Gemm& g, unsigned t) {
   return {static_cast<int>(first + i % rows) * TILE_ROWS, static_cast<int>(i / rows) * 2 * TILE_COLS};
 }
 
-// The bits of two times two rows and columns of the left operand, B transposed: what lies at `step` of a slab.
+// Shared memory to registers: a thread's numbers of the left operand, B transposed, for all wgmma of a stage. They are two
+// columns of B at two steps of k each; `places` are those of the two steps in a slab.
 __device__ inline void load_B(uint32_t (&to)[STEPS / 8][4], const char* slab, const int (&places)[2]) {
 #pragma unroll
   for (int i = 0; i < STEPS / 8; ++i) {
@@ -159,7 +162,7 @@ __global__ void __launch_bounds__((CONSUMERS + 1) * 128, 1) __cluster_dims__(2, 
       int r = tile.row + lane % 4 * 2;
       int c = tile.col + rank * TILE_COLS + cols;
       if (pairs_C && g.beta == 0.0f && tile.row + TILE_ROWS <= g.m && c - cols + TILE_COLS <= g.n) {
-        // Most tiles: a short way of their own, for instructions that are met for the first time come from far.
+        // Most tiles take a short path, because an instruction that runs for the first time has to be fetched from memory.
         float* C = g.C + r * g.ldc + c;
 #pragma unroll
         for (int j = 0; j < 32; ++j) {
@@ -183,7 +186,7 @@ __global__ void __launch_bounds__((CONSUMERS + 1) * 128, 1) __cluster_dims__(2, 
   cluster_barrier();
 }
 
-using Fallback = SplitTiling<64, 128, 16, 32, 64, 4, 2, 16>;
+using Fallback = MmaTiling<64, 128, 16, 32, 64, 4, 2, 16>;
 
 cudaError_t run(const Gemm& g, void*, cudaStream_t stream) {
   CUtensorMap map_A = {}, map_B = {};
