@@ -15,7 +15,11 @@ UV ?= uv
 SNAKEMAKE ?=
 
 BIN := $(VENV)/bin
-TOOLS := PATH="$(CURDIR)/$(BIN):$$PATH"
+TOOLS := PATH="$$PWD/$(BIN):$$PATH"
+# Another Python than that of .venv, asked for by name, or one that is there no more: .venv is made anew
+ASKED := $(if $(filter command,$(firstword $(origin PYTHON))),$(PYTHON),$(BIN)/python)
+OTHER := $(if $(wildcard $(VENV)/pyvenv.cfg),$(shell test "$$($(BIN)/python -V 2>&1)" = "$$($(ASKED) -V 2>&1)" \
+	&& $(BIN)/python -c '' 2>/dev/null || echo other))
 CUDA := $(if $(filter cuda12,$(ENV)),12,13)
 CUBLAS := cublas$(addprefix -,$(ENV:requirements=))
 
@@ -39,7 +43,7 @@ define CHECK_PYTHON
 	  echo 'make: $(PYTHON) has no venv module; on Debian and Ubuntu the package python3-venv brings it' >&2; exit 1; }
 endef
 
-.PHONY: help env run doctor dev test newest lint format docs faults seeds architectures lock wheels clean
+.PHONY: help env run doctor dev test newest lint format docs faults seeds architectures lock wheels clean other
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -50,7 +54,7 @@ help: ## this list
 env: $(VENV)/.$(ENV) ## make .venv from the pins, once (ENV=cuda12, PYTHON=python3.12, WHEELS=folder)
 
 # From nothing each time the pins change, so that it holds them and nothing else.
-$(VENV)/.$(ENV): envs/build.txt envs/$(ENV).txt envs/$(CUBLAS).txt
+$(VENV)/.$(ENV): envs/build.txt envs/$(ENV).txt envs/$(CUBLAS).txt $(OTHER)
 	$(CHECK_PYTHON)
 	@test ! -L $(VENV) || { \
 	  echo 'make: $(VENV) is a link: what it leads to would be emptied; remove the link first: rm $(VENV)' >&2; exit 1; }
@@ -62,14 +66,14 @@ $(VENV)/.$(ENV): envs/build.txt envs/$(ENV).txt envs/$(CUBLAS).txt
 	  *libcublas.so.$(CUDA)*) ;; \
 	  *) echo 'No cuBLAS $(CUDA) is installed here: adding envs/$(CUBLAS).txt'; $(INSTALL) -r envs/$(CUBLAS).txt;; \
 	esac; fi
-	@ln -sfn "$(CURDIR)/workflow/snakemake_logger_plugin_ladder" \
+	@ln -sfn "$$PWD/workflow/snakemake_logger_plugin_ladder" \
 	  "$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/snakemake_logger_plugin_ladder"
 	@touch $@
 
 # The settings of profiles/default as flags: of a profile Snakemake says so first, and the first line of a run is to be
 # ours, which says on which GPU and when its numbers were recorded.
 run: env ## run the pipeline (ARGS=... goes to snakemake)
-	@$(TOOLS) snakemake --workflow-profile none --rerun-incomplete --quiet rules --logger ladder --nolock \
+	@$(TOOLS) python -m snakemake --workflow-profile none --rerun-incomplete --quiet rules --logger ladder --nolock \
 	  --scheduler greedy --resources gpu=1 --cores all $(ARGS)
 
 doctor: env ## say what this machine lacks to compile, measure and profile, and what to do

@@ -2,9 +2,6 @@
 report: "workflow/report/workflow.rst"
 
 
-configfile: "config/config.yaml"
-
-
 include: "workflow/rules/common.smk"
 include: "workflow/rules/compile.smk"
 include: "workflow/rules/inspect.smk"

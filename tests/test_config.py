@@ -11,8 +11,9 @@ from types import SimpleNamespace
 import pytest
 import yaml
 from conftest import KERNELS, REPOSITORY, a_check, a_device, asked, time_run, write
+from ladder.commands.session import check_arguments
 from ladder.config import gpus, plan
-from ladder.config.documents import dotted, read_shapes, read_yaml, schema, validated
+from ladder.config.documents import dotted, leaves, origin, read_shapes, read_yaml, schema, validated
 from ladder.config.kernels import read_kernels, select_rungs
 from ladder.model.rung import parse_variant, variant_name
 from ladder.model.shape import Shape
@@ -242,7 +243,9 @@ def test_a_file_that_is_not_yaml_is_named_with_its_line(project):
 
 
 def test_a_missing_file_is_named(project):
-    assert message_of(read_yaml, project / "config/none.yaml") == "config/none.yaml: there is no such file"
+    assert message_of(read_yaml, project / "config/none.yaml") == (
+        "config/none.yaml: there is no such file; make it, or mend the name"
+    )
 
 
 # The ladder
@@ -288,7 +291,7 @@ def test_a_rung_may_need_instructions_that_later_gpus_have_no_more(project, capa
     [
         (
             {"lost": entry(source="sgemm/lost.cu")},
-            "lost.source: kernels/sgemm/lost.cu does not exist; write it or mend the name",
+            "lost.source: kernels/sgemm/lost.cu: there is no such file; make it, or mend the name",
         ),
         ({"late": entry(before="coalescd")}, "late.before: 'coalescd' is no rung; did you mean coalesced?"),
         ({"late": entry(before="tiled@TILE=9")}, "late.before: 'tiled@TILE=9' is no rung; did you mean tiled@TILE=8?"),
@@ -301,7 +304,8 @@ def test_a_rung_may_need_instructions_that_later_gpus_have_no_more(project, capa
         ),
         (
             {"late": entry(source="../naive.cu")},
-            "late.source: '../naive.cu' is not valid; it should be: the .cu file, as a path below kernels/",
+            "late.source: '../naive.cu' is not valid; it should be: "
+            + schema("kernels")["additionalProperties"]["properties"]["source"]["description"],
         ),
         (
             {"late": entry(variants=[{"tile": 8}])},
@@ -323,12 +327,14 @@ def test_an_entry_of_the_ladder_that_cannot_be_is_one_line_with_a_remedy(project
     assert message_of(read_kernels, path) == f"config/kernels.yaml: {message}"
 
 
-@pytest.mark.parametrize("name", ["a/b", "../x", "a b", "a;b", "$(a)", "`a`", "a'b", "A", "1a", "a-b", "a@B=1", ""])
+@pytest.mark.parametrize(
+    "name", ["a/b", "../x", "a b", "a;b", "$(a)", "`a`", "a'b", "A", "1a", "a-b", "a@B=1", "", "all"]
+)
 def test_an_entry_may_not_be_named_with_what_a_path_or_a_shell_reads(project, name):
     message = message_of(read_kernels, ladder_with(project, **{name: entry()}))
     assert message == (
         f"config/kernels.yaml: (top level): {name!r} is not valid; "
-        "it should be: a small letter, then small letters, digits and underscores"
+        f"it should be: {schema('kernels')['propertyNames']['description']}"
     )
 
 
@@ -336,6 +342,187 @@ def test_an_empty_ladder_is_refused(project):
     assert message_of(read_kernels, write(project / "config/kernels.yaml", "{}")).startswith(
         "config/kernels.yaml: (top level): {} "
     )
+
+
+@pytest.mark.parametrize(
+    ("entries", "place", "named"),
+    [
+        ({"late": entry(before="late")}, "late.before", "late -> late"),
+        ({"late": entry(before="b"), "b": entry(before="late")}, "late.before", "late -> b -> late"),
+        ({"late": entry(variants=[{"X": 1}, {"X": 2}], before="late@X=2")}, "late.before", "late@X=2 -> late@X=2"),
+        ({"late": entry(before="empty")}, "late.before", "floor"),
+        ({"late": entry(variants=[{"X": 1, "Y": 2}, {"Y": 2, "X": 1}])}, "late.variants[1]", "variants[0]"),
+        ({"late": entry(source="tiled.cu", variants=[{"X": 1}, {"X": 1, "TILE": 16}])}, "late.variants[1]", "equals"),
+        (
+            {"late": entry(compute_capability="9.0", newest_compute_capability="8.0")},
+            "late.newest_compute_capability",
+            "8.0",
+        ),
+        ({"late": entry(tune={"parameters": {"TLE": [1]}})}, "late.tune", "TLE"),
+    ],
+)
+def test_a_ladder_that_contradicts_itself_is_one_line_that_names_the_key(project, entries, place, named):
+    write(project / "kernels/tiled.cu", "#ifndef TILE\n#define TILE 16\n#endif\n")
+    message = message_of(read_kernels, ladder_with(project, **entries))
+    assert message.startswith(f"config/kernels.yaml: {place}: ")
+    assert named in message
+
+
+NAMES_OF_THE_PIPELINE = ["inspect", "emulated", "emulator", "trials", "profile", "tables", "kernel", "gpu", "summary"]
+
+
+@pytest.mark.parametrize("name", NAMES_OF_THE_PIPELINE)
+def test_a_rung_may_have_the_name_of_a_rule_a_folder_or_a_wildcard(project, name):
+    assert name in read_kernels(ladder_with(project, **{name: entry()}))
+
+
+# Files that cannot be read
+
+
+def spoilt(path: Path, how: str) -> None:
+    """Make of a file what cannot be read as one."""
+    path.unlink(missing_ok=True)
+    if how == "folder":
+        path.mkdir()
+    elif how == "broken link":
+        path.symlink_to("nowhere")
+    elif how == "circle of links":
+        path.symlink_to(path.name)
+    elif how == "not UTF-8":
+        path.write_bytes(b"// first\n// \xe9t\xe9\n")
+
+
+SPOILT = ["missing", "folder", "broken link", "circle of links", "not UTF-8"]
+
+
+@pytest.mark.parametrize("how", SPOILT)
+@pytest.mark.parametrize("name", ["config/kernels.yaml", "kernels/naive.cu", "kernels/include/part.cuh"])
+def test_a_file_that_cannot_be_read_is_one_line_that_names_it(project, how, name):
+    write(project / "kernels/include/part.cuh", "")
+    write(project / "kernels/naive.cu", '#include "part.cuh"\n')
+    spoilt(project / name, how)
+    if name.endswith(".cuh") and how != "not UTF-8":
+        return  # as good as not there: the compiler looks for it elsewhere, and says so
+    message = message_of(read_kernels, project / "config/kernels.yaml")
+    assert f"{name}: " in message
+    assert ("line 2" in message) == (how == "not UTF-8")
+
+
+def test_a_file_that_this_user_may_not_read_is_one_line(project, monkeypatch):
+    def denied(self):
+        raise PermissionError(13, "Permission denied", str(self))
+
+    monkeypatch.setattr(Path, "read_bytes", denied)
+    assert message_of(read_kernels, project / "config/kernels.yaml").startswith("config/kernels.yaml: you may not read")
+
+
+# YAML
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("a: 1\nb: 2\na: 3\n", 3),
+        ("a:\n  b: {c: 1, c: 2}\n", 2),
+        ('"1": a\n1: b\n', 2),
+        ("a: 1\n\tb: 2\n", 2),
+        ("a: [1,\n", 2),
+        ("a: 'b\n", 2),
+        ("a: *b\n", 1),
+        ("[1]: 2\n", 1),
+        ("a: 1\n---\nb: 2\n", 2),
+        ("a: !!python/object:os.system x\n", 1),
+    ],
+)
+def test_yaml_that_is_wrong_or_says_a_thing_twice_is_named_with_its_line(project, text, line):
+    path = write(project / "config/kernels.yaml", text)
+    assert message_of(read_yaml, path).startswith(f"config/kernels.yaml: line {line}: ")
+
+
+@pytest.mark.parametrize("text", ["a: 2026-99-99\n", "a: \0\n"])
+def test_yaml_that_is_wrong_without_a_line_is_one_line(project, text):
+    assert message_of(read_yaml, write(project / "config/kernels.yaml", text)).startswith("config/kernels.yaml: ")
+
+
+def test_keys_that_are_merged_are_not_given_twice(project):
+    path = write(project / "config/some.yaml", "a: &a {b: 1, c: 2}\nd: {<<: *a, b: 3}\n")
+    assert read_yaml(path)["d"] == {"b": 3, "c": 2}
+
+
+def test_a_value_that_contains_itself_is_one_line(project):
+    document = read_yaml(write(project / "config/some.yaml", "kernels: &a [*a]\n"))
+    assert message_of(validated, document, "config", "F").startswith("F: ")
+
+
+# The command line
+
+
+@pytest.fixture
+def folder(project, monkeypatch):
+    """The project as the current folder, with the package's own schemas."""
+    monkeypatch.chdir(project)
+    return project
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (["--config", "a.b=1"], "a.b: unknown key"),
+        (["-C", "timing.iterations=5"], "timing='{iterations: 5}'"),
+        (["--config", "gpu=t4", "tables"], "snakemake tables"),
+        (["--config", "kernel=all"], "did you mean kernels?"),
+        (["--config", "=1"], "'=1'"),
+        (["--config", "x=1"], "x: unknown key"),
+        (["--config", "timing={iterations: 5, iterations: 6}"], "timing: line 1: "),
+        (["--config", "sizes=[512"], "sizes: line "),
+        (["--config", "gpu=t4", "--config", "sizes=512"], "2 times"),
+        (["--configfile", "none.yaml"], "none.yaml: there is no such file"),
+        (["--configfile", "config"], "config: is a folder"),
+        (["--configfile", "twice.yaml"], "twice.yaml: line 2: "),
+        (["--configfile", "list.yaml"], "list.yaml: holds no mapping"),
+        (["--configfile", "empty.yaml"], "empty.yaml: holds no mapping"),
+        (["--directory", "config"], "--directory: "),
+        (["-d", "/"], "--directory: /"),
+    ],
+)
+def test_a_command_line_that_snakemake_cannot_take_is_one_line(folder, arguments, named):
+    for name, text in {"twice": "a: 1\na: 2\n", "list": "- 1\n", "empty": "# nothing\n"}.items():
+        write(folder / f"{name}.yaml", text)
+    assert named in message_of(check_arguments, ["-n", "--cores", "2", *arguments])
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--cores", "2", "tables", "--config", "gpu=t4", "sizes=[512,1x2x3]", "timing={iterations: 5}"],
+        ["--config", "baseline=@{upstream}", "fail_on=slower", "--", "compare"],
+        ["--configfile", "good.yaml", "--directory", "."],
+        ["--set-threads", "emulate=2", "--config"],
+    ],
+)
+def test_a_command_line_that_snakemake_takes_is_passed(folder, arguments):
+    write(folder / "good.yaml", "gpu: t4\n")
+    check_arguments(arguments)
+
+
+def test_a_profile_that_gives_a_key_twice_is_named_with_its_line(folder):
+    write(folder / "profiles/default/config.yaml", "cores: all\nquiet: rules\ncores: 2\n")
+    assert message_of(check_arguments, []).startswith("profiles/default/config.yaml: line 3: ")
+
+
+@pytest.mark.parametrize(
+    ("key", "place"),
+    [
+        ("compile.nvcc", "--config"),
+        ("compile.flags", "F"),
+        ("check.cases[0].alpha", "--config"),
+        ("check", "F"),
+        ("sizes[3]", "mine.yaml"),
+    ],
+)
+def test_a_message_names_the_place_that_gave_the_key_and_not_another_of_its_section(key, place):
+    given = dict.fromkeys(leaves({"compile": {"nvcc": "x"}, "check": {"cases": [{"alpha": "x"}]}}), "--config")
+    assert origin({**given, "sizes": "mine.yaml"}, key, "F") == place
 
 
 # The selection
@@ -351,6 +538,7 @@ def test_an_empty_ladder_is_refused(project):
         (["tiled@TILE=16"], ["tiled@TILE=16"]),
         (["tiled@TILE=24", "tiled"], ["tiled@TILE=24", "tiled@TILE=8", "tiled@TILE=16"]),
         (["coalesced@X=1", "naive"], ["naive", "coalesced@X=1"]),
+        (["tiled@A=1,B=2", "tiled@B=2,A=1"], ["tiled@A=1,B=2"]),
         (["naive", "naive"], ["naive"]),
     ],
 )
@@ -491,8 +679,9 @@ def test_the_peak_is_two_operations_a_lane_and_cycle():
 
 
 def test_an_unknown_gpu_is_named_beside_the_known_ones():
-    message = message_of(gpus.read_gpu, "h101")
-    assert message.endswith(f"'h101' has no file in config/gpus; known: {', '.join(gpus.names())}, or auto")
+    known = ", ".join(["auto", *gpus.names()])
+    assert message_of(gpus.read_gpu, "h101").endswith(f"'h101' has no file in config/gpus; known: {known}")
+    assert message_of(gpus.read_gpu, "h100-sx").endswith("has no file in config/gpus; did you mean h100-sxm?")
 
 
 @pytest.mark.parametrize(
@@ -509,6 +698,49 @@ def test_a_gpu_file_that_breaks_its_schema_is_named_with_the_key(gpu_files, chan
     values = yaml.safe_load((gpu_files / "t4.yaml").read_text())
     write(gpu_files / "t4.yaml", yaml.safe_dump(values | change))
     assert message_of(gpus.read_gpu, "t4").startswith(f"config/gpus/t4.yaml: {message}")
+
+
+UNITS = ["sm_clock_mhz", "memory_bandwidth_gb_s", "memory_gib", "l2_mib", "power_limit_w", "shared_memory_per_sm_kib"]
+
+
+@pytest.mark.parametrize("key", [*UNITS, "shared_memory_per_block_kib", "registers_per_sm", "max_threads_per_sm"])
+def test_a_value_in_another_unit_is_refused_in_every_gpu_file(gpu_files, key):
+    for name in gpus.names():
+        path = gpu_files / f"{name}.yaml"
+        values = yaml.safe_load(path.read_text())
+        for wrong in (values[key] * 1000, values[key] / 1000):
+            write(path, yaml.safe_dump(values | {key: int(wrong) if isinstance(values[key], int) else wrong}))
+            message = message_of(gpus.read_gpu, name)
+            assert message.startswith(f"config/gpus/{name}.yaml: {key}: "), message
+        write(path, yaml.safe_dump(values))
+
+
+@pytest.mark.parametrize(("capability", "wrong"), [("9.0", "sm_80"), ("8.0", "sm_80a"), ("12.0", "sm_100a")])
+def test_an_architecture_of_another_compute_capability_is_refused(gpu_files, capability, wrong):
+    values = yaml.safe_load((gpu_files / "t4.yaml").read_text())
+    change = {"compute_capability": capability, "architecture": wrong}
+    write(gpu_files / "t4.yaml", yaml.safe_dump(values | change))
+    message = message_of(gpus.read_gpu, "t4")
+    assert message.startswith(f"config/gpus/t4.yaml: architecture: {wrong} ")
+    assert gpus.architecture_of(capability) in message
+
+
+@pytest.mark.parametrize("name", ["my gpu", "auto", "across", "a.b", "-x"])
+def test_a_gpu_file_whose_name_cannot_be_one_is_named(gpu_files, name):
+    write(gpu_files / f"{name}.yaml", (gpu_files / "t4.yaml").read_text())
+    assert message_of(gpus.names).startswith(f"config/gpus/{name}.yaml: ")
+
+
+def test_a_gpu_file_may_have_upper_case_in_its_name(gpu_files):
+    (gpu_files / "t4.yaml").rename(gpu_files / "My_T4.yaml")
+    assert gpus.recognise(a_device("Tesla T4")) == "My_T4"
+    assert plan.plan({"gpu": "My_T4", "measure": False}).gpu.name == "My_T4"
+
+
+def test_two_files_that_fit_one_card_are_named(gpu_files):
+    write(gpu_files / "mine.yaml", (gpu_files / "t4.yaml").read_text())
+    message = message_of(gpus.recognise, a_device("Tesla T4"))
+    assert "mine and t4" in message
 
 
 @pytest.mark.parametrize(
@@ -737,7 +969,7 @@ def test_a_rung_is_timed_beside_the_references_that_are_configured(machine, refe
     ("name", "message"),
     [
         ("tiled@TLE=24", "kernels/tiled.cu has no macro TLE; did you mean TILE?"),
-        ("naive@WIDE=1", "kernels/naive.cu has no macro WIDE; mend the name, or leave it out"),
+        ("naive@WIDE=1", "kernels/naive.cu has no macro WIDE; it names: none"),
     ],
 )
 def test_a_macro_that_no_source_names_is_one_line(machine, name, message):
@@ -837,9 +1069,20 @@ def test_a_plan_that_cannot_be_names_where_the_key_came_from(machine, config, me
     assert message_of(plan.plan, config, places) == f"{place}: {message}"
 
 
-def test_a_check_shape_that_is_none_is_named(machine):
-    message = message_of(plan.plan, {"check": {"shapes": [7, "foo"]}})
-    assert message.startswith("config/config.yaml: check.shapes[1]: 'foo' is ")
+@pytest.mark.parametrize("tool", plan.TOOLS)
+@pytest.mark.parametrize(("sources", "place"), [({}, "config/config.yaml"), ("given", "--config")])
+def test_a_program_that_is_none_is_named_with_the_place_that_gave_it(machine, tool, sources, place):
+    machine(H100)
+    section, key = plan.TOOLS[tool], tool.replace("-", "_")
+    places = {f"{section}.{key}": "--config"} if sources else {}
+    message = message_of(plan.plan, {section: {key: "/no/such"}}, places)
+    assert message.startswith(f"{place}: {section}.{key}: '/no/such' is no program")
+
+
+@pytest.mark.parametrize("section", ["check", "sanitize", "tune"])
+def test_a_check_shape_that_is_none_is_named(machine, section):
+    message = message_of(plan.plan, {section: {"shapes": [7, "foo"]}})
+    assert message.startswith(f"config/config.yaml: {section}.shapes[1]: 'foo' is ")
     assert message.endswith("; write 127 or 31x33x0")
 
 

@@ -127,7 +127,7 @@ def makefile() -> str:
 
 def test_make_run_has_the_settings_of_the_profile():
     profile = yaml.safe_load((ROOT / "profiles/default/config.yaml").read_text())
-    (asked,) = re.findall(r"\$\(TOOLS\) snakemake (--workflow-profile none .*) \$\(ARGS\)\n", makefile())
+    (asked,) = re.findall(r"\$\(TOOLS\) python -m snakemake (--workflow-profile none .*) \$\(ARGS\)\n", makefile())
     flags = dict(re.findall(r"--([a-z-]+) ?((?:(?!--)\S)*)", asked))
     del flags["workflow-profile"]
     resources = {"resources": " ".join(f"{name}={count}" for name, count in profile.pop("resources").items())}
@@ -196,7 +196,7 @@ def test_a_change_of_the_package_derives_anew_what_depends_on_it_and_nothing_els
 def test_until_compile_makes_libraries_and_nothing_else(fresh):
     run = snakemake(fresh, ["kernels=[naive]"], "--until", "compile")
     assert run.status == 0, run.output
-    assert (fresh / "build" / RECORDED / "naive" / "library.so").is_file()
+    assert (fresh / "build" / RECORDED / "rungs/naive/library.so").is_file()
     assert not derived(fresh)
     assert not (fresh / "build" / RECORDED / "inspect").exists()
 
@@ -360,7 +360,7 @@ def test_a_new_rung_is_shown_as_not_recorded(with_a_new_rung):
 
 def test_a_new_rung_leaves_the_builds_of_the_others_alone(with_a_new_rung, finished):
     for rung in FEW_RUNGS:
-        library = Path("build") / RECORDED / rung / "library.so"
+        library = Path("build") / RECORDED / "rungs" / rung / "library.so"
         assert (with_a_new_rung / library).stat().st_mtime_ns == (finished / library).stat().st_mtime_ns, rung
 
 
@@ -478,7 +478,7 @@ def test_a_record_that_cannot_be_read_is_one_line_that_names_it_and_stays(projec
 
 
 def test_a_run_killed_while_it_compiles_and_again_while_it_derives_is_taken_up_by_the_same_command(fresh, finished):
-    for when in (f"build/{RECORDED}/*/library.so", f"results/{RECORDED}/tables/timings.csv"):
+    for when in (f"build/{RECORDED}/rungs/*/library.so", f"results/{RECORDED}/tables/timings.csv"):
         assert not any(fresh.glob(when))
         with started(fresh, FEW, "--cores", "4") as process:
             wait_for(lambda when=when: any(fresh.glob(when)))
@@ -491,7 +491,7 @@ def test_a_run_killed_while_it_compiles_and_again_while_it_derives_is_taken_up_b
 
 def test_a_run_beside_one_that_is_alive_is_refused(fresh):
     with started(fresh, FEW, "--cores", "1") as process:
-        wait_for(lambda: any(fresh.glob("build/*/*/library.so")))
+        wait_for(lambda: any(fresh.glob("build/*/rungs/*/library.so")))
         second = snakemake(fresh, FEW)
         assert process.poll() is None, "the first run was over before the second began"
     assert second.status != 0

@@ -24,7 +24,7 @@ from snakemake_interface_logger_plugins.common import LogEvent
 from snakemake_logger_plugin_ladder import LogHandler
 from snakemake_logger_plugin_ladder.board import Board, State, clock, remember, remembered, seconds_left
 
-LIBRARY = "build/h100-sxm/empty"  # the cheapest thing that has a line of its own
+LIBRARY = "build/h100-sxm/rungs/empty"  # the cheapest thing that has a line of its own
 
 
 class Terminal(io.StringIO):

@@ -8,7 +8,7 @@ if PLAN.measuring:
     rule measure_accuracy:
         """One rung's errors against k."""
         input:
-            build="build/{gpu}/{kernel}",
+            build="build/{gpu}/rungs/{kernel}",
             check="results/{gpu}/raw/check/{kernel}.json",
         output:
             update("results/{gpu}/raw/accuracy/{kernel}.json"),

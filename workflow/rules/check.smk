@@ -4,7 +4,7 @@ if PLAN.measuring:
     rule check:
         """Is it right? A verdict for each rung on the GPU, with the errors of every case; a wrong rung fails no job."""
         input:
-            "build/{gpu}/{kernel}",
+            "build/{gpu}/rungs/{kernel}",
         output:
             update("results/{gpu}/raw/check/{kernel}.json"),
         log:
@@ -47,7 +47,7 @@ rule engine:
 rule emulate:
     """The same check on the CPU, of the same source: it needs no GPU and finds races."""
     input:
-        build="build/{gpu}/{kernel}",
+        build="build/{gpu}/rungs/{kernel}",
         engine="build/{gpu}/emulator/engine.o",
         headers="build/{gpu}/emulator/launch.cuh.gch",
         emulator=EMULATOR,

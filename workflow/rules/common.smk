@@ -8,6 +8,7 @@ sys.path.insert(0, str(WORKFLOW))
 
 from ladder.build.toolchain import find_nvcc, require_architecture
 from ladder.commands.session import (
+    check_place,
     config_sources,
     forced,
     listing,
@@ -22,9 +23,18 @@ from ladder.config.sources import sources
 from ladder.records.baseline import identity
 from ladder.records.store import digest_files
 from ladder.system.code import code_files
-from ladder.system.errors import LadderError
+from ladder.system.errors import LadderError, one_line
 
 offer_package(workflow)
+try:
+    check_place()
+except (LadderError, OSError, ModuleNotFoundError) as error:
+    sys.exit(f"gemm-ladder: {one_line(error)}")
+
+
+configfile: "config/config.yaml"
+
+
 config.setdefault("quiet", silent(workflow))
 config.setdefault("remeasure", False)
 try:
@@ -34,8 +44,8 @@ try:
     if workflow.is_main_process:
         run_alone(Path(".snakemake"))
         print(f"gemm-ladder: {PLAN.headline}", file=sys.stderr, flush=True)
-except LadderError as error:
-    sys.exit(f"gemm-ladder: {error}")
+except (LadderError, OSError, ModuleNotFoundError) as error:
+    sys.exit(f"gemm-ladder: {one_line(error)}")
 
 
 onstart:
@@ -53,7 +63,7 @@ MEASURED_FIRST, AWAITED = 2, 1
 
 
 wildcard_constraints:
-    gpu="[a-z0-9-]+",
+    gpu="[A-Za-z0-9_-]+",
     entry="[a-z][a-z0-9_]*",
     kernel="[a-z][a-z0-9_]*(@[A-Z][A-Z0-9_]*=[A-Za-z0-9_]+(,[A-Z][A-Z0-9_]*=[A-Za-z0-9_]+)*)?",
 

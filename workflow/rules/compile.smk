@@ -5,7 +5,7 @@ rule compile:
             os.path.relpath(path) for path in sources(PLAN.by_name(wildcards.kernel))
         ],
     output:
-        directory("build/{gpu}/{kernel}"),
+        directory("build/{gpu}/rungs/{kernel}"),
     log:
         "logs/{gpu}/compile/{kernel}.log",
     priority: AWAITED

@@ -19,7 +19,7 @@ rule calculator:
 rule inspect:
     """What the compiled library says of itself: registers, occupancy, instructions, paper calculation."""
     input:
-        build="build/{gpu}/{kernel}",
+        build="build/{gpu}/rungs/{kernel}",
         calculator="build/{gpu}/occupancy.so" if PLAN.gpu.limits else [],
         code=code("inspect_library"),
     output:

@@ -4,7 +4,7 @@ if PLAN.measuring:
     rule profile:
         """Nsight Compute's metrics and advice for each rung at the configured sizes."""
         input:
-            build="build/{gpu}/{kernel}",
+            build="build/{gpu}/rungs/{kernel}",
             check="results/{gpu}/raw/check/{kernel}.json",
         output:
             update("results/{gpu}/raw/profile/{kernel}.json.gz"),

@@ -7,7 +7,7 @@ if PLAN.measuring:
     rule sanitize_rung:
         """compute-sanitizer's tools on one rung."""
         input:
-            "build/{gpu}/{kernel}",
+            "build/{gpu}/rungs/{kernel}",
         output:
             update("results/{gpu}/raw/sanitize/{kernel}.json"),
         log:

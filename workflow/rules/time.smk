@@ -5,7 +5,7 @@ if PLAN.measuring:
         """How fast is it? Every sample of a rung and of what it is compared with, side by side in one process."""
         input:
             builds=lambda wildcards: [
-                f"build/{wildcards.gpu}/{name}"
+                f"build/{wildcards.gpu}/rungs/{name}"
                 for name in PLAN.side_by_side(wildcards.kernel)
             ],
             checks=lambda wildcards: [

@@ -41,7 +41,7 @@ if PLAN.measuring:
         """The trials of an entry: checked, timed, recorded."""
         input:
             builds="build/{gpu}/trials/{entry}.json",
-            baseline=f"build/{{gpu}}/{PLAN.baseline.name}",
+            baseline=f"build/{{gpu}}/rungs/{PLAN.baseline.name}",
         output:
             update("results/{gpu}/raw/trials/{entry}.json.gz"),
         log:

@@ -1,7 +1,8 @@
 """A logger plugin for Snakemake: errors and how far the run is, in the place of what Snakemake says of its own work.
 
 `--logger ladder` (profiles/default) takes it. It shows its own words where the user asked for fewer of Snakemake's, by
-`--quiet rules`; with `--quiet host`, `--verbose` or in a dry run it shows what Snakemake says, as Snakemake would.
+`--quiet rules`; with `--quiet host`, `--verbose` or in a dry run it shows what Snakemake says, as Snakemake would. As
+the first that runs, it also refuses a command line that the workflow cannot take.
 """
 
 from __future__ import annotations
@@ -20,6 +21,31 @@ DURATIONS = Path("build/durations.json")
 SHOWN = ("ALL", "PROGRESS", "RULES")  # the choices of --quiet that leave room for words of ours
 
 
+def _check_command_line() -> None:
+    """End the run with one line where the package of this folder's workflow refuses the command line.
+
+    Snakemake makes its loggers before it reads settings, and the workflow after.
+    """
+    package = Path("workflow").resolve()
+    if not (package / "ladder").is_dir():
+        return
+    sys.path.insert(0, str(package))  # as the workflow does
+    from ladder.commands.session import check_arguments
+    from ladder.system.errors import LadderError
+
+    try:
+        check_arguments(sys.argv[1:])
+    except LadderError as error:
+        sys.exit(f"gemm-ladder: {error}")
+
+
+def _without_traceback(text: str) -> str:
+    """What an error comes to, in one line where Snakemake would show where in Python it came about."""
+    if "Traceback (most recent call last):" not in text:
+        return text
+    return f"gemm-ladder: {text.strip().splitlines()[-1]}; --verbose shows where"
+
+
 class LogHandler(LogHandlerBase):
     """Writes to standard error: a live line on a terminal, a plain line now and then in a log."""
 
@@ -29,6 +55,7 @@ class LogHandler(LogHandlerBase):
     needs_rulegraph = False
 
     def __post_init__(self) -> None:
+        _check_command_line()
         settings = self.common_settings
         asked = {choice.name for choice in settings.quiet or ()}
         self.ours = bool(asked & set(SHOWN)) and not settings.verbose and not settings.dryrun
@@ -51,7 +78,7 @@ class LogHandler(LogHandlerBase):
         elif event == LogEvent.JOB_ERROR:
             self._job_failed(record)
         elif event == LogEvent.ERROR:
-            self.untold.append(self.format(record))
+            self.untold.append(_without_traceback(self.format(record)))
         elif record.levelno >= logging.WARNING:
             self._write(self.format(record))
         elif self.board is not None:

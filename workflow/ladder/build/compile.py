@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
@@ -86,7 +87,10 @@ def build_digest(rung: Rung, target: Target, nvcc: Nvcc, flags: list[str]) -> st
 
 
 def compile_command(rung: Rung, target: Target, nvcc: Nvcc, flags: list[str], output: Path) -> list[str]:
-    """The nvcc command line that makes a rung's library; for several classes of size from `by_size.cu` beside it."""
+    """The nvcc command line that makes a rung's library; for several classes of size from `by_size.cu` beside it.
+
+    It runs in the project's folder and has paths as seen from there: nvcc gives them to a shell, some without quotes.
+    """
     virtual = target.architecture.replace("sm_", "compute_")
     classes = len(rung.tuned) > 1
     macros = {} if classes else dict(rung.macros) | (dict(rung.tuned[0].macros) if rung.tuned else {})
@@ -100,9 +104,9 @@ def compile_command(rung: Rung, target: Target, nvcc: Nvcc, flags: list[str], ou
         "--no-device-link",  # no kernel calls into another file
         "-Xcompiler=-fPIC",
         "-allow-unsupported-compiler",  # of a g++ that is newer than itself
-        f"-I{GLIBC}",
+        f"-I{os.path.relpath(GLIBC, ROOT)}",
         f"-I{INCLUDE.relative_to(ROOT)}",
-        *nvcc.library_flags,
+        *(flag[:2] + os.path.relpath(flag[2:], ROOT) for flag in nvcc.library_flags),
         *([f"-I{source.parent}"] if classes else []),
         *(f"-D{key}={value}" for key, value in macros.items()),
         "-o",
@@ -129,9 +133,7 @@ def compile_rung(rung: Rung, target: Target, nvcc: Nvcc, flags: list[str], libra
             shutil.copyfile(ptx, library.with_name("kernels.ptx"))
     log = (result.stdout + result.stderr).replace(str(ROOT) + "/", "")
     if fatal := re.search(r"^nvcc fatal\s*: (.*)", log, re.MULTILINE):
-        raise LadderError(
-            f"{nvcc.path}: {fatal[1].rstrip('.')}; install g++, or mend config/config.yaml: compile.flags"
-        )
+        raise LadderError(f"{nvcc.path}: {fatal[1].rstrip('.')}; install g++, or mend compile.flags")
     record = {
         "status": "ok" if result.returncode == 0 else "failed",
         "message": "" if result.returncode == 0 else first_error(log),

@@ -38,9 +38,7 @@ def find_tool(name: str, configured: str = "auto") -> Path | None:
     if configured != "auto":
         found = shutil.which(configured)
         if found is None:
-            section = {"nvcc": "compile", "ncu": "profile", "compute-sanitizer": "sanitize"}.get(name, name)
-            problem = f"{configured!r} is no program; give the path of {name}, or auto"
-            raise LadderError(f"config/config.yaml: {section}.{name.replace('-', '_')}: {problem}")
+            raise LadderError(f"{configured!r} is no program; give the path of {name}, or auto")
         return Path(found)
     folders = [*map(str, wheel_folders()), *os.environ.get("PATH", "").split(os.pathsep), *TOOLKITS]
     found = shutil.which(name, path=os.pathsep.join(folders))
@@ -68,13 +66,15 @@ def tool_beside(nvcc: Nvcc | None, name: str) -> Path:
 def find_nvcc(configured: str = "auto") -> Nvcc:
     """The nvcc to use; raises LadderError where there is none or it does not run."""
     path = require_tool("nvcc", configured)
+    if bad := [letter for letter in '"$`' if letter in str(path)]:
+        raise LadderError(f"{path}: nvcc misreads {' and '.join(bad)} in its own path; install it in another folder")
     try:
         result = subprocess.run([path, "--version"], capture_output=True, text=True, check=False)
     except OSError as error:
         raise LadderError(f"{path}: cannot be run ({error.strerror}); set compile.nvcc to an nvcc, or auto") from None
     version = re.search(r"V(\d+\.\d+\.\d+)", result.stdout)
     if result.returncode or version is None:
-        raise LadderError(f"{path}: does not answer --version; give another nvcc in config/config.yaml: compile.nvcc")
+        raise LadderError(f"{path}: does not answer --version; set compile.nvcc to another nvcc, or auto")
     wheel = Path(sysconfig.get_path("purelib")) / "nvidia"
     libraries = [path.parent.parent / "lib", *sorted(wheel.glob("cuda_*/lib"))]
     headers = sorted(wheel.glob("cuda_*/include"))

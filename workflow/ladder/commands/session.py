@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import argparse
 import compileall
 import fcntl
+import itertools
 import os
+import shlex
+import sys
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import yaml
-
-from ladder.config.gpus import GPU_FILES
+from ladder.config.documents import leaves, nearest, parse_yaml, read_yaml, schema
 from ladder.model.rung import Rung
 from ladder.system.errors import LadderError
+from ladder.system.paths import GPU_FILES, ROOT, shown
 
 MEASURING = ("check", "time", "profile")  # the stages that need a GPU
 _held: list[int] = []
@@ -32,16 +35,75 @@ def offer_package(workflow: Any) -> None:
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     if workflow.output_settings.nocolor:
         os.environ["NO_COLOR"] = "1"
+    if shlex.quote(sys.executable) != sys.executable:  # Snakemake writes it into a shell's command as it is
+        folder, sys.executable = os.path.split(sys.executable)
+        os.environ["PATH"] = os.pathsep.join([folder, os.environ.get("PATH", "")])
+
+
+def check_arguments(arguments: Sequence[str]) -> None:
+    """Raise LadderError for what Snakemake ends on with a traceback, or passes over, when it reads its command line."""
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--config", "-C", nargs="*", action="append", default=[])
+    parser.add_argument("--configfile", "--configfiles", nargs="+", type=Path, action="append", default=[])
+    parser.add_argument("--directory", "-d", type=Path, default=Path())
+    given, _ = parser.parse_known_args(arguments)
+    for option, values in (("--config", given.config), ("--configfile", given.configfile)):
+        if len(values) > 1:
+            raise LadderError(f"{option}: is given {len(values)} times, and only the last would count; give it once")
+    for setting in itertools.chain(*given.config):
+        _check_setting(setting)
+    for path in [*itertools.chain(*given.configfile), *Path("profiles").glob("*/*.yaml")]:
+        if not path.is_fifo():  # which can be read once only
+            read_settings(path)
+    _require_folder(given.directory.resolve(), Path.cwd())
+
+
+def _check_setting(text: str) -> None:
+    key, equals, value = text.partition("=")
+    known = schema("config")["properties"]
+    section, _, rest = key.partition(".")
+    if not equals or not key:
+        raise LadderError(f"--config: {text!r} is no KEY=VALUE; a target stands before --config: snakemake {text} ...")
+    if rest and section in known:
+        raise LadderError(f"--config: {key}: a key inside another is written {section}='{{{rest}: {value}}}'")
+    if key not in known:
+        raise LadderError(f"--config: {key}: unknown key; {nearest(key, sorted(known), 'known keys')}")
+    if value[:1] in ("[", "{"):  # Snakemake takes what is not YAML as text
+        parse_yaml(value, f"--config: {key}")
+
+
+def read_settings(path: Path) -> Mapping[str, Any]:
+    """The mapping that a YAML file holds; raises LadderError where it holds none."""
+    content = read_yaml(path)
+    if not isinstance(content, Mapping):
+        raise LadderError(f"{shown(path)}: holds no mapping; write lines of KEY: VALUE, as in config/config.yaml")
+    return content
+
+
+UNREADABLE = '"$`{}:\n'  # nvcc's shell reads the first three, Snakemake's format the braces, PYTHONPATH the colon
+
+
+def check_place() -> None:
+    """Raise LadderError where the workflow cannot run in its folder or in the current one, or has no configuration."""
+    if bad := [letter for letter in UNREADABLE if letter in str(ROOT)]:
+        names = " and ".join(map(repr, bad))
+        raise LadderError(f"{str(ROOT)!r}: nvcc or Snakemake misreads {names} in a path; move the project")
+    _require_folder(Path.cwd(), ROOT)
+    read_settings(ROOT / "config" / "config.yaml")
+
+
+def _require_folder(folder: Path, wanted: Path) -> None:
+    if folder != wanted:
+        raise LadderError(f"--directory: {folder}: the workflow runs in its own folder; leave it out, and cd {wanted}")
 
 
 def config_sources(workflow: Any) -> dict[str, str]:
-    """For each top-level key that --config or --configfile set, the place that messages should name."""
+    """For each key that --config or --configfile set, by its dotted path, the place that messages should name."""
     settings = workflow.config_settings
     places: dict[str, str] = {}
-    for file in settings.configfiles:
-        content = yaml.safe_load(Path(file).read_text())
-        places |= dict.fromkeys(content or {}, os.path.relpath(file))
-    return places | dict.fromkeys(settings.config, "--config")
+    for path in filter(Path.is_file, settings.configfiles):
+        places |= dict.fromkeys(leaves(read_settings(path)), os.path.relpath(path))
+    return places | dict.fromkeys(leaves(settings.config), "--config")
 
 
 def measuring_stages(workflow: Any) -> list[str]:

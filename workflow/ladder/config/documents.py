@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import dataclasses
 import difflib
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,7 +20,7 @@ from ladder.system.errors import LadderError
 if TYPE_CHECKING:
     from jsonschema.exceptions import ValidationError
 from ladder.model.shape import Shape
-from ladder.system.paths import ROOT, shown
+from ladder.system.paths import ROOT, read_text, shown
 
 SCHEMAS = ROOT / "workflow" / "schemas"
 
@@ -33,22 +34,40 @@ def dotted(path: Iterator[str | int] | tuple[str | int, ...]) -> str:
 
 
 def read_yaml(path: Path) -> Any:
-    """Read one YAML file; raises LadderError where it is missing or is not YAML."""
+    """Read one YAML file; raises LadderError where it cannot be read or is not YAML."""
+    return parse_yaml(read_text(path), shown(path))
+
+
+def parse_yaml(text: str, place: str) -> Any:
+    """The value of a YAML text; raises LadderError, with the place and the line, where it is none."""
     import yaml  # here, and below: the jobs of a run, which are handed its plan, read none
 
     from ladder.config.unique_keys import UniqueKeys
 
     try:
-        return yaml.load(path.read_text(), UniqueKeys)
-    except FileNotFoundError:
-        raise LadderError(f"{shown(path)}: there is no such file") from None
-    except UnicodeDecodeError:
-        raise LadderError(f"{shown(path)}: is not UTF-8 text; save it as such") from None
-    except yaml.YAMLError as error:
+        return yaml.load(text, UniqueKeys)
+    except (yaml.YAMLError, ValueError) as error:  # ValueError: such as a date that is none
         where = getattr(error, "problem_mark", None)
         line = f" line {where.line + 1}:" if where else ""
         problem = " ".join(str(getattr(error, "problem", None) or error).split())
-        raise LadderError(f"{shown(path)}:{line} is not YAML: {problem}") from None
+        raise LadderError(f"{place}:{line} is not YAML: {problem}; mend it there") from None
+
+
+def leaves(content: Any, path: tuple[str, ...] = ()) -> Iterator[str]:
+    """The dotted path of each value in nested mappings that is no mapping itself, such as `timing.iterations`."""
+    if not isinstance(content, Mapping):
+        yield ".".join(path)
+        return
+    for key, inner in content.items():
+        yield from leaves(inner, (*path, str(key)))
+
+
+def origin(sources: Mapping[str, str], key: str, file: str) -> str:
+    """The place that gave a key: that of the key itself, else of what it stands in; `file` where none is named."""
+    key = key.partition("[")[0]
+    while key and key not in sources:
+        key = key.rpartition(".")[0]
+    return sources.get(key, file)
 
 
 @cache
@@ -97,25 +116,23 @@ def typed(value: Any, rules: Mapping[str, Any]) -> Any:
 def validated(document: Any, schema_name: str, file: str, sources: Mapping[str, str] | None = None) -> Any:
     """Check the document against a schema and fill in the defaults.
 
-    `file` is what messages call the document; `sources` names another place for top-level keys that came from there.
-    Raises LadderError for the most relevant violation.
+    `file` is what messages call the document; `sources` names the places of keys that came from elsewhere, by their
+    dotted paths. Raises LadderError for the most relevant violation.
     """
     from jsonschema import Draft202012Validator  # not by the workers, which validate nothing
     from jsonschema.exceptions import best_match
 
     rules = schema(schema_name)
-    document = typed({} if document is None else document, rules)
+    try:
+        document = typed({} if document is None else document, rules)
+    except RecursionError:
+        raise LadderError(f"{file}: a value contains itself; write it without & and *") from None
     error = best_match(Draft202012Validator(rules).iter_errors(document))
     if error is not None:
-        extra = error.validator == "additionalProperties"
-        inside = (
-            *error.absolute_path,
-            *(sorted(set(error.instance) - set(error.schema["properties"])) if extra else ()),
-        )
-        first = str(inside[0]) if inside else ""
-        raise LadderError(f"{(sources or {}).get(first, file)}: {_explained(error)}")
+        where, problem = _explained(error)
+        raise LadderError(f"{origin(sources or {}, where, file)}: {where}: {problem}")
     if (path := _not_finite(document)) is not None:
-        raise LadderError(f"{(sources or {}).get(str(path[0]), file)}: {dotted(path)}: is not finite; give a number")
+        raise LadderError(f"{origin(sources or {}, dotted(path), file)}: {dotted(path)}: is not finite; give a number")
     return with_defaults(document, rules)
 
 
@@ -127,28 +144,39 @@ def _not_finite(value: Any, path: tuple[str | int, ...] = ()) -> tuple[str | int
     return next((found for key, inner in inside if (found := _not_finite(inner, (*path, key))) is not None), None)
 
 
-def _explained(error: ValidationError) -> str:
+def _explained(error: ValidationError) -> tuple[str, str]:
+    """The dotted path of what breaks a schema, and what is wrong with it."""
     where = dotted(tuple(error.absolute_path))
     rule = error.schema if isinstance(error.schema, Mapping) else {}
     if error.validator == "additionalProperties":
         known = sorted(rule.get("properties", {}))
         unknown = sorted(set(error.instance) - set(known))
-        near = difflib.get_close_matches(unknown[0], known, n=1)
-        hint = f"did you mean {near[0]}?" if near else f"known keys: {', '.join(known)}"
-        return f"{dotted((*error.absolute_path, unknown[0]))}: unknown key; {hint}"
+        return dotted((*error.absolute_path, unknown[0])), f"unknown key; {nearest(unknown[0], known, 'known keys')}"
     if error.validator == "required":
-        return f"{where}: {error.message}; add it"
+        return where, f"{error.message}; add it"
     if isinstance(error.instance, float) and not math.isfinite(error.instance):
-        return f"{where}: {error.instance} is no number to count with; give a finite one"
+        return where, f"{error.instance} is no number to count with; give a finite one"
     remedy = rule.get("description", "see workflow/schemas").strip().split("\n")[0].rstrip(".")
     problem = {
         "type": f"is not of type {error.validator_value}",
         "minimum": f"is less than {error.validator_value}",
+        "maximum": f"is more than {error.validator_value}",
         "exclusiveMinimum": f"is not greater than {error.validator_value}",
         "enum": f"is none of {error.validator_value}",
         "minItems": "has too few entries",
     }.get(str(error.validator), "is not valid")
-    return f"{where}: {error.instance!r} {problem}; it should be: {remedy}"
+    return where, f"{error.instance!r} {problem}; it should be: {remedy}"
+
+
+def of_fields(kind: type, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of the values whose keys are fields of a dataclass."""
+    return {field.name: values[field.name] for field in dataclasses.fields(kind) if field.name in values}
+
+
+def nearest(name: str, known: Iterable[str], title: str = "known") -> str:
+    """What to write in the place of a name that is not known: the one most like it, or the list of all."""
+    near = difflib.get_close_matches(name, known := list(known), n=1)
+    return f"did you mean {near[0]}?" if near else f"{title}: {', '.join(known) or 'none'}"
 
 
 def read_shapes(values: list[str | int], file: str, key: str) -> list[Shape]:

@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
+import math
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ladder.config.documents import read_yaml, validated
+from ladder.config.documents import nearest, of_fields, read_yaml, validated
 from ladder.model.gpu import Gpu, slug
 from ladder.system.errors import LadderError
 from ladder.system.nvml import Present
 from ladder.system.paths import GPU_FILES, shown
 
+RESERVED = ("across", "auto")  # a folder beside those of GPUs in results/, and what `gpu` has another meaning for
+
 
 def names() -> list[str]:
-    """The GPUs that have a file in config/gpus."""
-    return sorted(path.stem for path in GPU_FILES.glob("*.yaml"))
+    """The GPUs that have a file in config/gpus; raises LadderError for a name that cannot be one."""
+    found = sorted(path.stem for path in GPU_FILES.glob("*.yaml"))
+    for name in found:
+        if name in RESERVED or not re.fullmatch("[A-Za-z0-9][A-Za-z0-9_-]*", name):
+            raise LadderError(
+                f"{shown(GPU_FILES)}/{name}.yaml: {name!r} cannot name a GPU; rename the file: letters, digits, - and "
+                f"_, and neither {' nor '.join(RESERVED)}"
+            )
+    return found
 
 
 def read_gpu(name: str, where: str = "gpu") -> Gpu:
@@ -25,22 +36,11 @@ def read_gpu(name: str, where: str = "gpu") -> Gpu:
     """
     path = GPU_FILES / f"{name}.yaml"
     if not path.is_file():
-        raise LadderError(f"{where}: {name!r} has no file in config/gpus; known: {', '.join(names())}, or auto")
+        raise LadderError(f"{where}: {name!r} has no file in config/gpus; {nearest(name, ['auto', *names()])}")
     values = _values(path)
-    return Gpu(
-        name=name,
-        title=values["title"],
-        compute_capability=values["compute_capability"],
-        architecture=values["architecture"],
-        sms=values["sms"],
-        fp32_lanes_per_sm=values["fp32_lanes_per_sm"],
-        sm_clock_mhz=values["sm_clock_mhz"],
-        memory_bandwidth_gb_s=values["memory_bandwidth_gb_s"],
-        sizes=tuple(values.get("sizes", ())),
-        cuda=values["cuda"],
-        file=shown(path),
-        limits={key: values[key] for key in SM_LIMITS} if all(key in values for key in SM_LIMITS) else {},
-    )
+    limits = {key: values[key] for key in SM_LIMITS} if all(key in values for key in SM_LIMITS) else {}
+    own = {"name": name, "sizes": tuple(values.get("sizes", ())), "file": shown(path), "limits": limits}
+    return Gpu(**of_fields(Gpu, values) | own)
 
 
 # What an SM of a GPU has, by the keys in GPU files; of one compute capability all GPUs have the same.
@@ -59,15 +59,50 @@ def _values(path: Path) -> dict[str, Any]:
         re.compile(values["match"]["name"])
     except re.error as error:
         raise LadderError(f"{shown(path)}: match.name: is no regular expression ({error}); mend it") from None
+    _check_consistency(values, shown(path))
     return values
 
 
+# Of any GPU: the least and the most that a quantity has been or will be for years, narrower than a factor of 1000, so
+# that a value in another unit is outside. A machine's balance decides what it can compute, the time to read its memory
+# once what it can hold, and an L2 cache is shared by the SMs on its die.
+RATIOS = {
+    "memory_bandwidth_gb_s": ("FP32 operations for each byte of memory bandwidth", 2, 400),
+    "memory_gib": ("ms to read the memory once", 3, 2000),
+    "l2_mib": ("MiB of L2 cache for each SM", 0.02, 10),
+}
+
+
+def _check_consistency(values: Mapping[str, Any], file: str) -> None:
+    """Raise LadderError where values of a GPU file contradict each other, as they do in wrong units."""
+    capability, architecture = values["compute_capability"], values["architecture"]
+    right = architecture_of(capability)
+    if architecture not in (right, right.rstrip("a")):
+        problem = f"{architecture} is not of compute capability {capability}; write {right}, or mend compute_capability"
+        raise LadderError(f"{file}: architecture: {problem}")
+    per_second = values["sms"] * values["fp32_lanes_per_sm"] * 2 * values["sm_clock_mhz"] * 1e6
+    bytes_per_second = values["memory_bandwidth_gb_s"] * 1e9
+    found = {
+        "memory_bandwidth_gb_s": per_second / bytes_per_second,
+        "memory_gib": values["memory_gib"] * 2**30 / bytes_per_second * 1e3,
+        "l2_mib": values.get("l2_mib", values["sms"]) / values["sms"],
+    }
+    for key, (what, least, most) in RATIOS.items():
+        if not least <= found[key] <= most:
+            problem = f"{values[key]} would mean {found[key]:.3g} {what}, and GPUs have {least} to {most}"
+            raise LadderError(f"{file}: {key}: {problem}; mend its unit, or the other values")
+    block, whole = "shared_memory_per_block_kib", "shared_memory_per_sm_kib"
+    if values.get(block, 0) > values.get(whole, math.inf):
+        raise LadderError(f"{file}: {block}: {values[block]} is more than {whole}; mend one of the two")
+
+
 def recognise(device: Present) -> str | None:
-    """The name of the GPU file whose `match.name` fits the device, or None."""
-    for name in names():
-        if re.search(_values(GPU_FILES / f"{name}.yaml")["match"]["name"], device.name):
-            return name
-    return None
+    """The name of the GPU file whose `match.name` fits the device, or None; raises LadderError where two do."""
+    found = [name for name in names() if re.search(_values(GPU_FILES / f"{name}.yaml")["match"]["name"], device.name)]
+    if len(found) > 1:
+        both = f"{' and '.join(found)} both fit {device.name!r}"
+        raise LadderError(f"{shown(GPU_FILES)}/{found[1]}.yaml: match.name: {both}; let one file fit each GPU")
+    return found[0] if found else None
 
 
 def from_device(device: Present) -> Gpu:

@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ladder.config.documents import read_yaml, schema, validated, with_defaults
+from ladder.config.documents import nearest, of_fields, read_yaml, schema, validated, with_defaults
+from ladder.config.search_space import SearchSpace, defaults
+from ladder.config.sources import sources
 from ladder.model.precision import baseline_of
 from ladder.model.rung import Rung, parse_variant, variant_name
 from ladder.system.errors import LadderError
-from ladder.system.paths import ROOT, shown
+from ladder.system.paths import read_text, shown
 
 
 def read_kernels(path: Path) -> dict[str, Rung]:
     """The ladder in its order: every variant of every entry of kernels.yaml, by its name.
 
-    Raises LadderError where the file breaks its schema, a source is missing, `before` names no rung, or what `tune`
-    declares is not of the source.
+    Raises LadderError where the file breaks its schema, a source cannot be read, variants are equal, `before` leads to
+    no rung, or what `tune` declares is not of the source.
     """
     file = shown(path)
     entries = validated(read_yaml(path), "kernels", file)
@@ -27,45 +28,58 @@ def read_kernels(path: Path) -> dict[str, Rung]:
     rungs: dict[str, Rung] = {}
     for entry, values in entries.items():
         values = with_defaults(values, item)
-        if not (ROOT / "kernels" / values["source"]).is_file():
-            raise LadderError(
-                f"{file}: {entry}.source: kernels/{values['source']} does not exist; write it or mend the name"
-            )
-        for variant in values["variants"] or [{}]:
-            rung = _rung(entry, values, variant)
-            rungs[rung.name] = rung
+        variants = [_rung(entry, values, variant) for variant in values["variants"] or [{}]]
+        _check_entry(variants, f"{file}: {entry}")
+        rungs |= {rung.name: rung for rung in variants}
     for role in ("baseline", "rung"):
         if role not in {rung.role for rung in rungs.values()}:
             raise LadderError(f"{file}: no entry has the role {role}; the ladder needs one")
     baselines = [{"name": rung.name, "precision": rung.precision} for rung in rungs.values() if rung.role == "baseline"]
     rungs = {name: replace(rung, baseline=baseline_of(rung.precision, baselines)) for name, rung in rungs.items()}
     for rung in rungs.values():
-        if rung.before is not None and rung.before not in rungs:
-            raise LadderError(f"{file}: {rung.entry}.before: {rung.before!r} is no rung; {_known(rung.before, rungs)}")
+        _check_before(rung, rungs, f"{file}: {rung.entry}.before")
     return rungs
 
 
+def _check_entry(variants: list[Rung], place: str) -> None:
+    """Raise LadderError for a source that cannot be read, for capabilities in the wrong order, and for equal variants.
+
+    Variants are equal where all macros have the same values, the source's own counted in.
+    """
+    first = variants[0]
+    try:
+        known = defaults(read_text(sources(first)[0]))
+    except LadderError as error:
+        raise LadderError(f"{place}.source: {error}") from None
+    if first.newest_compute_capability and not first.runs_on(first.newest_compute_capability):
+        problem = f"{first.newest_compute_capability} is lower than compute_capability; no GPU would run the rung"
+        raise LadderError(f"{place}.newest_compute_capability: {problem}")
+    seen: dict[tuple[tuple[str, str], ...], int] = {}
+    for index, rung in enumerate(variants):
+        values = {name: str(value) for name, value in known.items()} | dict(rung.macros)
+        earlier = seen.setdefault(tuple(sorted(values.items())), index)
+        if earlier != index:
+            raise LadderError(f"{place}.variants[{index}]: equals variants[{earlier}]; take one of the two out")
+    if first.tune is not None:
+        SearchSpace.of(first)
+
+
+def _check_before(rung: Rung, rungs: Mapping[str, Rung], place: str) -> None:
+    """Raise LadderError where `before` names no rung, a floor, or leads back to the rung itself."""
+    way = [rung.name]
+    while (before := rungs[way[-1]].before) in rungs and before not in way:
+        way.append(before)
+    if len(way) == 1 and before is not None and before != rung.name:
+        raise LadderError(f"{place}: {before!r} is no rung; {nearest(before, rungs)}")
+    if before == rung.name:
+        raise LadderError(f"{place}: {' -> '.join([*way, before])} leads back; name a rung that does not come after it")
+    if rung.before is not None and rungs[rung.before].role == "floor":
+        raise LadderError(f"{place}: {rung.before!r} is a floor, which computes no product; name a rung")
+
+
 def _rung(entry: str, values: Mapping[str, Any], macros: Mapping[str, object]) -> Rung:
-    return Rung(
-        name=variant_name(entry, macros),
-        entry=entry,
-        title=values["title"],
-        source=values["source"],
-        macros={key: str(value) for key, value in macros.items()},
-        precision=values["precision"],
-        role=values["role"],
-        before=values["before"],
-        compute_capability=values["compute_capability"],
-        newest_compute_capability=values["newest_compute_capability"],
-        tune=values["tune"],
-        deterministic=values["deterministic"],
-        subnormals=values["subnormals"],
-    )
-
-
-def _known(name: str, known: Mapping[str, object]) -> str:
-    near = difflib.get_close_matches(name, list(known), n=1)
-    return f"did you mean {near[0]}?" if near else f"known: {', '.join(known)}"
+    own = {"name": variant_name(entry, macros), "entry": entry, "macros": {key: str(macros[key]) for key in macros}}
+    return Rung(**of_fields(Rung, values) | own)
 
 
 def select_rungs(wanted: str | list[str], ladder: Mapping[str, Rung], file: str) -> list[Rung]:
@@ -85,13 +99,9 @@ def select_rungs(wanted: str | list[str], ladder: Mapping[str, Rung], file: str)
             raise LadderError(f"{file}: kernels[{index}]: {error}; known: {', '.join(ladder)}") from None
         of_entry = [rung for rung in ladder.values() if rung.entry == entry]
         if not of_entry:
-            raise LadderError(f"{file}: kernels[{index}]: {name!r} is no kernel; {_known(str(name), ladder)}")
-        if not macros:
-            chosen |= {rung.name: rung for rung in of_entry}
-        elif name in ladder:
-            chosen[name] = ladder[name]
-        else:
-            template = of_entry[0]
-            chosen[name] = Rung(**{**vars(template), "name": name, "macros": macros, "tuned": ()})
+            raise LadderError(f"{file}: kernels[{index}]: {name!r} is no kernel; {nearest(str(name), ladder)}")
+        same = [rung for rung in (*of_entry, *chosen.values()) if rung.entry == entry and rung.macros == macros]
+        own = [replace(of_entry[0], name=str(name), macros=macros, tuned=())]
+        chosen |= {rung.name: rung for rung in (same[:1] or own if macros else of_entry)}
     order = {entry: index for index, entry in enumerate(dict.fromkeys(rung.entry for rung in ladder.values()))}
     return sorted(chosen.values(), key=lambda rung: order[rung.entry])

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-import difflib
 import re
-from collections.abc import Mapping
+import shutil
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from ladder.config import gpus
-from ladder.config.documents import read_shapes, validated
+from ladder.config.documents import nearest, origin, read_shapes, validated
 from ladder.config.kernels import read_kernels, select_rungs
 from ladder.config.sources import sources as sources_of
 from ladder.config.tuned_file import odd_shapes, tuned_file, with_tuned
@@ -24,9 +24,10 @@ from ladder.records import store
 from ladder.system import nvml
 from ladder.system.errors import LadderError
 from ladder.system.nvml import Present
-from ladder.system.paths import ROOT, shown
+from ladder.system.paths import ROOT, read_text, shown
 
 KERNELS = ROOT / "config" / "kernels.yaml"
+TOOLS = {"nvcc": "compile", "ncu": "profile", "compute-sanitizer": "sanitize"}  # where settings name a program
 
 
 @dataclass(frozen=True)
@@ -152,20 +153,29 @@ def plan(config: Mapping[str, Any], sources: Mapping[str, str] | None = None) ->
     file = "config/config.yaml"
     places = sources or {}
     settings = validated(dict(config), "config", file, places)
+
+    def at(key: str) -> str:
+        return origin(places, key, file)
+
     ladder = read_kernels(KERNELS)
     device = nvml.present(settings["device"])
-    gpu, measuring = _choose(settings, device, places, file)
+    gpu, measuring = _choose(settings, device, at)
+    for tool, section in TOOLS.items():
+        key = tool.replace("-", "_")
+        if (measuring or tool == "nvcc") and (named := settings[section][key]) != "auto" and not shutil.which(named):
+            place = f"{at(f'{section}.{key}')}: {section}.{key}"
+            raise LadderError(f"{place}: {named!r} is no program; give the path of {tool}, or auto")
     if settings["tune"]["use"]:
         ladder = with_tuned(ladder, tuned_file(gpu.name))
     wanted = gpu.sizes or settings["default_sizes"] if settings["sizes"] == "gpu" else settings["sizes"]
     if isinstance(wanted, (str, int)):
         wanted = [wanted]
-    _check_shapes(settings, places, file)
-    shapes = read_shapes(list(wanted), places.get("sizes", file), "sizes")
-    read_shapes(settings["check"]["family_shapes"], places.get("check", file), "check.family_shapes")
-    rungs = select_rungs(settings["kernels"], ladder, places.get("kernels", file))
+    _check_shapes(settings, at)
+    shapes = read_shapes(list(wanted), at("sizes"), "sizes")
+    read_shapes(settings["check"]["family_shapes"], at("check.family_shapes"), "check.family_shapes")
+    rungs = select_rungs(settings["kernels"], ladder, at("kernels"))
     for rung in rungs:
-        at_kernels = f"{places.get('kernels', file)}: kernels"
+        at_kernels = f"{at('kernels')}: kernels"
         check_macros(rung, f"{shown(KERNELS)}: {rung.entry}.variants" if rung.name in ladder else at_kernels)
     return Plan(
         gpu=gpu,
@@ -176,11 +186,11 @@ def plan(config: Mapping[str, Any], sources: Mapping[str, str] | None = None) ->
         listed_shapes=tuple(shapes),
         tune_shapes=tuple(
             sorted(
-                read_shapes(settings["tune_sizes"], places.get("tune_sizes", file), "tune_sizes"),
+                read_shapes(settings["tune_sizes"], at("tune_sizes"), "tune_sizes"),
                 key=lambda shape: shape.flop,
             )
         ),
-        profile_shapes=tuple(read_shapes(settings["profile"]["sizes"], places.get("profile", file), "profile.sizes")),
+        profile_shapes=tuple(read_shapes(settings["profile"]["sizes"], at("profile.sizes"), "profile.sizes")),
         settings=settings,
     )
 
@@ -190,31 +200,28 @@ def check_macros(rung: Rung, place: str) -> None:
     if not rung.macros:
         return
     files = sources_of(rung)
-    named = {word for path in files for word in re.findall(r"\b[A-Z][A-Z0-9_]*\b", path.read_text())}
+    named = {word for path in files for word in re.findall(r"\b[A-Z][A-Z0-9_]*\b", read_text(path))}
     for macro in rung.macros:
         if macro not in named:
-            near = difflib.get_close_matches(macro, sorted(named), n=1)
-            hint = f"did you mean {near[0]}?" if near else "mend the name, or leave it out"
+            hint = nearest(macro, sorted(named), "it names")
             raise LadderError(f"{place}: {rung.name}: {shown(files[0])} has no macro {macro}; {hint}")
 
 
-def _check_shapes(settings: Mapping[str, Any], places: Mapping[str, str], file: str) -> None:
-    for section in ("check", "sanitize"):
+def _check_shapes(settings: Mapping[str, Any], at: Callable[[str], str]) -> None:
+    for section in ("check", "sanitize", "tune"):
         for index, shape in enumerate(settings[section]["shapes"]):
             try:
                 Shape.parse(shape)
             except ValueError as error:
                 problem = str(error).replace("a positive integer", "a whole number")
-                place = f"{places.get(section, file)}: {section}.shapes[{index}]"
-                raise LadderError(f"{place}: {problem}; write 127 or 31x33x0") from None
+                key = f"{section}.shapes[{index}]"
+                raise LadderError(f"{at(key)}: {key}: {problem}; write 127 or 31x33x0") from None
 
 
-def _choose(
-    settings: Mapping[str, Any], device: Present | None, places: Mapping[str, str], file: str
-) -> tuple[Gpu, bool]:
+def _choose(settings: Mapping[str, Any], device: Present | None, where: Callable[[str], str]) -> tuple[Gpu, bool]:
     """The GPU of this run and whether it is measured."""
     name, measure = settings["gpu"], settings["measure"]
-    at = {key: f"{places.get(key, file)}: {key}" for key in ("gpu", "fallback_gpu", "measure")}
+    at = {key: f"{where(key)}: {key}" for key in ("gpu", "fallback_gpu", "measure")}
     if name == "auto":
         if device is None:
             if measure is True:

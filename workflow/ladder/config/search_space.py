@@ -17,7 +17,7 @@ from types import CodeType
 from ladder.model.gpu import Gpu
 from ladder.model.rung import Rung
 from ladder.system.errors import LadderError
-from ladder.system.paths import ROOT
+from ladder.system.paths import ROOT, read_text
 
 STATIC_SHARED_KIB = 48  # of a block that asks for no more: taken where the GPU's limits are not known
 SYSTEM_SHARED_KIB = 1  # that CUDA keeps of each block, from compute capability 8.0 on
@@ -90,7 +90,7 @@ class SearchSpace:
         Raises LadderError where a parameter is no macro that the source lets be overridden, or an expression none.
         """
         declared, where = rung.tune or {}, f"config/kernels.yaml: {rung.entry}.tune"
-        known = defaults((ROOT / "kernels" / rung.source).read_text())
+        known = defaults(read_text(ROOT / "kernels" / rung.source))
         parameters = {name: tuple(values) for name, values in declared["parameters"].items()}
         space = cls(parameters, tuple(declared["restrictions"]), declared["shared_bytes"], known, where)
         for name in (name for name in parameters if name not in known):

@@ -9,7 +9,7 @@ from pathlib import Path
 from ladder.config.cpp import canonical
 from ladder.model.rung import Rung
 from ladder.records.store import digest
-from ladder.system.paths import ROOT
+from ladder.system.paths import ROOT, read_text
 
 INCLUDE = ROOT / "kernels" / "include"
 BY_SIZE = "by_size.cu"  # the generated source of a rung that is tuned for several classes of size
@@ -23,7 +23,7 @@ def sources(rung: Rung, kernels: Path | None = None) -> list[Path]:
     found = [(kernels or ROOT / "kernels") / rung.source]
     include = kernels / "include" if kernels else INCLUDE
     for file in found:
-        for name in _INCLUDED.findall(file.read_text()):
+        for name in _INCLUDED.findall(read_text(file)):
             header = next((path for path in (file.parent / name, include / name) if path.is_file()), None)
             if header is not None and header not in found:
                 found.append(header)
@@ -43,7 +43,7 @@ def source_digest(rung: Rung, kernels: Path | None = None, seen: Callable[[str],
         macros += [f"{key}={value}" for key, value in rung.tuned[0].macros.items()]
     elif rung.tuned:
         macros.append(seen(by_size(rung, kernels)))
-    files = [part for file in sources(rung, kernels) for part in (file.name, seen(file.read_text()))]
+    files = [part for file in sources(rung, kernels) for part in (file.name, seen(read_text(file)))]
     return digest(*files, *macros)
 
 
@@ -54,7 +54,7 @@ def by_size(rung: Rung, kernels: Path | None = None) -> str:
     under a name of its own.
     """
     source = (kernels or ROOT / "kernels") / rung.source
-    text = source.read_text()
+    text = read_text(source)
     lines = ["// Made by the pipeline: the rung as it was tuned for each class of size.", *_INCLUDES.findall(text)]
     for index, each in enumerate(rung.tuned):
         lines += ["", f"namespace class_{index} {{", f"#define sgemm sgemm_{index}"]

@@ -7,11 +7,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from ladder.config.documents import read_shapes, read_yaml, validated
+from ladder.config.documents import nearest, read_shapes, read_yaml, validated
+from ladder.config.search_space import defaults
 from ladder.model.rung import Rung, TunedClass
 from ladder.model.shape import Shape
 from ladder.system.errors import LadderError
-from ladder.system.paths import ROOT, shown
+from ladder.system.paths import ROOT, read_text, shown
 
 HEAD = """\
 # Written by `snakemake tune` from results/{gpu}/raw/trials: what rungs are built with on this GPU, for products of
@@ -76,7 +77,12 @@ def with_tuned(ladder: Mapping[str, Rung], path: Path) -> dict[str, Rung]:
     tuned = read_tuned(path)
     for name in tuned.rungs:
         if name not in ladder:
-            raise LadderError(f"{shown(path)}: rungs.{name}: is no rung; take it out, or run snakemake tune")
+            raise LadderError(f"{shown(path)}: rungs.{name}: is no rung; {nearest(name, ladder)}")
+        for size, macros in tuned.rungs[name].items():
+            known = defaults(read_text(ROOT / "kernels" / ladder[name].source))
+            if unknown := next((macro for macro in macros if macro not in known), None):
+                place = f"{shown(path)}: rungs.{name}.{size}.{unknown}"
+                raise LadderError(f"{place}: is no macro with a default in the source; {nearest(unknown, known)}")
     found = dict(ladder)
     for name, classes in tuned.rungs.items():
         found[name] = replace(found[name], tuned=size_classes(tuned.sizes, classes))

@@ -15,9 +15,7 @@ class UniqueKeys(Loader):
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         seen = set()
         for key, _ in node.value:
-            name = self.construct_object(key, deep=deep)
-            if name in seen:
-                problem = f"{name!r} is given twice"
-                raise yaml.constructor.ConstructorError(None, None, problem, key.start_mark)
-            seen.add(name)
+            if isinstance(key, yaml.ScalarNode) and key.value in seen:
+                raise yaml.constructor.ConstructorError(None, None, f"{key.value!r} is given twice", key.start_mark)
+            seen.add(key.value if isinstance(key, yaml.ScalarNode) else key)
         return super().construct_mapping(node, deep)

@@ -1,7 +1,42 @@
-"""The one exception that a user sees: a line that says what was wrong, where, and what to do."""
+"""The one exception that a user sees, and any other exception in one line: what was wrong, where, and what to do."""
 
 from __future__ import annotations
+
+import errno
+import os
+import subprocess
 
 
 class LadderError(Exception):
     """Bad input or a missing tool; its text is one line that names the place, the value and the remedy."""
+
+
+_REMEDIES = {
+    errno.ENOSPC: "make room on that disk, and run again",
+    errno.EDQUOT: "make room within your quota, and run again",
+    errno.EACCES: "give this user the right to it, and run again",
+    errno.EPERM: "give this user the right to it, and run again",
+    errno.EROFS: "work in a folder that can be written to",
+    errno.ENOENT: "install or restore it, and run again",
+    errno.ENOMEM: "free memory, or run with fewer --cores",
+    errno.EMFILE: "raise the limit (ulimit -n), and run again",
+}
+
+
+def one_line(error: Exception) -> str:
+    """What an exception says to a user, in one line; empty where it is a fault of this program and not of its place."""
+    if isinstance(error, LadderError):
+        return str(error)
+    if isinstance(error, OSError) and error.errno:
+        named = " to ".join(os.fsdecode(name) for name in (error.filename, error.filename2) if name is not None)
+        remedy = _REMEDIES.get(error.errno, "mend that, and run again")
+        return f"{named + ': ' if named else ''}{os.strerror(error.errno)}; {remedy}"
+    if isinstance(error, MemoryError):
+        return f"out of memory; {_REMEDIES[errno.ENOMEM]}"
+    if isinstance(error, ModuleNotFoundError) and (error.name or "").partition(".")[0] != "ladder":
+        return f"Python has no {error.name}; make env installs what the pipeline needs"
+    if isinstance(error, subprocess.CalledProcessError):
+        said = str(error.stderr or error.stdout or "").strip().splitlines()
+        program = error.cmd if isinstance(error.cmd, str) else os.fsdecode(error.cmd[0])
+        return f"{program}: ended with exit status {error.returncode}: {said[-1] if said else 'it says nothing'}"
+    return ""

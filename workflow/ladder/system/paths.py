@@ -1,13 +1,10 @@
-"""Where the project stands."""
+"""Where the project stands, and how the files that a user writes are read."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    pass
-
+from ladder.system.errors import LadderError
 
 ROOT = Path(__file__).resolve().parents[3]
 GPU_FILES = ROOT / "config" / "gpus"
@@ -16,3 +13,27 @@ GPU_FILES = ROOT / "config" / "gpus"
 def shown(path: Path) -> str:
     """The path as messages print it: relative to the project where it lies inside."""
     return str(path.relative_to(ROOT)) if path.is_relative_to(ROOT) else str(path)
+
+
+def read_text(path: Path) -> str:
+    """The text of a file that the user writes; raises LadderError where it cannot be read or is not UTF-8."""
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise LadderError(f"{shown(path)}: {_unreadable(path, error)}") from None
+    try:
+        return content.decode().removeprefix("\ufeff")
+    except UnicodeDecodeError as error:
+        line = content[: error.start].count(b"\n") + 1
+        raise LadderError(f"{shown(path)}: line {line}: is not UTF-8 text; save it as such") from None
+
+
+def _unreadable(path: Path, error: OSError) -> str:
+    if isinstance(error, FileNotFoundError):
+        link = f"is a link to {path.readlink()}, which is not there; mend it" if path.is_symlink() else ""
+        return link or "there is no such file; make it, or mend the name"
+    if isinstance(error, IsADirectoryError):
+        return "is a folder; a file must stand here"
+    if isinstance(error, PermissionError):
+        return "you may not read it; chmod a+r gives that right, and a+x of each folder above it"
+    return f"cannot be read ({error.strerror}); mend that, or name another file"

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from ladder.system.errors import LadderError
+from ladder.system.errors import LadderError, one_line
 
 CLEAR = "\r\x1b[K"  # to the line's beginning, and nothing behind it
 GREEN, RED, RESET = "\x1b[32m", "\x1b[31m", "\x1b[0m"
@@ -56,8 +56,7 @@ class Progress:
 def job(snakemake: Any, stage: str = "") -> Iterator[Progress]:
     """A script of a rule: gives its progress lines, and turns an error into one line there and in the rule's log.
 
-    A LadderError says itself what is wrong. Of any other exception the log has the traceback. Either way the script
-    ends with exit status 1.
+    Where the fault is this program's, the log has the traceback. Either way the script ends with exit status 1.
     """
     log = Path(snakemake.log[0])
     name = snakemake.wildcards.get("kernel") or snakemake.wildcards.get("entry") or ""
@@ -66,12 +65,12 @@ def job(snakemake: Any, stage: str = "") -> Iterator[Progress]:
     except KeyboardInterrupt:
         sys.exit(130)  # whoever pressed the keys needs no words
     except Exception as error:
-        line = f"gemm-ladder: {error}"
-        if not isinstance(error, LadderError):
-            with log.open("a") as file:
+        place = "" if isinstance(error, LadderError) else f"{snakemake.rule}: "
+        fault = f"{type(error).__name__}: {' '.join(str(error).split())}; this is our fault, see {log}"
+        line = f"gemm-ladder: {place}{one_line(error) or fault}"
+        with contextlib.suppress(OSError), log.open("a") as file:
+            if not one_line(error):
                 traceback.print_exc(file=file)
-            line = f"gemm-ladder: {snakemake.rule}: {type(error).__name__}: {error}; this is our fault, see {log}"
-        with log.open("a") as file:
             file.write(line + "\n")
         say(line)
         sys.exit(1)
