@@ -95,7 +95,7 @@ newest: dev ## the tests of the workflow with the newest Snakemake (SNAKEMAKE=9.
 	if [ -z "$$other" ]; then echo 'make: no package index in reach: only the pinned Snakemake can be tested'; exit; fi; \
 	if [ "$$other" = "$$pinned" ]; then echo "The newest Snakemake is the pinned one, $$pinned"; exit; fi; \
 	set -ex; rm -rf build/newest; $(BIN)/python $(PIP) install --target build/newest "snakemake==$$other"; \
-	PYTHONPATH="$(CURDIR)/build/newest" $(TOOLS) python -m pytest -n $$(nproc) --dist worksteal \
+	PYTHONPATH="$$PWD/build/newest" $(TOOLS) python -m pytest -n $$(nproc) --dist worksteal \
 	  $$(grep -l snakemake tests/test_*.py) $(ARGS)
 
 lint: dev ## check style; changes nothing

@@ -10,6 +10,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import sysconfig
 import time
 from pathlib import Path
 
@@ -28,6 +29,7 @@ from pipeline import (
     add_kernel,
     contents,
     copied,
+    copy_project,
     derived,
     environment,
     few,
@@ -472,6 +474,42 @@ def test_a_record_that_cannot_be_read_is_one_line_that_names_it_and_stays(projec
     assert f"{RAW}/{record}" in line
     assert word in line
     assert contents(project / RAW) == before
+
+
+# Where the project lies, and how its files and rungs are named
+
+
+def python_of(folder: Path) -> Path:
+    """The Python of an environment inside a copy, made of links to this one's."""
+    environment = folder / ".venv"
+    library = Path(sysconfig.get_path("purelib")).relative_to(sys.prefix)
+    (environment / "bin").mkdir(parents=True)
+    (environment / "bin/python").symlink_to(Path(sys.executable).resolve())
+    (environment / "pyvenv.cfg").write_text(f"home = {Path(sys.executable).resolve().parent}\n")
+    (environment / library.parent).mkdir(parents=True)
+    (environment / library).symlink_to(sysconfig.get_path("purelib"))
+    return environment / "bin/python"
+
+
+def test_a_checkout_may_lie_in_any_folder_and_a_rung_bear_a_rules_name_and_a_source_any(tmp_path, monkeypatch):
+    folder = copy_project(tmp_path / "o'neil & co #1 (ü; 100%)", records=False)
+    source = folder / "kernels/sgemm/My-Kernel.v2.cu"
+    source.write_bytes((folder / "kernels/sgemm/naive.cu").read_bytes())
+    with (folder / "config/kernels.yaml").open("a") as file:
+        file.write(f"\ninspect:\n  title: a kernel of the tests\n  source: sgemm/{source.name}\n")
+    monkeypatch.setattr(sys, "executable", str(python_of(folder)))
+    asked = ["kernels=[inspect]", "check={shapes: [1], family_shapes: [1]}"]
+    run = snakemake(folder, asked, "--until", "inspect", "emulate")
+    assert run.status == 0, run.output
+    for stage, status in (("inspect", "ok"), ("emulated", "emulated")):
+        assert json.loads((folder / f"build/{RECORDED}/{stage}/inspect.json").read_text())["status"] == status
+
+
+def test_a_folder_whose_name_nvcc_or_snakemake_cannot_take_is_refused_before_any_job(tmp_path):
+    folder = copy_project(tmp_path / 'a"$`{}b', records=False)
+    line = one_error(snakemake(folder, ["kernels=[naive]"]))
+    assert all(repr(letter) in line for letter in '"$`{}')
+    assert not (folder / "build").exists()
 
 
 # Runs that are killed

@@ -175,8 +175,9 @@ def of_fields(kind: type, values: Mapping[str, Any]) -> dict[str, Any]:
 
 def nearest(name: str, known: Iterable[str], title: str = "known") -> str:
     """What to write in the place of a name that is not known: the one most like it, or the list of all."""
-    near = difflib.get_close_matches(name, known := list(known), n=1)
-    return f"did you mean {near[0]}?" if near else f"{title}: {', '.join(known) or 'none'}"
+    lower = {each.lower(): each for each in known}
+    near = difflib.get_close_matches(name.lower(), lower, n=1)
+    return f"did you mean {lower[near[0]]}?" if near else f"{title}: {', '.join(lower.values()) or 'none'}"
 
 
 def read_shapes(values: list[str | int], file: str, key: str) -> list[Shape]:

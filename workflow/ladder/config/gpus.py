@@ -35,7 +35,7 @@ def read_gpu(name: str, where: str = "gpu") -> Gpu:
     `where` is the key, and its place, that gave the name.
     """
     path = GPU_FILES / f"{name}.yaml"
-    if not path.is_file():
+    if name not in names():
         raise LadderError(f"{where}: {name!r} has no file in config/gpus; {nearest(name, ['auto', *names()])}")
     values = _values(path)
     limits = {key: values[key] for key in SM_LIMITS} if all(key in values for key in SM_LIMITS) else {}
