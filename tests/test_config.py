@@ -1069,11 +1069,11 @@ def test_a_plan_that_cannot_be_names_where_the_key_came_from(machine, config, me
     assert message_of(plan.plan, config, places) == f"{place}: {message}"
 
 
-@pytest.mark.parametrize("tool", plan.TOOLS)
+@pytest.mark.parametrize("tool", plan.PROGRAMS)
 @pytest.mark.parametrize(("sources", "place"), [({}, "config/config.yaml"), ("given", "--config")])
 def test_a_program_that_is_none_is_named_with_the_place_that_gave_it(machine, tool, sources, place):
     machine(H100)
-    section, key = plan.TOOLS[tool], tool.replace("-", "_")
+    section, key = plan.PROGRAMS[tool], tool.replace("-", "_")
     places = {f"{section}.{key}": "--config"} if sources else {}
     message = message_of(plan.plan, {section: {key: "/no/such"}}, places)
     assert message.startswith(f"{place}: {section}.{key}: '/no/such' is no program")

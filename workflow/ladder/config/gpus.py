@@ -66,7 +66,7 @@ def _values(path: Path) -> dict[str, Any]:
 # Of any GPU: the least and the most that a quantity has been or will be for years, narrower than a factor of 1000, so
 # that a value in another unit is outside. A machine's balance decides what it can compute, the time to read its memory
 # once what it can hold, and an L2 cache is shared by the SMs on its die.
-RATIOS = {
+PLAUSIBLE = {
     "memory_bandwidth_gb_s": ("FP32 operations for each byte of memory bandwidth", 2, 400),
     "memory_gib": ("ms to read the memory once", 3, 2000),
     "l2_mib": ("MiB of L2 cache for each SM", 0.02, 10),
@@ -87,7 +87,7 @@ def _check_consistency(values: Mapping[str, Any], file: str) -> None:
         "memory_gib": values["memory_gib"] * 2**30 / bytes_per_second * 1e3,
         "l2_mib": values.get("l2_mib", values["sms"]) / values["sms"],
     }
-    for key, (what, least, most) in RATIOS.items():
+    for key, (what, least, most) in PLAUSIBLE.items():
         if not least <= found[key] <= most:
             problem = f"{values[key]} would mean {found[key]:.3g} {what}, and GPUs have {least} to {most}"
             raise LadderError(f"{file}: {key}: {problem}; mend its unit, or the other values")

@@ -27,7 +27,7 @@ from ladder.system.nvml import Present
 from ladder.system.paths import ROOT, read_text, shown
 
 KERNELS = ROOT / "config" / "kernels.yaml"
-TOOLS = {"nvcc": "compile", "ncu": "profile", "compute-sanitizer": "sanitize"}  # where settings name a program
+PROGRAMS = {"nvcc": "compile", "ncu": "profile", "compute-sanitizer": "sanitize"}  # where settings name a program
 
 
 @dataclass(frozen=True)
@@ -160,7 +160,7 @@ def plan(config: Mapping[str, Any], sources: Mapping[str, str] | None = None) ->
     ladder = read_kernels(KERNELS)
     device = nvml.present(settings["device"])
     gpu, measuring = _choose(settings, device, at)
-    for tool, section in TOOLS.items():
+    for tool, section in PROGRAMS.items():
         key = tool.replace("-", "_")
         if (measuring or tool == "nvcc") and (named := settings[section][key]) != "auto" and not shutil.which(named):
             place = f"{at(f'{section}.{key}')}: {section}.{key}"
