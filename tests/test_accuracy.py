@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 import pandas as pd
 import pytest
-from conftest import a_build, time_run
+from conftest import a_build, a_where, time_run
 from ladder.build.library import Library
 from ladder.config.documents import schema
 from ladder.measure.accuracy.stage import measure_accuracy
@@ -214,12 +214,13 @@ def a_point(family: str, size: int, k: int, error: float, time: float) -> dict:
 def table():
     records = {
         name: {
+            "where": a_where(),
             "points": [
                 a_point(family, size, k, error * k * size / 64, time * size / 64)
                 for size in (64, 128)
                 for family in FAMILY_TITLES
                 for k in (64, 4096)
-            ]
+            ],
         }
         for name, error, time in (("cublas", 1e-9, 0.3), ("mma_3xtf32", 5e-10, 0.2))
     }

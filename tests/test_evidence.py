@@ -110,6 +110,15 @@ def test_timings_of_another_build_than_the_checked_one_are_left_out(recorded):
     assert sizes(recorded(check=a_check(build="build-2"), runs=runs)) == [1024]
 
 
+def test_records_of_no_build_that_passed_the_check_are_a_failure_and_not_ok_without_numbers(recorded):
+    profile = {"512": {"where": a_where(), "kernels": []}}
+    item = recorded(check=a_check(build="build-2"), runs=[run("512")], profiles=profile)
+    assert (item.status, item.timings, item.profiles) == ("timing failed", {}, {})
+    again = "is not of the build that passed the check; record it again on that GPU: snakemake --cores all --until"
+    assert item.message == f"{recorded.raw}/time/naive.zip: {again} time"
+    assert item.profile_failure == f"{recorded.raw}/profile/naive.json.gz: {again} profile"
+
+
 @pytest.mark.parametrize("check", [None, WRONG], ids=["not checked", "wrong"])
 def test_timings_without_a_passed_check_are_left_out(recorded, check):
     item = recorded(check=check, runs=[run("512")])

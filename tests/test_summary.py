@@ -47,7 +47,8 @@ def test_each_rung_has_its_time_rate_and_speedups_at_the_largest_square(told):
         f"naive                      40.000 ms   0.00 %{gflops / 40e-3:>10.0f}      2.5 %      1.00 x",
         f"tiled                       500.0 us   0.00 %{gflops / 0.5e-3:>10.0f}    200.0 %     80.00 x",
     ]
-    assert lines[7:] == ["", LAST.strip()]
+    origin = ["All of these numbers come from one card and one commit: NVIDIA H100 80GB HBM3 (GPU-0), cuBLAS not"]
+    assert lines[7:] == ["", *origin, "recorded, commit 000000000000, 2026-01-02.", "", LAST.strip()]
 
 
 def test_a_class_with_a_baseline_of_its_own_is_said_to_be_compared_with_that(told):

@@ -12,6 +12,7 @@ sys.path[:0] = [str(ROOT / "workflow")]
 
 from ladder.config.documents import read_yaml  # noqa: E402
 from ladder.records.store import read_json, read_record  # noqa: E402
+from ladder.show.origin import origin_columns, origin_line  # noqa: E402
 from ladder.show.summary import run_summary  # noqa: E402
 from ladder.system.errors import LadderError  # noqa: E402
 from ladder.system.paths import shown  # noqa: E402
@@ -99,6 +100,13 @@ def ladder_rows() -> list[dict[str, str]]:
         shares = shares_of_cublas(row["rung"])
         row["lowest"] = f"{percent(shares.min())} at {shares.idxmin()}"
     return rows
+
+
+def ladder_origin() -> dict[str, Any]:
+    """From where the rows of the ladder come: `line`, in words, and `columns`, by rung, what they do not agree in."""
+    timings = table("timings")[table("timings")["shape"] == "4096"].set_index("rung")
+    shown = timings.loc[[row["rung"] for row in ladder_rows()]]
+    return {"line": origin_line(shown), "columns": origin_columns(shown).to_dict("index")}
 
 
 def slower_sizes(rungs: list[str]) -> str:

@@ -14,6 +14,8 @@ TABLES = [
     "diagnosis",
     "hotspots",
     "environment",
+    "records",
+    "samples",
 ]
 
 

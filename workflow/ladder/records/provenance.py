@@ -6,6 +6,7 @@ import json
 import os
 import platform
 import subprocess
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -79,3 +80,27 @@ def software(root: Path) -> dict[str, Any]:
         "packages": versions,
         **cublas_versions(),
     }
+
+
+NOT_RECORDED = "not recorded"
+ORIGIN = ("card", "cublas", "commit")  # the columns of `origin`
+
+
+def origin(places: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+    """From where a number comes, for tables: the cards (name, UUID), versions of cuBLAS and commits of its records.
+
+    Several are joined by `; `; cublas names cublasLt too where that is of another version, and is NOT_RECORDED in
+    records from before they had it.
+    """
+    found: dict[str, set[str]] = {name: set() for name in ORIGIN}
+    for place in places:
+        found["card"].add(f"{place['gpu']['name']}, {place['gpu']['uuid']}")
+        found["cublas"].add(_cublas(place["software"]))
+        found["commit"].add(place["software"]["git_commit"])
+    return {name: "; ".join(sorted(values)) for name, values in found.items()}
+
+
+def _cublas(software: Mapping[str, Any]) -> str:
+    version = software.get("cublas", NOT_RECORDED)
+    lt = software.get("cublas_lt", version)
+    return version if lt == version else f"{version} (cublasLt {lt})"

@@ -26,6 +26,7 @@ class Measurement:
     clocks_hz: np.ndarray
     target_samples: int
     state: Mapping[str, Any]
+    file: str = ""  # of the times, in the run's folder
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,7 @@ class ShapeTiming:
     shape: Shape
     where: Mapping[str, Any]
     measurements: Mapping[str, Measurement]
+    run: str = ""  # the folder of the run in its record
 
     @property
     def own(self) -> Measurement:
@@ -95,7 +97,7 @@ def read_time_record(path: Path, build_digest: str | None = None) -> dict[Shape,
     Raises LadderError where the record is damaged or of another version.
     """
     timings: dict[Shape, ShapeTiming] = {}
-    for files in store.read_runs(path).values():
+    for run, files in store.read_runs(path).items():
         record = store.run_record(files, path)
         if build_digest not in (None, digests.build_of(record["where"])):
             continue
@@ -106,7 +108,7 @@ def read_time_record(path: Path, build_digest: str | None = None) -> dict[Shape,
         for text in record["shapes"]:
             shape = Shape.parse(text)
             beside = {each.kernel: each for each in measured if each.shape == shape}
-            timings[shape] = ShapeTiming(record["rung"], shape, record["where"], beside)
+            timings[shape] = ShapeTiming(record["rung"], shape, record["where"], beside, run)
     return timings
 
 
@@ -126,6 +128,7 @@ def measurements(files: Mapping[str, bytes], record: Mapping[str, Any]) -> Itera
             clocks_hz=_samples(files, summaries["nv/json/freqs-bin:nv/cold/sample_freqs"]),
             target_samples=record["settings"]["iterations"],
             state=device[axes["kernel"], axes["shape"]],
+            file=_file(summaries[_TIMES])[0],
         )
 
 
@@ -134,13 +137,21 @@ def _summaries(state: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _times_s(files: Mapping[str, bytes], summaries: Mapping[str, Any]) -> np.ndarray:
-    return _samples(files, summaries["nv/json/bin:nv/cold/sample_times"])
+    return _samples(files, summaries[_TIMES])
+
+
+_TIMES = "nv/json/bin:nv/cold/sample_times"
+
+
+def _file(summary: Mapping[str, Any]) -> tuple[str, int]:
+    """The file in which NVBench put samples, and how many it holds."""
+    data = {item["name"]: item["value"] for item in summary["data"]}
+    return data["filename"], int(data["size"])
 
 
 def _samples(files: Mapping[str, bytes], summary: Mapping[str, Any]) -> np.ndarray:
     """Samples from a file of NVBench's: 32-bit floats, in seconds or hertz."""
-    filename = next(item["value"] for item in summary["data"] if item["name"] == "filename")
-    size = int(next(item["value"] for item in summary["data"] if item["name"] == "size"))
+    filename, size = _file(summary)
     samples = np.frombuffer(files[filename], "<f4").astype(np.float64)
     if len(samples) != size or not np.isfinite(samples).all() or not (samples > 0).all():
         raise ValueError(f"{filename} holds {len(samples)} samples of which {size} were expected, or some are no times")

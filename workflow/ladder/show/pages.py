@@ -17,6 +17,7 @@ from ladder.model.precision import TITLES
 from ladder.model.rung import Rung
 from ladder.model.shape import Shape
 from ladder.show.drawings import picture
+from ladder.show.origin import origin_columns, origin_line
 from ladder.system.paths import ROOT
 from ladder.tables.diagnosis import FP32_UNITS, LEAST, SLOTS, TENSOR_CORES, TENSOR_PIPE
 from ladder.tables.paper import default_macros
@@ -143,7 +144,11 @@ def _benchmark(timings: pd.DataFrame) -> list[str]:
         "gflops": "GFLOP/s", "speedup_over_cublas": "of cuBLAS", "speedup_over_naive": "times naive",
         "speedup_over_before": "times the rung before",
     }  # fmt: skip
-    return ["## Benchmark", "", *_columns(by_work(timings), heads, speedup_over_cublas="{:.1%}")]
+    apart = origin_columns(timings)
+    table = _columns(
+        by_work(timings.join(apart)), heads | {title: title for title in apart}, speedup_over_cublas="{:.1%}"
+    )
+    return ["## Benchmark", "", origin_line(timings), "", *table]
 
 
 def _against(rung: Rung, tables: Mapping[str, pd.DataFrame], shape: str | None) -> list[str]:
@@ -392,18 +397,29 @@ def pages_index(rungs: Sequence[Rung], tables: Mapping[str, pd.DataFrame]) -> st
             "limit": [_first_limit(diagnosis[diagnosis["rung"] == rung.name]) for rung in rungs],
         }
     )
-    times = timings.loc[timings["shape"] == shape, ["rung", "gflops", "speedup_over_cublas"]]
+    timings = timings[(timings["shape"] == shape) & timings["rung"].isin(index["rung"])]
+    apart = origin_columns(timings)
+    times = timings[["rung", "gflops", "speedup_over_cublas"]].join(apart)
     heads = {
         "page": "rung", "title": "what it is", "gflops": f"GFLOP/s at {shape}", "speedup_over_cublas": "of cuBLAS",
         "limit": "first limit",
     }  # fmt: skip
+    heads |= {title: title for title in apart}
     table = _columns(index.merge(times, how="left"), heads, speedup_over_cublas="{:.1%}")
     pictures = {
         "roofline": "Roofline", "issue_slots": "Where the issue slots go", "instruction_mix": "Instructions",
         "occupancy_limits": "Occupancy", "prediction": "Prediction",
     }  # fmt: skip
     figures = [line for name, title in pictures.items() for line in _picture(name, title)]
-    parts = ["# Why is it not faster?", "", *table, *figures, *_side_by_side(tables["metrics_by_rung"])]
+    parts = [
+        "# Why is it not faster?",
+        "",
+        origin_line(timings),
+        "",
+        *table,
+        *figures,
+        *_side_by_side(tables["metrics_by_rung"]),
+    ]
     return "\n".join(parts).rstrip() + "\n"
 
 

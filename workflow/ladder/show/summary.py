@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import textwrap
 from typing import Any
 
 import pandas as pd
 
 from ladder.model.precision import label, other_baselines
+from ladder.show.origin import origin_line
 from ladder.tables.timings import headline_shape
 
 FAILURES = ("does not compile", "unusable", "wrong", "timing failed")  # of Evidence.status
@@ -20,7 +22,8 @@ def run_summary(rungs: pd.DataFrame, timings: pd.DataFrame, headline: str, resul
     lines = [headline, ""]
     shape = headline_shape(timings[~timings["rung"].isin(rungs.loc[rungs["role"] == "floor", "rung"])])
     if shape:
-        lines += _table(rungs, timings[timings["shape"] == shape], shape)
+        at = timings[timings["shape"] == shape]
+        lines += [*_table(rungs, at, shape), "", *textwrap.wrap(origin_line(at), 100, break_on_hyphens=False)]
     else:
         lines += [f"{row.rung:<24} {row.status:<17} {row.emulation}".rstrip() for row in rungs.itertuples()]
     if shape and (others := other_baselines(rungs)):

@@ -8,18 +8,27 @@ from typing import Any
 import pandas as pd
 
 from ladder.records.digests import source_of
+from ladder.records.provenance import ORIGIN, origin
 
-ACCURACY_COLUMNS = ["rung", "precision", "family", "m", "n", "k", "error_normwise", "error_componentwise", "time_ms"]
+ACCURACY_COLUMNS = [
+    *("rung", "precision", "family", "m", "n", "k", "error_normwise", "error_componentwise", "time_ms"),
+    *(*ORIGIN, "measured_at"),
+]
 
 
 def accuracy_table(records: Mapping[str, Mapping[str, Any]], precisions: Mapping[str, str]) -> pd.DataFrame:
     """One row a rung, size, family of inputs and k. `records` and `precisions` are by the rung's name.
 
     Columns: rung, precision, family, m, n, k, error_normwise (||C - AB|| / ||AB||, Frobenius norms),
-    error_componentwise (the largest |C - AB| / (|A| |B|), in units of 2^-24), time_ms (median of the launches there).
+    error_componentwise (the largest |C - AB| / (|A| |B|), in units of 2^-24), time_ms (median of the launches there),
+    card, cublas, commit, measured_at.
     """
     rows = [
-        {"rung": name, "precision": precisions[name], **point}
+        {
+            **{"rung": name, "precision": precisions[name], **point},
+            **origin([record["where"]]),
+            "measured_at": record["where"]["measured_at"],
+        }
         for name, record in records.items()
         for point in record["points"]
     ]

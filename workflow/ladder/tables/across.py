@@ -13,6 +13,7 @@ from ladder.model.gpu import Gpu
 from ladder.model.rung import Rung
 from ladder.model.shape import Shape
 from ladder.records.digests import source_of
+from ladder.records.provenance import ORIGIN
 from ladder.system.errors import LadderError
 from ladder.system.nvml import Present
 from ladder.tables.evidence import Evidence, read_evidence
@@ -23,7 +24,7 @@ ACROSS_COLUMNS = [
     *("time_ms_median", "gflops", "gflops_ci_low", "gflops_ci_high", "share_of_peak"),
     *(f"share_of_cublas{end}" for end in ("", "_ci_low", "_ci_high")),
     *(f"speedup_over_naive{end}" for end in ("", "_ci_low", "_ci_high")),
-    *("sm_clock_mhz", "throttle_reasons", "measured_at", "driver", "source_digest"),
+    *("sm_clock_mhz", "throttle_reasons", *ORIGIN, "measured_at", "driver", "source_digest"),
 ]
 
 

@@ -20,12 +20,14 @@ from ladder.model.shape import Shape
 from ladder.records import store
 from ladder.records.digests import build_of
 from ladder.records.identity import RecordPlace
+from ladder.records.provenance import ORIGIN, origin
 
 VERDICTS = {"FAST": "faster", "SLOW": "slower", "SAME": "same", "AMBG": "undecided", "????": "undecided"}
 COMPARISON_COLUMNS = [
     *("rung", "shape", "m", "n", "k", "verdict", "reason"),
     *("time_ms_baseline", "time_ms", "change_percent", "change_percent_low", "change_percent_high"),
     *("same_build", "baseline_measured_at", "measured_at"),
+    *(f"{side}{name}" for name in ORIGIN for side in ("baseline_", "")),
 ]
 
 
@@ -105,4 +107,6 @@ def _row(rung: str, shape: Shape, before: LatestTiming, after: LatestTiming) -> 
         "same_build": build_of(before.where) == build_of(after.where),
         "baseline_measured_at": before.where["measured_at"],
         "measured_at": after.where["measured_at"],
+        **{f"baseline_{name}": text for name, text in origin([before.where]).items()},
+        **origin([after.where]),
     }

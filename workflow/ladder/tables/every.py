@@ -8,6 +8,7 @@ from typing import Any
 import pandas as pd
 
 from ladder.model.gpu import Gpu
+from ladder.records.provenance import NOT_RECORDED
 from ladder.tables.checks import check_table
 from ladder.tables.code import instruction_table, paper_table, resource_table
 from ladder.tables.evidence import Evidence
@@ -19,6 +20,7 @@ from ladder.tables.profiles import (
     rung_comparison,
     slot_table,
 )
+from ladder.tables.records import record_table, sample_table
 from ladder.tables.rungs import rung_table
 from ladder.tables.timings import geomean_table, timing_table
 
@@ -44,7 +46,8 @@ def environment_table(evidence: Sequence[Evidence], gpu: Gpu) -> pd.DataFrame:
     places = [place for item in evidence for place in item.places]
     for place in places:
         compiled = {key: place["compile"][key] for key in ("nvcc", "flags", "architecture")}
-        add("recorded", {"gpu": place["gpu"], "software": place["software"], "compile": compiled})
+        software = {"cublas": NOT_RECORDED, "cublas_lt": NOT_RECORDED, **place["software"]}
+        add("recorded", {"gpu": place["gpu"], "software": software, "compile": compiled})
     times = sorted(place["measured_at"] for place in places)
     if times:
         add("recorded.first", times[0])
@@ -71,4 +74,6 @@ def all_tables(evidence: Sequence[Evidence], gpu: Gpu, baseline: str, first: str
         "diagnosis": diagnosis_table(evidence),
         "hotspots": hotspot_table(evidence),
         "environment": environment_table(evidence, gpu),
+        "records": record_table(evidence),
+        "samples": sample_table(evidence),
     }

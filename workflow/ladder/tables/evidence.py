@@ -18,6 +18,7 @@ from ladder.records import store
 from ladder.records.digests import build_of, source_of
 from ladder.records.profiles import read_profiles
 from ladder.records.timings import ShapeTiming, read_time_record
+from ladder.system.paths import shown
 
 
 @dataclass(frozen=True)
@@ -116,6 +117,11 @@ class Evidence:
         return check + timed + [profile["where"] for profile in self.profiles.values()]
 
 
+def _of_another_build(path: Path) -> str:
+    again = f"record it again on that GPU: snakemake --cores all --until {path.parent.name}"
+    return f"{shown(path)}: is not of the build that passed the check; {again}"
+
+
 def read_evidence(
     rung: Rung,
     inspection: Path | None,
@@ -140,18 +146,23 @@ def read_evidence(
     of_build = None if rung.role == "floor" else checked
     timings = read_time_record(time_path, of_build) if time_path.exists() else {}
     failure = store.read_failure(time_path) if time_path.exists() else None
+    if checked and not failure and not timings and time_path.exists():
+        failure = {"message": _of_another_build(time_path)}
     sanitized_path = raw / "sanitize" / f"{rung.name}.json"
     found = store.read_record(sanitized_path) if sanitized and sanitized_path.exists() else None
     if found and ("where" not in found or build_of(found["where"]) != checked):
         found = None
-    profile = store.read_record(profile_path) if profile_path.exists() else {"failure": None}
+    profile = store.read_record(profile_path) if profile_path.exists() else {"failure": None, "shapes": {}}
+    profiles = read_profiles(profile_path, checked)
+    if checked and profile["shapes"] and not profiles and not profile["failure"]:
+        profile = {"failure": {"message": _of_another_build(profile_path)}}
     return Evidence(
         rung=rung,
         inspection=store.read_json(inspection) if inspection else {"status": "ok"},
         check=check,
         timings={shape: timings[shape] for shape in (timings if shapes is None else shapes) if shape in timings},
         timing_failure=failure["message"] if failure else "",
-        profiles=read_profiles(profile_path, checked),
+        profiles=profiles,
         profile_failure=profile["failure"]["message"] if profile["failure"] else "",
         sanitized=found,
         emulated=store.read_json(emulated) if emulated else None,

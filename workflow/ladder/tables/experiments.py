@@ -8,11 +8,12 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from ladder.records.provenance import origin
 from ladder.records.timings import read_time_record
 
 
 def experiment_table(paths: Sequence[Path], baseline: str) -> pd.DataFrame:
-    """One row an experiment (a time record), shape and kernel: median in ms, GFLOP/s, and the share of the baseline.
+    """One row an experiment (a time record), shape and kernel: median in ms, GFLOP/s, share of the baseline, origin.
 
     A kernel's name is its source, then the macros that it was compiled with. The baseline is what was measured beside
     it in the same process. Raises LadderError where a record is damaged.
@@ -31,6 +32,8 @@ def experiment_table(paths: Sequence[Path], baseline: str) -> pd.DataFrame:
                         "time_ms_median": median * 1e3,
                         "gflops": shape.flop / median / 1e9,
                         "share_of_baseline": medians[baseline] / median,
+                        **origin([timing.where]),
+                        "measured_at": timing.where["measured_at"],
                     }
                 )
     return pd.DataFrame(rows)

@@ -26,7 +26,11 @@ TEXT_COLUMNS = (
     "source",
     "throttle_reasons",
     "measured_at",
+    "card",
+    "cublas",
+    "commit",
     "sizes",
+    "key",
 )
 
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import pandas as pd
 
+from ladder.records.provenance import ORIGIN, origin
 from ladder.tables.evidence import Evidence
 
 
@@ -17,7 +18,7 @@ def rung_table(evidence: Sequence[Evidence]) -> pd.DataFrame:
     check on a CPU, `needs a GPU` where it cannot, `wrong`, or `not emulated`), determinism (of the recorded check,
     `5 runs alike` or `declared not to be`), checked_cases, timed_shapes, profiled_shapes, profile_message, parameters
     (of the GPU's tuned file, by size; empty where the source's own are used), source (`current`, `changed since` or
-    empty), measured_at (of the latest record), check_wall_s and
+    empty), card, cublas and commit (of all its records), measured_at (of the latest), check_wall_s and
     time_wall_s (seconds that the measuring processes took), time_gpu_s (seconds on the GPU of all samples in them).
     """
     rows = []
@@ -40,6 +41,7 @@ def rung_table(evidence: Sequence[Evidence]) -> pd.DataFrame:
                 "profile_message": item.profile_failure,
                 "parameters": item.rung.parameters,
                 "source": "" if current is None else "current" if current else "changed since",
+                **origin(item.places),
                 "measured_at": max((place["measured_at"] for place in item.places), default=""),
                 "check_wall_s": item.check_wall_s,
                 "time_wall_s": item.time_wall_s,
@@ -52,6 +54,6 @@ def rung_table(evidence: Sequence[Evidence]) -> pd.DataFrame:
 RUNG_COLUMNS = [
     *("rung", "title", "role", "precision", "before", "status", "message", "emulation", "determinism"),
     *("checked_cases", "timed_shapes"),
-    *("profiled_shapes", "profile_message", "parameters", "source", "measured_at"),
+    *("profiled_shapes", "profile_message", "parameters", "source", *ORIGIN, "measured_at"),
     *("check_wall_s", "time_wall_s", "time_gpu_s"),
 ]

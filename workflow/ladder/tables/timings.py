@@ -10,6 +10,7 @@ import pandas as pd
 
 from ladder.model.gpu import Gpu
 from ladder.model.shape import Shape
+from ladder.records.provenance import ORIGIN, origin
 from ladder.tables.evidence import Evidence
 from ladder.tables.statistics import RESAMPLES, bootstrap_medians, interval
 
@@ -46,7 +47,7 @@ def timing_table(evidence: Sequence[Evidence], gpu: Gpu, baseline: str, first: s
     gflops_ci_low, gflops_ci_high, share_of_peak (of the FP32 units, for the class fp32 alone),
     speedup_over_{naive,cublas,before} each with _ci_low and _ci_high (cublas is the baseline of the rung's class; NaN
     where the other was not measured beside it), before, sm_clock_mhz (median), throttle_reasons, temperature_c,
-    power_w, measured_at.
+    power_w, card, cublas, commit, measured_at.
     """
     rows = []
     for item in evidence:
@@ -64,7 +65,7 @@ TIMING_COLUMNS = [
     *(f"time_ms_{statistic}" for statistic in ("mean", "median", "min", "q1", "q3", "ci_low", "ci_high")),
     *("noise_percent", "gflops", "gflops_ci_low", "gflops_ci_high", "share_of_peak"),
     *(f"speedup_over_{other}{end}" for other in _RATIOS for end in ("", "_ci_low", "_ci_high")),
-    *("before", "sm_clock_mhz", "throttle_reasons", "temperature_c", "power_w", "measured_at"),
+    *("before", "sm_clock_mhz", "throttle_reasons", "temperature_c", "power_w", *ORIGIN, "measured_at"),
 ]
 
 
@@ -96,6 +97,7 @@ def _timing_row(item: Evidence, shape: Shape, gpu: Gpu, references: Mapping[str,
         "throttle_reasons": "; ".join(state.get("throttle_reasons", [])),
         "temperature_c": state.get("temperature_c"),
         "power_w": state.get("power_w"),
+        **origin([timing.where]),
         "measured_at": timing.where["measured_at"],
     }
     if computes:
@@ -133,7 +135,8 @@ def speedup(item: Evidence, shape: Shape, other: str | None) -> tuple[float, np.
 def geomean_table(evidence: Sequence[Evidence], baseline: str, first: str) -> pd.DataFrame:
     """One row a rung and reference: the geometric mean of its speedups over the square sizes from 512 up.
 
-    Columns: rung, precision, over (naive, cublas or before), shapes (how many), speedup, ci_low, ci_high.
+    Columns: rung, precision, over (naive, cublas or before), shapes (how many), speedup, ci_low, ci_high, card, cublas,
+    commit, measured_at (the latest).
     """
     rows = []
     for item in evidence:
@@ -142,10 +145,14 @@ def geomean_table(evidence: Sequence[Evidence], baseline: str, first: str) -> pd
         square = [s for s in item.timings if s.m == s.n == s.k and s.n >= WORKLOG_MINIMUM]
         references = {"naive": first, "cublas": item.rung.baseline or baseline, "before": item.rung.before}
         for label, other in references.items():
-            ratios = [ratio for shape in square if (ratio := speedup(item, shape, other)) is not None]
+            found = {shape: ratio for shape in square if (ratio := speedup(item, shape, other)) is not None}
+            ratios, places = list(found.values()), [item.timings[shape].where for shape in found]
             if not ratios:
                 continue
             low, high = interval(np.exp(np.mean([np.log(values) for _, values in ratios], axis=0)))
             mean = float(np.exp(np.mean([np.log(value) for value, _ in ratios])))
-            rows.append((item.rung.name, item.rung.precision, label, len(ratios), mean, low, high))
-    return pd.DataFrame(rows, columns=["rung", "precision", "over", "shapes", "speedup", "ci_low", "ci_high"])
+            latest = max(place["measured_at"] for place in places)
+            values = (item.rung.name, item.rung.precision, label, len(ratios), mean, low, high)
+            rows.append((*values, *origin(places).values(), latest))
+    columns = ["rung", "precision", "over", "shapes", "speedup", "ci_low", "ci_high", *ORIGIN, "measured_at"]
+    return pd.DataFrame(rows, columns=columns)

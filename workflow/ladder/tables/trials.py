@@ -11,11 +11,12 @@ from ladder.config.tuned_file import Tuned
 from ladder.model.rung import Rung, parse_variant
 from ladder.model.shape import Shape
 from ladder.records.digests import present_source
+from ladder.records.provenance import ORIGIN, origin
 from ladder.records.trials import FINAL, SCREEN, Record
 
 COLUMNS = [
     *("rung", "trial", "status", "message", "registers", "spill_bytes", "shape", "m", "n", "k", "round", "samples"),
-    *("time_ms", "gflops", "cublas_gflops", "speedup_over_cublas", "chosen_for", "source", "measured_at"),
+    *("time_ms", "gflops", "cublas_gflops", "speedup_over_cublas", "chosen_for", "source", *ORIGIN, "measured_at"),
 ]
 
 
@@ -25,7 +26,8 @@ def trial_table(records: Sequence[Record], tuned: Tuned, digests: Mapping[str, s
     Columns: rung (the entry), trial (its macros), status (`ok`, `wrong`, `failed`, `does not compile`), message,
     registers (a thread), spill_bytes (a thread's stores), shape, m, n, k, round, samples, time_ms (median), gflops,
     cublas_gflops (in the same process), speedup_over_cublas, chosen_for (the rungs whose class of this size it is),
-    source (`current` or `changed since`), measured_at. `digests` are the source digests of the trials as they are now.
+    source (`current` or `changed since`), card, cublas, commit, measured_at. `digests` are the source digests of the
+    trials as they are now.
     """
     chosen: dict[tuple[str, str], list[str]] = {}
     for rung, classes in tuned.rungs.items():
@@ -44,6 +46,7 @@ def trial_table(records: Sequence[Record], tuned: Tuned, digests: Mapping[str, s
                 "trial": name,
                 **{key: trial[key] for key in ("status", "message", "registers", "spill_bytes", "round")},
                 "source": "current" if digests.get(name) == present_source(trial["source_digest"]) else "changed since",
+                **origin([batch["where"]] if batch else []),
                 "measured_at": batch.get("where", {}).get("measured_at", ""),
             }
             rows += [common] if not trial["times_s"] else []

@@ -1,0 +1,68 @@
+"""From where the rows of a table come: said once above it where all agree, and in columns where they do not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pandas as pd
+
+_DIRTY = "-dirty"
+
+
+def _short_commit(commit: str) -> str:
+    return commit.removesuffix(_DIRTY)[:12] + _DIRTY * commit.endswith(_DIRTY)
+
+
+# The columns of a narrow table: of which column each is made, and what of it is shown.
+_SHOWN: dict[str, tuple[str, Callable[[str], str]]] = {
+    "card": ("card", lambda card: card.rpartition(", ")[2][:12]),  # GPU- and the first eight digits of the UUID
+    "cuBLAS": ("cublas", str),
+    "commit": ("commit", _short_commit),
+    "day": ("measured_at", lambda time: time[:10]),
+}
+
+
+def origins(rows: pd.DataFrame) -> pd.DataFrame:
+    """Card, cuBLAS, commit and day of a table's rows in short, with its index; several stay joined by `; `."""
+
+    def shown(text: str, short: Callable[[str], str]) -> str:
+        return "; ".join(map(short, text.split("; ")))
+
+    return pd.DataFrame(
+        {title: rows[name].map(lambda text, short=short: shown(text, short)) for title, (name, short) in _SHOWN.items()}
+    )
+
+
+def origin_columns(rows: pd.DataFrame) -> pd.DataFrame:
+    """Those of `origins` in which the rows do not agree."""
+    found = origins(rows)
+    return found[[title for title in found if found[title].nunique() > 1]]
+
+
+def origin_line(rows: pd.DataFrame) -> str:
+    """On which cards, with which cuBLAS, at which commits and on which days a table's rows were recorded, in words.
+
+    It begins with whether they agree; several days are no disagreement. Empty without rows.
+    """
+    rows = rows[rows["card"] != ""]
+    if rows.empty:
+        return ""
+    found = {
+        title: sorted({part for text in texts for part in text.split("; ")}) for title, texts in origins(rows).items()
+    }
+    names = sorted({card.rpartition(", ")[0] for text in rows["card"] for card in text.split("; ")})
+    apart = {"card": "cards", "cuBLAS": "versions of cuBLAS", "commit": "commits"}
+    mixed = [f"{len(found[title])} {many}" for title, many in apart.items() if len(found[title]) > 1]
+    first = (
+        f"These numbers come from {' and '.join(mixed)}"
+        if mixed
+        else "All of these numbers come from one card and one commit"
+    )
+    days = " to ".join(dict.fromkeys([found["day"][0], found["day"][-1]]))
+    line = (
+        f"{first}: {', '.join(names)} ({', '.join(found['card'])}), cuBLAS {', '.join(found['cuBLAS'])}, "
+        f"commit {', '.join(found['commit'])}, {days}."
+    )
+    if any(commit.endswith(_DIRTY) for commit in found["commit"]):
+        line += f" {_DIRTY} marks a commit with changes that were not committed."
+    return line
