@@ -16,33 +16,11 @@ from ladder.build.library import Library
 from ladder.config.kernels import read_kernels
 from ladder.config.tuned_file import tuned_file, with_tuned
 from ladder.model.rung import Rung, TunedClass
-from ladder.show.drawings import (
-    ACROSS,
-    COPY,
-    MORE_TURNS,
-    MULTIPLY,
-    OF_A,
-    OF_B,
-    ONE_TURN,
-    PALE_COPY,
-    PICTURES,
-    STORE,
-    THREAD,
-    TWO_TURNS,
-    WARP,
-    buffered_in_registers,
-    buffered_in_stages,
-    constants_of,
-    drawing,
-    is_drawn,
-    layout_of,
-    picture,
-    title,
-    wrapped,
-)
+from ladder.show import drawings
+from ladder.show.drawings import PICTURES, constants_of, drawing, is_drawn, layout_of, picture, title
 from ladder.show.layouts import Access, Layout, pieces, sectors
 from ladder.show.pages import page
-from ladder.show.report import Material, render
+from ladder.show.report import render
 from ladder.show.style import PALETTE
 from ladder.system.paths import ROOT
 from matplotlib.font_manager import FontProperties
@@ -222,19 +200,20 @@ def test_sectors_are_those_that_the_heads_of_the_first_rungs_name():
 
 @pytest.mark.parametrize(("stages", "tiles"), [(2, 8), (3, 9), (4, 12)])
 def test_a_buffer_holds_one_tile_at_a_time_and_is_filled_before_it_is_multiplied(stages, tiles):
-    bars = buffered_in_stages(tiles, stages)
+    bars = drawings.buffered_in_stages(tiles, stages)
     for row in range(stages):
         ordered = sorted((bar for bar in bars if bar.row == row), key=lambda bar: bar.begin)
-        assert [bar.action for bar in ordered] == [PALE_COPY, MULTIPLY] * (len(ordered) // 2)
+        assert [bar.action for bar in ordered] == [drawings.PALE_COPY, drawings.MULTIPLY] * (len(ordered) // 2)
         assert all(earlier.end <= later.begin for earlier, later in pairwise(ordered))
     for time in range(tiles - stages):
         at = Counter(bar.action for bar in bars if bar.begin <= time + 0.5 < bar.end)
-        assert at == {MULTIPLY: 1, PALE_COPY: stages - 1}
+        assert at == {drawings.MULTIPLY: 1, drawings.PALE_COPY: stages - 1}
 
 
 def test_two_buffers_are_stored_to_in_turn_while_the_other_is_multiplied():
-    bars = buffered_in_registers(6, 8)
-    stores, products = ([bar for bar in bars if bar.action == action] for action in (STORE, MULTIPLY))
+    bars = drawings.buffered_in_registers(6, 8)
+    stores = [bar for bar in bars if bar.action == drawings.STORE]
+    products = [bar for bar in bars if bar.action == drawings.MULTIPLY]
     assert [bar.begin for bar in products] == list(range(6))
     for store, product, busy in zip(stores[1:], products[1:], products, strict=False):
         assert store.row == product.row != busy.row
@@ -270,7 +249,9 @@ def test_no_text_of_a_drawing_meets_another_or_leaves_it(rung):
     height = float(ET.fromstring(svg).get("viewBox").split()[3])
     assert len(found) > 10
     assert [
-        words for left, top, right, bottom, words in found if left < 0 or right > ACROSS or top < 0 or bottom > height
+        words
+        for left, top, right, bottom, words in found
+        if left < 0 or right > drawings.ACROSS or top < 0 or bottom > height
     ] == []
     meeting = [
         (one[4], other[4])
@@ -348,43 +329,38 @@ def test_constants_that_make_no_tile_are_said_in_the_drawing(name, macros):
 
 
 def test_the_colours_are_those_of_the_figures():
-    assert {OF_A, OF_B, WARP, THREAD, COPY, STORE, MULTIPLY, ONE_TURN, TWO_TURNS, MORE_TURNS} <= set(PALETTE)
+    names = "OF_A OF_B WARP THREAD COPY STORE MULTIPLY ONE_TURN TWO_TURNS MORE_TURNS"
+    assert {getattr(drawings, name) for name in names.split()} <= set(PALETTE)
 
 
 def test_lines_keep_products_and_assignments_together():
-    assert wrapped("a block computes BM x BN = 64 x 128 results", 10, 100) == [
+    assert drawings.wrapped("a block computes BM x BN = 64 x 128 results", 10, 100) == [
         "a block computes",
         "BM\u00a0x\u00a0BN\u00a0=\u00a064\u00a0x\u00a0128",
         "results",
     ]
 
 
-@pytest.fixture(scope="module")
-def material(recorded_material) -> Material:
-    """Everything that is recorded on the H100."""
-    return recorded_material
-
-
-def test_a_page_shows_the_drawing_with_the_constants_of_its_build(material):
+def test_a_page_shows_the_drawing_with_the_constants_of_its_build(recorded_material):
     rung = TUNED["async_copy"]
-    text = page(rung, {"launches": {}, "kernels": []}, material.tables)
+    text = page(rung, {"launches": {}, "kernels": []}, recorded_material.tables)
     words, shown, _ = text.partition(f"![{title('async_copy', constants_of(rung))}](../drawings/async_copy.svg)\n\n")
     assert shown
     assert "## " not in words
     assert f"BN={rung.tuned[-1].macros['BN']}, " in text[len(words) :].splitlines()[2]
 
 
-def test_the_report_shows_the_drawing_of_a_rung_inside_itself(material, tmp_path):
+def test_the_report_shows_the_drawing_of_a_rung_inside_itself(recorded_material, tmp_path):
     (tmp_path / "pages").mkdir()
     (tmp_path / "drawings").mkdir()
-    rungs = [rung for rung in material.rungs if rung.name in ("conflict_free@LAYOUT=1", "tiled_2d", "fastest")]
+    rungs = [rung for rung in recorded_material.rungs if rung.name in ("conflict_free@LAYOUT=1", "tiled_2d", "fastest")]
     for rung in rungs:
         (tmp_path / "pages" / f"{rung.name}.md").write_text(
-            page(rung, {"launches": {}, "kernels": []}, material.tables)
+            page(rung, {"launches": {}, "kernels": []}, recorded_material.tables)
         )
     name = "conflict_free@LAYOUT=1"
     (tmp_path / "drawings" / f"{name}.svg").write_text(drawing("conflict_free", constants_of(TUNED[name])))
-    text = render(replace(material, rungs=rungs, results=tmp_path))
+    text = render(replace(recorded_material, rungs=rungs, results=tmp_path))
     (image,) = re.findall(r'<img class="drawing"[^>]*>', text)
     assert 'src="data:image/svg+xml;base64,' in image
     assert f'alt="{title("conflict_free", constants_of(TUNED[name]))}"'.replace("'", "&#x27;") in image.replace(
