@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from pathlib import Path
 
 from ladder.config.cpp import canonical
@@ -15,16 +14,12 @@ INCLUDE = ROOT / "kernels" / "include"
 BY_SIZE = "by_size.cu"  # the generated source of a rung that is tuned for several classes of size
 
 
-def sources(rung: Rung, kernels: Path | None = None) -> list[Path]:
-    """The files that a rung is made of: its source, and the shared headers that it includes, directly or not.
-
-    They stand in the project's folder `kernels`, or in another one like it.
-    """
-    found = [(kernels or ROOT / "kernels") / rung.source]
-    include = kernels / "include" if kernels else INCLUDE
+def sources(rung: Rung) -> list[Path]:
+    """The files that a rung is made of: its source, and the shared headers that it includes, directly or not."""
+    found = [ROOT / "kernels" / rung.source]
     for file in found:
         for name in _INCLUDED.findall(read_text(file)):
-            header = next((path for path in (file.parent / name, include / name) if path.is_file()), None)
+            header = next((path for path in (file.parent / name, INCLUDE / name) if path.is_file()), None)
             if header is not None and header not in found:
                 found.append(header)
     return found[:1] + sorted(found[1:], key=lambda header: header.name)
@@ -33,27 +28,27 @@ def sources(rung: Rung, kernels: Path | None = None) -> list[Path]:
 _INCLUDED = re.compile(r'^\s*#\s*include\s*["<]([^">]+)[">]', re.MULTILINE)
 
 
-def source_digest(rung: Rung, kernels: Path | None = None, seen: Callable[[str], str] = canonical) -> str:
+def source_digest(rung: Rung) -> str:
     """What identifies a rung's code: its source, its headers, its macros and the choices of its tuning.
 
-    `seen` makes of a source what of it counts: by default comments and layout do not.
+    Comments and layout do not count.
     """
     macros = [f"{key}={value}" for key, value in rung.macros.items()]
     if len(rung.tuned) == 1:  # the same code as the variant with these macros
         macros += [f"{key}={value}" for key, value in rung.tuned[0].macros.items()]
     elif rung.tuned:
-        macros.append(seen(by_size(rung, kernels)))
-    files = [part for file in sources(rung, kernels) for part in (file.name, seen(read_text(file)))]
+        macros.append(canonical(by_size(rung)))
+    files = [part for file in sources(rung) for part in (file.name, canonical(read_text(file)))]
     return digest(*files, *macros)
 
 
-def by_size(rung: Rung, kernels: Path | None = None) -> str:
+def by_size(rung: Rung) -> str:
     """The source of a rung that is tuned for several classes of size: the rung once for each, and the choice.
 
     Each copy stands in a namespace of its own, behind the headers, which all of them share, and exports its function
     under a name of its own.
     """
-    source = (kernels or ROOT / "kernels") / rung.source
+    source = ROOT / "kernels" / rung.source
     text = read_text(source)
     lines = ["// Made by the pipeline: the rung as it was tuned for each class of size.", *_INCLUDES.findall(text)]
     for index, each in enumerate(rung.tuned):
