@@ -13,7 +13,7 @@ import yaml
 from conftest import KERNELS, REPOSITORY, a_check, a_device, asked, time_run, write
 from ladder.commands.session import check_arguments
 from ladder.config import gpus, plan
-from ladder.config.documents import dotted, leaves, origin, read_shapes, read_yaml, schema, validated
+from ladder.config.documents import dotted, leaves, read_shapes, read_yaml, schema, set_by, validated
 from ladder.config.kernels import read_kernels, select_rungs
 from ladder.model.rung import parse_variant, variant_name
 from ladder.model.shape import Shape
@@ -522,7 +522,7 @@ def test_a_profile_that_gives_a_key_twice_is_named_with_its_line(folder):
 )
 def test_a_message_names_the_place_that_gave_the_key_and_not_another_of_its_section(key, place):
     given = dict.fromkeys(leaves({"compile": {"nvcc": "x"}, "check": {"cases": [{"alpha": "x"}]}}), "--config")
-    assert origin({**given, "sizes": "mine.yaml"}, key, "F") == place
+    assert set_by({**given, "sizes": "mine.yaml"}, key, "F") == place
 
 
 # The selection

@@ -62,7 +62,7 @@ def leaves(content: Any, path: tuple[str, ...] = ()) -> Iterator[str]:
         yield from leaves(inner, (*path, str(key)))
 
 
-def origin(sources: Mapping[str, str], key: str, file: str) -> str:
+def set_by(sources: Mapping[str, str], key: str, file: str) -> str:
     """The place that gave a key: that of the key itself, else of what it stands in; `file` where none is named."""
     key = key.partition("[")[0]
     while key and key not in sources:
@@ -130,9 +130,9 @@ def validated(document: Any, schema_name: str, file: str, sources: Mapping[str, 
     error = best_match(Draft202012Validator(rules).iter_errors(document))
     if error is not None:
         where, problem = _explained(error)
-        raise LadderError(f"{origin(sources or {}, where, file)}: {where}: {problem}")
+        raise LadderError(f"{set_by(sources or {}, where, file)}: {where}: {problem}")
     if (path := _not_finite(document)) is not None:
-        raise LadderError(f"{origin(sources or {}, dotted(path), file)}: {dotted(path)}: is not finite; give a number")
+        raise LadderError(f"{set_by(sources or {}, dotted(path), file)}: {dotted(path)}: is not finite; give a number")
     return with_defaults(document, rules)
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ladder.config import gpus
-from ladder.config.documents import nearest, origin, read_shapes, validated
+from ladder.config.documents import nearest, read_shapes, set_by, validated
 from ladder.config.kernels import read_kernels, select_rungs
 from ladder.config.sources import sources as sources_of
 from ladder.config.tuned_file import odd_shapes, tuned_file, with_tuned
@@ -155,7 +155,7 @@ def plan(config: Mapping[str, Any], sources: Mapping[str, str] | None = None) ->
     settings = validated(dict(config), "config", file, places)
 
     def at(key: str) -> str:
-        return origin(places, key, file)
+        return set_by(places, key, file)
 
     ladder = read_kernels(KERNELS)
     device = nvml.present(settings["device"])
