@@ -55,6 +55,15 @@ def rows_of(text: str, head: str) -> list[dict[str, str]]:
     return [dict(zip(titles, row, strict=True)) for row in rows]
 
 
+def test_times_of_two_cards_stand_with_their_cards(made):
+    tables, inspection = made
+    at = tables["timings"][tables["timings"]["rung"] == "naive"]
+    other = at.assign(shape="2048", card="NVIDIA H100 80GB HBM3, GPU-1")
+    text = page(a_rung("naive"), inspection, {**tables, "timings": pd.concat([at, other])})
+    assert [row["card"] for row in rows_of(text, "m x n x k")] == ["GPU-0", "GPU-1"]
+    assert "These numbers come from 2 cards: " in section(text, "Benchmark")
+
+
 def test_a_page_has_the_words_the_numbers_the_limits_and_the_inner_loop(made):
     tables, inspection = made
     text = page(a_rung("naive"), inspection, tables)

@@ -146,7 +146,7 @@ def _benchmark(timings: pd.DataFrame) -> list[str]:
     }  # fmt: skip
     apart = origin_columns(timings)
     table = _columns(
-        by_work(timings.join(apart)), heads | {title: title for title in apart}, speedup_over_cublas="{:.1%}"
+        by_work(timings.assign(**apart)), heads | {title: title for title in apart}, speedup_over_cublas="{:.1%}"
     )
     return ["## Benchmark", "", origin_line(timings), "", *table]
 
