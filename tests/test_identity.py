@@ -2,19 +2,17 @@
 
 import gzip
 import json
-from collections.abc import Callable
 from itertools import permutations
 from pathlib import Path
 
 import pytest
-from conftest import a_rung, a_where, time_run
+from conftest import a_rung, a_where, line_of, time_run
 from ladder.config import plan
 from ladder.records import store
 from ladder.records.identity import RecordPlace
 from ladder.records.profiles import keep_profiles, read_profiles
 from ladder.records.timings import read_time_record, timed_shapes
 from ladder.records.trials import Record
-from ladder.system.errors import LadderError
 from ladder.system.paths import ROOT
 from ladder.tables.comparison import read_timings
 from ladder.tables.evidence import read_evidence
@@ -71,13 +69,6 @@ def read(path: Path) -> None:
     read_time_record(path) if path.suffix == ".zip" else store.read_record(path)
 
 
-def refusal(function: Callable, *arguments) -> str:
-    with pytest.raises(LadderError) as caught:
-        function(*arguments)
-    assert len(str(caught.value).splitlines()) == 1
-    return str(caught.value)
-
-
 def names_of(stage: str) -> tuple[str, str]:
     """The name of a stage's record, and another."""
     return NAMES.get(stage, ("tma", "naive"))
@@ -94,7 +85,7 @@ def test_a_record_in_its_own_place_is_read_with_its_stage_and_without(tmp_path, 
 def test_a_record_of_another_rung_is_refused(tmp_path, stage, old):
     own, other = names_of(stage)
     path = put(place(tmp_path, stage, own), content(stage, other, old=old))
-    line = refusal(read, path)
+    line = line_of(read, path)
     assert line.startswith(f"{path}: ")
     assert repr(other) in line
     assert repr(own) in line
@@ -104,7 +95,7 @@ def test_a_record_of_another_rung_is_refused(tmp_path, stage, old):
 def test_a_record_of_another_gpu_is_refused(tmp_path, stage, old):
     own, _ = names_of(stage)
     path = put(place(tmp_path, stage, own), content(stage, own, "NVIDIA H200", old=old))
-    line = refusal(read, path)
+    line = line_of(read, path)
     assert line.startswith(f"{path}: gpu: 'NVIDIA H200', where a record of 'h100-sxm' belongs; ")
 
 
@@ -112,19 +103,19 @@ def test_a_record_of_another_gpu_is_refused(tmp_path, stage, old):
 @pytest.mark.parametrize(("stage", "other"), [*permutations(["check", "sanitize", "profile", "accuracy"], 2)])
 def test_a_record_of_another_stage_is_refused(tmp_path, stage, other, old):
     path = put(place(tmp_path, stage, "tma"), content(other, "tma", old=old))
-    assert f"stage: {other!r}, where a record of {stage!r} belongs" in refusal(read, path)
+    assert f"stage: {other!r}, where a record of {stage!r} belongs" in line_of(read, path)
 
 
 def test_a_gpu_without_a_file_has_the_folder_of_its_name(tmp_path):
     record = content("check", "tma", "NVIDIA RTX 4000 SFF")
     read(put(place(tmp_path, "check", "tma", "rtx-4000-sff"), record))
-    assert "'NVIDIA RTX 4000 SFF'" in refusal(read, put(place(tmp_path, "check", "tma", "rtx-5000"), record))
+    assert "'NVIDIA RTX 4000 SFF'" in line_of(read, put(place(tmp_path, "check", "tma", "rtx-5000"), record))
 
 
 def test_a_folder_that_a_user_named_is_no_gpus(tmp_path):
     path = tmp_path / "before/raw/check/tma.json"
     read(put(path, content("check", "tma", "NVIDIA H200")))
-    assert "rung: 'naive'" in refusal(read, put(path, content("check", "naive")))
+    assert "rung: 'naive'" in line_of(read, put(path, content("check", "naive")))
 
 
 # Every reader
@@ -154,13 +145,13 @@ def test_every_reader_refuses_a_stranger_and_leaves_it_as_it_is(tmp_path, reader
     stranger = content(stage, other) if change == "rung" else content(stage, own, "NVIDIA H200")
     path = put(place(tmp_path, stage, own), stranger)
     before = path.read_bytes()
-    assert str(path) in refusal(function, path)
+    assert str(path) in line_of(function, path)
     assert path.read_bytes() == before
 
 
 def test_the_comparison_refuses_a_baseline_of_another_rung_or_gpu_wherever_it_lies(tmp_path):
     for record in (content("time", "naive"), content("time", "tma", "NVIDIA H200")):
-        refusal(read_timings, put(tmp_path / "tma.zip", record), "tma", RECORDED)
+        line_of(read_timings, put(tmp_path / "tma.zip", record), "tma", RECORDED)
 
 
 def test_what_is_recorded_here_is_all_in_its_place():
