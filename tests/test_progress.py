@@ -269,6 +269,43 @@ def test_an_exception_is_one_line_and_its_traceback_is_in_the_log(tmp_path, caps
     assert "Traceback" in (tmp_path / "log").read_text()
 
 
+@pytest.mark.parametrize(
+    ("error", "named"),
+    [
+        (OSError(28, "No space", "build/library.so"), "build/library.so: No space left on device; make room"),
+        (PermissionError(13, "no", "results/raw"), "results/raw: Permission denied; "),
+        (FileNotFoundError(2, "no", "nm"), "nm: No such file or directory; install"),
+        (MemoryError(), "out of memory; "),
+        (ModuleNotFoundError("no", name="pandas"), "pandas"),
+        (
+            subprocess.CalledProcessError(1, ["nm", "x"], stderr="first\nnm: bad\n"),
+            "nm: ended with exit status 1: nm: bad",
+        ),
+    ],
+)
+@pytest.mark.parametrize("log", ["log", "no/folder/log"])
+def test_what_the_machine_refuses_is_one_line_and_not_our_fault(tmp_path, capsys, error, named, log):
+    snakemake = a_script(tmp_path)
+    snakemake.log = [str(tmp_path / log)]
+    with pytest.raises(SystemExit) as ended, terminal.job(snakemake):
+        raise error
+    assert ended.value.code == 1
+    said = capsys.readouterr().err
+    assert said.startswith("gemm-ladder: time: ")
+    assert named in said
+    assert said.count("\n") == 1
+    assert "fault" not in said
+    assert log != "log" or (tmp_path / log).read_text() == said
+
+
+def test_what_the_machine_refuses_before_any_job_is_one_line_and_a_fault_of_ours_is_not_hidden():
+    with pytest.raises(SystemExit) as ended, terminal.told():
+        raise PermissionError(13, "no", ".snakemake")
+    assert ended.value.code.startswith("gemm-ladder: .snakemake: Permission denied; ")
+    with pytest.raises(KeyError), terminal.told():
+        raise KeyError("m")
+
+
 @pytest.mark.parametrize("quiet", [True, False])
 def test_the_lines_of_a_stage_name_it_and_the_rung(tmp_path, capsys, quiet):
     snakemake = a_script(tmp_path)

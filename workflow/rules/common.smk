@@ -23,13 +23,11 @@ from ladder.config.sources import sources
 from ladder.records.baseline import identity
 from ladder.records.store import digest_files
 from ladder.system.code import code_files
-from ladder.system.errors import LadderError, one_line
+from ladder.system.terminal import told
 
 offer_package(workflow)
-try:
-    check_place()
-except (LadderError, OSError, ModuleNotFoundError) as error:
-    sys.exit(f"gemm-ladder: {one_line(error)}")
+with told():
+    check_place(uses_conda(workflow))
 
 
 configfile: "config/config.yaml"
@@ -37,15 +35,13 @@ configfile: "config/config.yaml"
 
 config.setdefault("quiet", silent(workflow))
 config.setdefault("remeasure", False)
-try:
+with told():
     PLAN = plan(config, config_sources(workflow))
     if not uses_conda(workflow):
         require_architecture(find_nvcc(PLAN.settings["compile"]["nvcc"]), PLAN.gpu)
     if workflow.is_main_process:
         run_alone(Path(".snakemake"))
         print(f"gemm-ladder: {PLAN.headline}", file=sys.stderr, flush=True)
-except (LadderError, OSError, ModuleNotFoundError) as error:
-    sys.exit(f"gemm-ladder: {one_line(error)}")
 
 
 onstart:

@@ -53,6 +53,17 @@ class Progress:
 
 
 @contextlib.contextmanager
+def told() -> Iterator[None]:
+    """End the program with one line and exit status 1 for an exception that is not this program's fault."""
+    try:
+        yield
+    except Exception as error:
+        if line := one_line(error):
+            sys.exit(f"gemm-ladder: {line}")
+        raise
+
+
+@contextlib.contextmanager
 def job(snakemake: Any, stage: str = "") -> Iterator[Progress]:
     """A script of a rule: gives its progress lines, and turns an error into one line there and in the rule's log.
 
