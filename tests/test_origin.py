@@ -60,9 +60,9 @@ def test_several_days_are_no_disagreement_but_a_column():
 def test_what_old_records_lack_is_said_and_a_cublaslt_of_its_own_is_named():
     old = a_place()
     del old["software"]["cublas"], old["software"]["cublas_lt"]
-    assert origin([old])["cublas"] == "not recorded"
-    assert origin([a_place(cublas_lt="13.0.9")])["cublas"] == "13.1.0 (cublasLt 13.0.9)"
-    assert origin_line(rows()[[]].reindex(columns=["card", "cublas", "commit", "measured_at"])) == ""
+    assert origin([old])["cublas_version"] == "not recorded"
+    assert origin([a_place(cublas_lt="13.0.9")])["cublas_version"] == "13.1.0 (cublasLt 13.0.9)"
+    assert origin_line(rows()[[]].reindex(columns=["card", "cublas_version", "commit", "measured_at"])) == ""
 
 
 def test_a_rung_whose_records_are_of_two_cards_names_both():

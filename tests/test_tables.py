@@ -404,6 +404,11 @@ def test_equal_evidence_gives_equal_bytes(tmp_path, monkeypatch):
     assert b"\r" not in first["timings.csv"]
 
 
+def test_a_table_of_rungs_as_columns_reads_back_as_numbers(tmp_path):
+    write_table(pd.DataFrame({"metric": ["time"], "cublas": [0.5], "naive": [2.0]}), tmp_path / "metrics.csv")
+    assert read_table(tmp_path / "metrics.csv")[["cublas", "naive"]].to_numpy().tolist() == [[0.5, 2.0]]
+
+
 # The shape that stands for a run
 
 

@@ -83,19 +83,19 @@ def software(root: Path) -> dict[str, Any]:
 
 
 NOT_RECORDED = "not recorded"
-ORIGIN = ("card", "cublas", "commit")  # the columns of `origin`
+ORIGIN = ("card", "cublas_version", "commit")  # the columns of `origin`
 
 
 def origin(places: Iterable[Mapping[str, Any]]) -> dict[str, str]:
     """From where a number comes, for tables: the cards (name, UUID), versions of cuBLAS and commits of its records.
 
-    Several are joined by `; `; cublas names cublasLt too where that is of another version, and is NOT_RECORDED in
-    records from before they had it.
+    Several are joined by `; `; cublas_version names cublasLt too where that is of another version, and is NOT_RECORDED
+    in records from before they had it.
     """
     found: dict[str, set[str]] = {name: set() for name in ORIGIN}
     for place in places:
         found["card"].add(f"{place['gpu']['name']}, {place['gpu']['uuid']}")
-        found["cublas"].add(_cublas(place["software"]))
+        found["cublas_version"].add(_cublas(place["software"]))
         found["commit"].add(place["software"]["git_commit"])
     return {name: "; ".join(sorted(values)) for name, values in found.items()}
 

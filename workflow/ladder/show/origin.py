@@ -16,7 +16,7 @@ def _short_commit(commit: str) -> str:
 # The columns of a narrow table: of which column each is made, and what of it is shown.
 _SHOWN: dict[str, tuple[str, Callable[[str], str]]] = {
     "card": ("card", lambda card: card.rpartition(", ")[2][:12]),  # GPU- and the first eight digits of the UUID
-    "cuBLAS": ("cublas", str),
+    "cuBLAS": ("cublas_version", str),
     "commit": ("commit", _short_commit),
     "day": ("measured_at", lambda time: time[:10]),
 }

@@ -21,7 +21,7 @@ def accuracy_table(records: Mapping[str, Mapping[str, Any]], precisions: Mapping
 
     Columns: rung, precision, family, m, n, k, error_normwise (||C - AB|| / ||AB||, Frobenius norms),
     error_componentwise (the largest |C - AB| / (|A| |B|), in units of 2^-24), time_ms (median of the launches there),
-    card, cublas, commit, measured_at.
+    card, cublas_version, commit, measured_at.
     """
     rows = [
         {

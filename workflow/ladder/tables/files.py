@@ -27,7 +27,7 @@ TEXT_COLUMNS = (
     "throttle_reasons",
     "measured_at",
     "card",
-    "cublas",
+    "cublas_version",
     "commit",
     "sizes",
     "key",

@@ -18,7 +18,7 @@ def rung_table(evidence: Sequence[Evidence]) -> pd.DataFrame:
     check on a CPU, `needs a GPU` where it cannot, `wrong`, or `not emulated`), determinism (of the recorded check,
     `5 runs alike` or `declared not to be`), checked_cases, timed_shapes, profiled_shapes, profile_message, parameters
     (of the GPU's tuned file, by size; empty where the source's own are used), source (`current`, `changed since` or
-    empty), card, cublas and commit (of all its records), measured_at (of the latest), check_wall_s and
+    empty), card, cublas_version and commit (of all its records), measured_at (of the latest), check_wall_s and
     time_wall_s (seconds that the measuring processes took), time_gpu_s (seconds on the GPU of all samples in them).
     """
     rows = []

@@ -47,7 +47,7 @@ def timing_table(evidence: Sequence[Evidence], gpu: Gpu, baseline: str, first: s
     gflops_ci_low, gflops_ci_high, share_of_peak (of the FP32 units, for the class fp32 alone),
     speedup_over_{naive,cublas,before} each with _ci_low and _ci_high (cublas is the baseline of the rung's class; NaN
     where the other was not measured beside it), before, sm_clock_mhz (median), throttle_reasons, temperature_c,
-    power_w, card, cublas, commit, measured_at.
+    power_w, card, cublas_version, commit, measured_at.
     """
     rows = []
     for item in evidence:
@@ -135,8 +135,8 @@ def speedup(item: Evidence, shape: Shape, other: str | None) -> tuple[float, np.
 def geomean_table(evidence: Sequence[Evidence], baseline: str, first: str) -> pd.DataFrame:
     """One row a rung and reference: the geometric mean of its speedups over the square sizes from 512 up.
 
-    Columns: rung, precision, over (naive, cublas or before), shapes (how many), speedup, ci_low, ci_high, card, cublas,
-    commit, measured_at (the latest).
+    Columns: rung, precision, over (naive, cublas or before), shapes (how many), speedup, ci_low, ci_high, card,
+    cublas_version, commit, measured_at (the latest).
     """
     rows = []
     for item in evidence:

@@ -26,8 +26,8 @@ def trial_table(records: Sequence[Record], tuned: Tuned, digests: Mapping[str, s
     Columns: rung (the entry), trial (its macros), status (`ok`, `wrong`, `failed`, `does not compile`), message,
     registers (a thread), spill_bytes (a thread's stores), shape, m, n, k, round, samples, time_ms (median), gflops,
     cublas_gflops (in the same process), speedup_over_cublas, chosen_for (the rungs whose class of this size it is),
-    source (`current` or `changed since`), card, cublas, commit, measured_at. `digests` are the source digests of the
-    trials as they are now.
+    source (`current` or `changed since`), card, cublas_version, commit, measured_at. `digests` are the source digests
+    of the trials as they are now.
     """
     chosen: dict[tuple[str, str], list[str]] = {}
     for rung, classes in tuned.rungs.items():
