@@ -84,12 +84,12 @@ def read_settings(path: Path) -> Mapping[str, Any]:
 UNREADABLE = '"$`{}:\n'  # nvcc's shell reads the first three, Snakemake's format the braces, PYTHONPATH the colon
 
 
-PACKAGES = ("jinja2", "jsonschema", "numpy", "pandas", "pygments", "seaborn")  # what the scripts of the rules import
+IMPORTED = ("jinja2", "jsonschema", "numpy", "pandas", "pygments", "seaborn")  # what the scripts of the rules import
 
 
 def check_place(by_conda: bool) -> None:
     """Raise LadderError where the workflow cannot run in its folder or with this Python, or has no configuration."""
-    missing = [name for name in PACKAGES if not by_conda and importlib.util.find_spec(name) is None]
+    missing = [name for name in IMPORTED if not by_conda and importlib.util.find_spec(name) is None]
     if missing:
         raise LadderError(f"{sys.executable}: has no {', '.join(missing)}; run `make env`, then make run")
     if bad := [letter for letter in UNREADABLE if letter in str(ROOT)]:

@@ -211,7 +211,8 @@ def _check_shapes(settings: Mapping[str, Any], at: Callable[[str], str]) -> None
     for section in ("check", "sanitize", "tune"):
         for index, shape in enumerate(settings[section]["shapes"]):
             try:
-                Shape.parse(shape)
+                if max(vars(Shape.parse(shape)).values()) >= 1 << 31:
+                    raise ValueError(f"{shape!r} has a dimension above {(1 << 31) - 1}, the largest int")
             except ValueError as error:
                 problem = str(error).replace("a positive integer", "a whole number")
                 key = f"{section}.shapes[{index}]"
