@@ -11,6 +11,8 @@ from ladder.tables.evidence import read_evidence
 TIMED = (a_timing("naive", "512", {"naive": [1.0]}),)
 NOT_COMPILED = {"status": "failed", "message": "a.cu(3): error"}
 NOT_APPLICABLE = {"status": "does not apply", "message": "needs 10.0"}
+NEEDS_GPU = {"status": "needs a GPU", "message": "a.cu:3: inline PTX", "cases": []}
+EMULATED = {"status": "emulated", "message": "", "cases": []}
 WRONG = a_check("failed", "4: NaN")
 
 
@@ -20,6 +22,10 @@ WRONG = a_check("failed", "4: NaN")
         ("naive", {}, "ok", "", True),
         ("naive", {"timings": TIMED}, "ok", "", True),
         ("naive", {"check": None}, "not recorded", "", False),
+        ("naive", {"check": None, "emulated": NEEDS_GPU}, "not checked", "a.cu:3: inline PTX", False),
+        ("naive", {"check": None, "emulated": EMULATED}, "not recorded", "", False),
+        ("naive", {"emulated": NEEDS_GPU}, "ok", "", True),
+        ("cublas", {"check": None, "emulated": NEEDS_GPU}, "not recorded", "", False),
         ("naive", {"check": WRONG}, "wrong", "4: NaN", False),
         ("naive", {"check": WRONG, "timing_failure": "it hung"}, "wrong", "4: NaN", False),
         ("naive", {"timing_failure": "it hung", "timings": TIMED}, "timing failed", "it hung", False),

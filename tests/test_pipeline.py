@@ -539,7 +539,7 @@ def test_a_run_beside_one_that_is_alive_is_refused(fresh):
 def test_the_gpu_stays_taken_until_the_worker_of_a_killed_run_has_ended(tmp_path):
     (tmp_path / "sleeper.py").write_text(
         "import os, time\nfrom ladder.system import process as worker\n"
-        "worker.request()\nopen('pid', 'w').write(str(os.getpid()))\nworker.emit(starts=1)\ntime.sleep(8)\n"
+        "open('pid', 'w').write(str(os.getpid()))\nworker.emit(starts=1)\ntime.sleep(8)\n"
     )
     (tmp_path / "holder.py").write_text(
         "from pathlib import Path\nfrom ladder.system.process import gpu_lock, run_worker\n"

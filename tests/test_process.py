@@ -6,10 +6,12 @@ import select
 import signal
 import subprocess
 import sys
+import textwrap
 import time
 from pathlib import Path
 
 import pytest
+from ladder.system.errors import LadderError
 from ladder.system.process import LOCKS, Outcome, _die_with, gpu_lock, run_worker
 
 WORKFLOW = Path(__file__).resolve().parents[1] / "workflow"
@@ -18,13 +20,12 @@ PROMPTLY = 10.0  # seconds that are more than enough for any of these workers
 
 @pytest.fixture
 def work(tmp_path, monkeypatch):
-    """Runs a worker with this source on a request; gives its outcome, its events and its log."""
+    """Runs a worker that does this with its request; gives its outcome, its events and its log."""
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
 
     def run(source: str, request=None, time_limit_s: float = PROMPTLY, on_event=None):
-        (tmp_path / "a_worker.py").write_text(
-            "import os, sys, time\nfrom ladder.system import process as worker\n" + source
-        )
+        head = "import os, sys, time\nfrom ladder.system import process as worker\nwith worker.request() as asked:\n"
+        (tmp_path / "a_worker.py").write_text(head + textwrap.indent(source + "pass\n", "    "))
         events, log = [], tmp_path / "logs/worker.log"
         outcome = run_worker("a_worker", request or {}, on_event or events.append, time_limit_s, log)
         return outcome, events, log.read_text()
@@ -49,7 +50,7 @@ def soon(condition) -> bool:
 
 
 def test_events_pass_in_their_order_and_the_request_arrives(work):
-    source = "asked = worker.request()\nfor n in range(asked['n']):\n    worker.emit(n=n, text='µ\\n')\n"
+    source = "for n in range(asked['n']):\n    worker.emit(n=n, text='µ\\n')\n"
     outcome, events, _ = work(source, {"n": 3})
     assert outcome == Outcome("ok", "")
     assert events == [{"n": n, "text": "µ\n"} for n in range(3)]
@@ -69,11 +70,70 @@ def test_what_a_worker_prints_goes_to_the_log_behind_what_stood_there(work, tmp_
     assert events == []
 
 
-@pytest.mark.parametrize("name", ["SIGSEGV", "SIGABRT", "SIGKILL"])
+@pytest.mark.parametrize("name", ["SIGSEGV", "SIGABRT"])
 def test_a_crash_is_named_by_its_signal_and_keeps_the_events_before_it(work, name):
     outcome, events, _ = work(f"import signal\nworker.emit(n=1)\nos.kill(os.getpid(), signal.{name})\n")
     assert outcome == Outcome("failed", f"crashed: killed by {name}")
     assert events == [{"n": 1}]
+
+
+LIES = {
+    "exits": "sys.exit(0)",
+    "exits at once": "os._exit(0)",
+    "is another program": "os.execv('/bin/true', ['true'])",
+    "is two processes": "os.fork() and os.wait() or worker.emit(n=2)",
+    "goes on as a child": "os.fork() and time.sleep(1) or os._exit(0)",
+    "goes on as a child alone": "os.fork() and os._exit(0)\nworker.emit(n=2)",
+    "closes its files": "os.closerange(3, 100)\nworker.emit(n=2)",
+    "writes events": r"""os.write(worker._events()[0], b'{"n": 2}\n{"said": "done"}\n'); os._exit(0)""",
+    "writes no event": "os.write(worker._events()[0], b'7\\n')",
+}
+
+
+@pytest.mark.parametrize("source", LIES.values(), ids=LIES)
+def test_only_a_worker_that_says_itself_that_all_is_done_ends_well(work, source):
+    outcome, events, _ = work(f"worker.emit(n=1)\n{source}\n")
+    assert (outcome.status, events[:1]) == ("failed", [{"n": 1}])
+    assert {"n": 2} not in events
+
+
+def test_what_a_worker_prints_is_no_event(work):
+    outcome, events, _ = work('print(\'{"n": 1}\', flush=True)\nos.write(2, b\'{"said": "done"}\\n\')\n')
+    assert (outcome.status, events) == ("ok", [])
+
+
+BREAKS = {
+    "killed": "import signal\nos.kill(os.getpid(), signal.SIGKILL)",
+    "asked to end": "import signal\nos.kill(os.getpid(), signal.SIGTERM)",
+    "no memory": "raise MemoryError",
+    "no disk": "raise OSError(28, 'No space left on device')",
+    "no process": "raise BlockingIOError(11, 'Resource temporarily unavailable')",
+    "no module": "import no_such_module",
+    "EX_OSERR": "os._exit(71)",
+    "no device": "class CUDARuntimeError(RuntimeError): pass\nraise CUDARuntimeError('cudaErrorNoDevice: none')",
+    "no GPU memory": "class OutOfMemoryError(RuntimeError): pass\nraise OutOfMemoryError('1 GiB')",
+}
+
+
+@pytest.mark.parametrize("source", BREAKS.values(), ids=BREAKS)
+def test_what_the_machine_did_is_told_apart_and_is_an_error_and_no_verdict(work, source):
+    outcome, _, _ = work(f"worker.emit(n=1)\n{source}\n")
+    assert outcome.status == "broken"
+    with pytest.raises(LadderError, match=r"^check: naive: .*run again$"):
+        outcome.of_the_work("check: naive")
+
+
+FAULTS = {
+    "a refusal": "from ladder.system.errors import LadderError\nraise LadderError('sgemm refuses 7')",
+    "a trap": "class CUDARuntimeError(RuntimeError): pass\nraise CUDARuntimeError('cudaErrorIllegalAddress')",
+}
+
+
+@pytest.mark.parametrize("source", FAULTS.values(), ids=FAULTS)
+def test_what_a_kernel_did_is_a_failure(work, source):
+    outcome, _, _ = work(f"{source}\n")
+    assert outcome.status == "failed"
+    assert outcome.of_the_work("check: naive") is outcome
 
 
 def test_an_exit_status_is_told_with_the_last_line_printed(work):
@@ -85,15 +145,17 @@ def test_an_exit_status_without_a_word_is_told(work):
     assert work("sys.exit(3)\n")[0] == Outcome("failed", "ended with exit status 3: nothing was printed")
 
 
-def test_an_exception_is_told_in_its_last_line_and_traced_in_the_log(work):
-    outcome, _, log = work("raise ValueError('a bad value')\n")
-    assert outcome == Outcome("failed", "ended with exit status 1: ValueError: a bad value")
-    assert "Traceback" in log
+def test_a_worker_that_does_not_begin_is_told_in_its_last_line_and_traced_in_the_log(tmp_path, monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    (tmp_path / "early.py").write_text("raise ValueError('a bad value')\n")
+    outcome = run_worker("early", {}, print, PROMPTLY, tmp_path / "log")
+    assert outcome == Outcome("broken", "ended with exit status 1: ValueError: a bad value")
+    assert "Traceback" in (tmp_path / "log").read_text()
 
 
 def test_a_module_that_does_not_exist_is_told(tmp_path):
     outcome = run_worker("ladder.no_such_worker", {}, print, PROMPTLY, tmp_path / "log")
-    assert outcome.status == "failed"
+    assert outcome.status == "broken"
     assert outcome.message.endswith("No module named ladder.no_such_worker")
 
 
@@ -104,14 +166,14 @@ def test_a_workers_own_word_is_the_outcome_on_one_line(work, code):
     assert events == [{"n": 1}]
 
 
-def test_a_worker_that_reads_no_request_is_not_waited_for(work):
-    assert work("os.close(0)\n", {"text": "x" * 300000})[0] == Outcome("ok", "")
+def test_a_worker_that_reads_no_request_is_not_waited_for(tmp_path):
+    assert run_worker("this", {"text": "x" * 300000}, print, PROMPTLY, tmp_path / "log").status == "broken"
 
 
 HANGS = {
     "silent": "time.sleep(60)\n",
     "after an event": "worker.emit(n=1)\ntime.sleep(60)\n",
-    "with the pipe closed": "os.close(int(os.environ['GEMM_LADDER_EVENTS_FD']))\ntime.sleep(60)\n",
+    "with the pipe closed": "os.close(worker._events()[0])\ntime.sleep(60)\n",
     "deaf to signals": "import signal\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\ntime.sleep(60)\n",
 }
 

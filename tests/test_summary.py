@@ -4,9 +4,10 @@ from dataclasses import replace
 
 import pytest
 from conftest import ROUND_GPU, a_check, a_rung, a_timing, an_evidence
-from ladder.show.summary import FAILURES, run_summary
+from ladder.show.summary import run_summary, why_run_fails
 from ladder.tables.every import all_tables
 from ladder.tables.files import read_table, write_table
+from ladder.tables.rungs import rung_table
 
 LAST = "Tables: results/round/tables   Figures: results/round/figures   Report: results/round/report.html\n"
 BROKEN = {"status": "failed", "message": 'kernels/sgemm/tiled.cu(3): error: expected a ";"'}
@@ -107,7 +108,28 @@ def test_a_rung_that_does_not_apply_is_left_out_with_the_reason(told):
     inspection = {"status": "does not apply", "message": "needs compute capability 9.0; T4 has 7.5"}
     text = told(good("naive"), an_evidence("tma", inspection=inspection | {"kernels": [], "launches": {}}))
     assert "  tma: does not apply: needs compute capability 9.0; T4 has 7.5\n" in text
-    assert "does not apply" not in FAILURES
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"check": a_check("failed", "4: NaN")}, "1 of 2 rungs failed: tiled"),
+        ({"inspection": {"status": "does not apply", "message": "needs 9.0"}}, ""),
+        ({"check": None}, ""),
+        (
+            {"check": None, "emulated": {"status": "needs a GPU", "message": "a.cu:3: inline PTX", "cases": []}},
+            "1 of 2 rungs not checked: tiled",
+        ),
+    ],
+)
+def test_a_run_fails_where_a_rung_failed_or_was_not_checked(changes, why):
+    assert why_run_fails(rung_table([good("naive"), an_evidence("tiled", **changes)])) == why
+
+
+def test_a_rung_that_was_not_checked_is_told_with_what_to_write_instead(told):
+    emulated = {"status": "needs a GPU", "message": "a.cu:3: inline PTX; write it in CUDA C++", "cases": []}
+    text = told(good("naive"), an_evidence("tiled", check=None, emulated=emulated))
+    assert "  tiled: not checked: a.cu:3: inline PTX; write it in CUDA C++\n" in text
 
 
 def test_the_empty_kernel_is_no_line_of_the_table(told):

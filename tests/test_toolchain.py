@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from conftest import REPOSITORY, ROUND_GPU, a_build, a_check, a_rung, line_of, write
 from ladder.build import resources, toolchain
-from ladder.build.compile import Build, build, compile_command, compile_rung, first_error, why_not_measured
+from ladder.build.compile import Build, build, compile_command, compile_rung, why_not_measured
 from ladder.build.inspection import inspect
 from ladder.build.library import Library, Operands
 from ladder.build.resources import resource_report
@@ -18,6 +18,7 @@ from ladder.build.toolchain import (
     find_tool,
     require_architecture,
     require_tool,
+    run_compiler,
     supported_architectures,
     tool_beside,
 )
@@ -205,23 +206,65 @@ def test_a_log_without_kernels_reports_none():
     assert resource_report("ptxas info    : 0 bytes gmem\n") == {}
 
 
+@pytest.fixture
+def compiler(tmp_path):
+    """A command that says this and ends so: a status, or a signal."""
+
+    def make(log: str, end: str = "exit 1") -> list[str]:
+        write(tmp_path / "log", log)
+        write(tmp_path / "compiler", f"#!/bin/sh\ncat {tmp_path}/log >&2\n{end}\n").chmod(0o755)
+        return [str(tmp_path / "compiler")]
+
+    return make
+
+
 @pytest.mark.parametrize(
     ("log", "line"),
     [
         (
-            'kernels/a.cu(3): warning #177-D: unused\n\nkernels/a.cu(7): error: expected a ";"\n\n1 error detected',
-            'kernels/a.cu(7): error: expected a ";"',
+            'a.cu(3): warning #177-D: error unused\n\na.cu(7): error: expected a ";"\n\n1 error detected',
+            'a.cu(7): error: expected a ";"',
         ),
         (
             "In file included from a.cu:1:\nkernels/a.cu:2:10: fatal error: b.h: No such file\n",
             "kernels/a.cu:2:10: fatal error: b.h: No such file",
         ),
-        ("nvcc fatal   : Unsupported gpu architecture 'sm_1'\n", "nvcc fatal   : Unsupported gpu architecture 'sm_1'"),
-        ("", ""),
+        (
+            'a.cu(4): error: static assertion failed with "out of memory"\n',
+            'a.cu(4): error: static assertion failed with "out of memory"',
+        ),
+        ("a.cu:4: error: #error Killed\n", "a.cu:4: error: #error Killed"),
+        (
+            "ptxas error   : Entry function 'f' uses too much shared data (0x10000 bytes, 0xc000 max)\n",
+            "ptxas error   : Entry function 'f' uses too much shared data (0x10000 bytes, 0xc000 max)",
+        ),
+        ("/usr/bin/ld: a.o: undefined reference to `f'\n", "/usr/bin/ld: a.o: undefined reference to `f'"),
     ],
 )
-def test_the_first_error_is_the_line_that_says_where(log, line):
-    assert first_error(log) == line
+def test_the_first_error_is_the_line_that_says_where(compiler, log, line):
+    assert run_compiler(compiler(log), Path("a.cu"))[1] == line
+
+
+@pytest.mark.parametrize(
+    ("log", "end"),
+    [
+        ("nvcc fatal   : Unsupported gpu architecture 'sm_1'\n", "exit 1"),
+        ("sh: 1: g++: not found\n", "exit 127"),
+        ("g++: fatal error: Killed signal terminated program cc1plus\ncompilation terminated.\n", "exit 1"),
+        ("nvcc error   : 'cicc' died due to signal 9 (Kill signal)\n", "exit 1"),
+        ("a.cu(3): warning #177-D: an error is unused\n", "kill -9 $$"),
+        ("a.cu:9:1: fatal error: error writing to /tmp/a.s: No space left on device\n", "exit 1"),
+        ("ptxas fatal   : Memory allocation failure\n", "exit 1"),
+        ("cc1plus: out of memory allocating 65536 bytes\n", "exit 1"),
+        ("", "exit 1"),
+    ],
+)
+def test_what_the_machine_did_to_a_compiler_is_no_error_of_the_source(compiler, log, end):
+    assert "that is no error of a.cu" in line_of(run_compiler, compiler(log, end), Path("a.cu"))
+
+
+def test_a_compiler_that_is_not_there_is_no_error_of_the_source(tmp_path):
+    assert "cannot be run" in line_of(run_compiler, [str(tmp_path / "none")], Path("a.cu"))
 
 
 @pytest.mark.skipif(shutil.which("c++filt") is None, reason="binutils' c++filt is not installed")
@@ -265,7 +308,7 @@ __global__ void sgemm_broken(Gemm g) { g.C[0] = undeclared; }
 
 def test_where_nvcc_compiles_nothing_no_rung_is_said_not_to_compile(tmp_path, nvcc):
     text = line_of(build, a_rung("naive"), gpus.read_gpu("t4"), nvcc, ["-nonsense"], tmp_path / "naive")
-    assert "nvcc: Unknown option '-nonsense'; install g++, or" in text
+    assert "nvcc fatal   : Unknown option '-nonsense'; that is no error of naive.cu: install g++, " in text
     assert not (tmp_path / "naive/compile.json").exists()
 
 

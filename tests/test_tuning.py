@@ -238,8 +238,8 @@ SETTINGS = round_settings({"iterations": 3, "budget_s": 0.1, "final_budget_s": 0
 class Machine:
     """A worker that answers as `ladder.measure.tune.worker` does, with these times and these faults."""
 
-    def __init__(self, monkeypatch, times, wrong=(), crashing=()):
-        self.times, self.wrong, self.crashing, self.requests = times, wrong, crashing, []
+    def __init__(self, monkeypatch, times, wrong=(), crashing=(), broken=()):
+        self.times, self.wrong, self.crashing, self.broken, self.requests = times, wrong, crashing, broken, []
         monkeypatch.setattr(tune_stage, "run_worker", self.work)
 
     def work(self, module, request, on_event, time_limit_s, log):
@@ -249,6 +249,8 @@ class Machine:
             on_event({"starts": {"kernel": name}})
             if name in self.crashing:
                 return Outcome("failed", self.crashing[name])
+            if name in self.broken:
+                return Outcome("broken", self.broken[name])
             on_event({"checked": {"kernel": name, "verdict": "4: too far off" if name in self.wrong else "pass"}})
             sound += [] if name in self.wrong else [name]
         samples = {
@@ -398,7 +400,7 @@ def test_a_trial_that_does_not_compile_is_recorded_and_not_run(search, searched)
     [
         ({"wrong": {"cublas"}}, "tune: cublas: 4: too far off"),
         ({"crashing": {"cublas": "crashed: killed by SIGABRT"}}, "tune: t: cublas: crashed: killed by SIGABRT"),
-        ({"crashing": {"t@BM=2": "out of GPU memory (x)"}}, "tune: t: t@BM=2: out of GPU memory (x)"),
+        ({"broken": {"t@BM=2": "out of GPU memory (x)"}}, "tune: t: t@BM=2: out of GPU memory (x)"),
     ],
 )
 def test_what_is_no_trials_fault_ends_the_search_in_one_line(searched, faults, problem):

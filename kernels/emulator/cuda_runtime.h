@@ -19,9 +19,12 @@
 #define __shared__ thread_local
 #define __launch_bounds__(...)
 #define __grid_constant__
+#define __noinline__ __attribute__((noinline))
 #define __forceinline__ inline __attribute__((always_inline))
 #define __align__(n) __attribute__((aligned(n)))
-#define asm inline_PTX_cannot_be_emulated
+#pragma GCC poison asm  // inline PTX
+#undef NULL
+#define NULL nullptr  // whose type a launch keeps
 
 #define threadIdx (emulator::unpack(emulator::thread_index()))
 #define blockIdx (emulator::unpack(emulator::block_index()))
@@ -47,14 +50,18 @@ EMULATOR_VECTORS(float, float)
 EMULATOR_VECTORS(double, double)
 EMULATOR_VECTORS(int, int)
 EMULATOR_VECTORS(uint, unsigned)
-struct float3 {
-  float x, y, z;
-};
-struct int3 {
-  int x, y, z;
-};
-constexpr float3 make_float3(float x, float y, float z) { return {x, y, z}; }
-constexpr int3 make_int3(int x, int y, int z) { return {x, y, z}; }
+EMULATOR_VECTORS(char, signed char)
+EMULATOR_VECTORS(uchar, unsigned char)
+EMULATOR_VECTORS(short, short)
+EMULATOR_VECTORS(ushort, unsigned short)
+EMULATOR_VECTORS(longlong, long long)
+EMULATOR_VECTORS(ulonglong, unsigned long long)
+#define EMULATOR_VECTOR3(type)      \
+  struct type##3 { type x, y, z; }; \
+  constexpr type##3 make_##type##3(type x, type y, type z) { return {x, y, z}; }
+EMULATOR_VECTOR3(float)
+EMULATOR_VECTOR3(double)
+EMULATOR_VECTOR3(int)
 constexpr uint3 make_uint3(unsigned x, unsigned y, unsigned z) { return {x, y, z}; }
 
 // Barriers and fences.
@@ -69,6 +76,7 @@ EMULATOR_INLINE int __syncthreads_or(int predicate, EMULATOR_LINE) { return emul
 EMULATOR_INLINE int __syncthreads_and(int predicate, EMULATOR_LINE) { return emulator_barrier(!predicate, line) == 0; }
 EMULATOR_INLINE void __threadfence() { emulator::fence(); }
 EMULATOR_INLINE void __threadfence_block() {}
+EMULATOR_INLINE void __threadfence_system() { emulator::fence(); }
 
 // Warps.
 EMULATOR_INLINE int emulator_lane() {
@@ -112,36 +120,51 @@ EMULATOR_INLINE T __shfl_down_sync(unsigned mask, T value, unsigned delta, int w
   int lane = emulator_lane(), source = lane + static_cast<int>(delta);
   return emulator_shuffle(mask, value, source < lane / width * width + width ? source : lane, 7);
 }
-template <typename T>
-EMULATOR_INLINE T __reduce_add_sync(unsigned mask, T value) {
-  T sum = 0;
+template <typename T, typename Operation>
+EMULATOR_INLINE T emulator_reduce(unsigned mask, T value, Operation operation) {
+  bool first = true;
+  T result{};
   for (int source = 0; source < 32; ++source) {
-    sum += mask >> source & 1 ? __shfl_sync(mask, value, source) : 0;
+    if (mask >> source & 1) {
+      T other = __shfl_sync(mask, value, source);
+      result = first ? other : operation(result, other);
+      first = false;
+    }
   }
-  return sum;
+  return result;
 }
+#define EMULATOR_REDUCE(name, ...)                                                                 \
+  template <typename T>                                                                            \
+  EMULATOR_INLINE T name(unsigned mask, T value) {                                                 \
+    return emulator_reduce(mask, value, [](T a, T b) EMULATOR_PLAIN -> T { return __VA_ARGS__; }); \
+  }
+EMULATOR_REDUCE(__reduce_add_sync, a + b)
+EMULATOR_REDUCE(__reduce_min_sync, b < a ? b : a)
+EMULATOR_REDUCE(__reduce_max_sync, a < b ? b : a)
+EMULATOR_REDUCE(__reduce_and_sync, a& b)
+EMULATOR_REDUCE(__reduce_or_sync, a | b)
 
 // Memory.
-template <typename T>
-EMULATOR_INLINE T __ldg(const T* pointer) {
-  return *pointer;
-}
-template <typename T>
-EMULATOR_INLINE T __ldcs(const T* pointer) {
-  return *pointer;
-}
-template <typename T>
-EMULATOR_INLINE T __ldcg(const T* pointer) {
-  return *pointer;
-}
-template <typename T, typename U>
-EMULATOR_INLINE void __stcs(T* pointer, U value) {
-  *pointer = value;
-}
-template <typename T, typename U>
-EMULATOR_INLINE void __stcg(T* pointer, U value) {
-  *pointer = value;
-}
+#define EMULATOR_LOAD(name)                  \
+  template <typename T>                      \
+  EMULATOR_INLINE T name(const T* pointer) { \
+    return *pointer;                         \
+  }
+EMULATOR_LOAD(__ldg)
+EMULATOR_LOAD(__ldca)
+EMULATOR_LOAD(__ldcg)
+EMULATOR_LOAD(__ldcs)
+EMULATOR_LOAD(__ldcv)
+EMULATOR_LOAD(__ldlu)
+#define EMULATOR_STORE(name)                       \
+  template <typename T, typename U>                \
+  EMULATOR_INLINE void name(T* pointer, U value) { \
+    *pointer = value;                              \
+  }
+EMULATOR_STORE(__stcg)
+EMULATOR_STORE(__stcs)
+EMULATOR_STORE(__stwb)
+EMULATOR_STORE(__stwt)
 
 // Atomics. The operation is a function of the old value; each returns that old value.
 template <typename T, typename Operation>
@@ -193,6 +216,12 @@ EMULATOR_INLINE float __fadd_rn(float a, float b) { return a + b; }
 EMULATOR_INLINE float __fsub_rn(float a, float b) { return a - b; }
 EMULATOR_INLINE float __fmul_rn(float a, float b) { return a * b; }
 EMULATOR_INLINE float __fdividef(float a, float b) { return a / b; }
+EMULATOR_INLINE float __fdiv_rn(float a, float b) { return a / b; }
+EMULATOR_INLINE float __frcp_rn(float a) { return 1.0f / a; }
+EMULATOR_INLINE float rsqrtf(float a) { return 1.0f / std::sqrt(a); }
+EMULATOR_INLINE int __mul24(int a, int b) { return a * b; }
+EMULATOR_INLINE void __nanosleep(unsigned) {}
+EMULATOR_INLINE size_t __cvta_generic_to_shared(const void* pointer) { return reinterpret_cast<size_t>(pointer); }
 template <typename To, typename From>
 EMULATOR_INLINE To emulator_bits(From from) {
   static_assert(sizeof(To) == sizeof(From), "the same bits");
@@ -211,57 +240,236 @@ EMULATOR_INLINE unsigned __umulhi(unsigned a, unsigned b) {
   return static_cast<unsigned>(static_cast<uint64_t>(a) * b >> 32);
 }
 
-// The runtime's calls. A launch has ended when it returns, so a stream orders nothing.
-enum cudaError_t {
-  cudaSuccess = 0,
-  cudaErrorInvalidValue = 1,
-  cudaErrorMemoryAllocation = 2,
-  cudaErrorInvalidConfiguration = 9,
-  cudaErrorIllegalAddress = 700,
-  cudaErrorLaunchTimeout = 702,
-  cudaErrorMisalignedAddress = 716,
-  cudaErrorLaunchFailure = 719,
-  cudaErrorNotSupported = 801,
-  cudaErrorUnknown = 999
-};
-using cudaStream_t = void*;
-enum cudaFuncAttribute {
-  cudaFuncAttributeMaxDynamicSharedMemorySize = 8,
-  cudaFuncAttributePreferredSharedMemoryCarveout = 9
-};
-enum cudaDeviceAttr {
-  cudaDevAttrMultiProcessorCount = 16,
-  cudaDevAttrComputeCapabilityMajor = 75,
-  cudaDevAttrComputeCapabilityMinor = 76,
-  cudaDevAttrMaxSharedMemoryPerBlockOptin = 97
-};
-template <typename Kernel>
-cudaError_t cudaFuncSetAttribute(Kernel*, cudaFuncAttribute attribute, int value) {
-  bool too_much = attribute == cudaFuncAttributeMaxDynamicSharedMemorySize &&
-                  (value < 0 || static_cast<size_t>(value) > emulator::MAX_DYNAMIC_SHARED);
-  return too_much ? cudaErrorInvalidValue : cudaSuccess;
+// The runtime's calls. A launch has ended when it returns, so a stream orders nothing. What the contract forbids is a
+// finding: work on another stream, a wait, memory of its own.
+#define EMULATOR_ERRORS(each)                                                                                         \
+  each(cudaSuccess, 0, "no error") each(cudaErrorInvalidValue, 1, "invalid argument")                                 \
+      each(cudaErrorMemoryAllocation, 2, "out of memory")                                                             \
+          each(cudaErrorInvalidConfiguration, 9, "invalid configuration argument")                                    \
+              each(cudaErrorInvalidDeviceFunction, 98, "invalid device function")                                     \
+                  each(cudaErrorNoDevice, 100, "no device")                                                           \
+                      each(cudaErrorInvalidDevice, 101, "invalid device ordinal")                                     \
+                          each(cudaErrorNotReady, 600, "device not ready")                                            \
+                              each(cudaErrorIllegalAddress, 700, "an illegal memory access was encountered")          \
+                                  each(cudaErrorLaunchOutOfResources, 701, "too many resources requested for launch") \
+                                      each(cudaErrorLaunchTimeout, 702, "the launch timed out and was terminated")    \
+                                          each(cudaErrorMisalignedAddress, 716, "misaligned address")                 \
+                                              each(cudaErrorLaunchFailure, 719, "unspecified launch failure")         \
+                                                  each(cudaErrorNotSupported, 801, "operation not supported")         \
+                                                      each(cudaErrorUnknown, 999, "unknown error")
+#define EMULATOR_ENUMERATOR(name, value, text) name = value,
+enum cudaError_t { EMULATOR_ERRORS(EMULATOR_ENUMERATOR) };
+using cudaError = cudaError_t;
+inline const char* cudaGetErrorName(cudaError_t error) {
+#define EMULATOR_NAME(name, value, text) error == name ? #name:
+  return EMULATOR_ERRORS(EMULATOR_NAME) "unrecognized error code";
 }
-inline cudaError_t cudaGetLastError() { return cudaSuccess; }
-inline cudaError_t cudaPeekAtLastError() { return cudaSuccess; }
+inline const char* cudaGetErrorString(cudaError_t error) {
+#define EMULATOR_TEXT(name, value, text) error == name ? text:
+  return EMULATOR_ERRORS(EMULATOR_TEXT) "unrecognized error code";
+}
+static cudaError_t emulator_last_error = cudaSuccess;
+inline cudaError_t cudaPeekAtLastError() { return emulator_last_error; }
+inline cudaError_t cudaGetLastError() {
+  cudaError_t error = emulator_last_error;
+  emulator_last_error = cudaSuccess;
+  return error;
+}
+
+using cudaStream_t = void*;
+inline cudaError_t emulator_forbidden(const char* what) {
+  emulator::report_host("contract", what);
+  return cudaSuccess;
+}
+inline cudaError_t cudaDeviceSynchronize() {
+  return emulator_forbidden("waits (cudaDeviceSynchronize), while the contract says that nothing waits; leave it out");
+}
+inline cudaError_t cudaStreamSynchronize(cudaStream_t) {
+  return emulator_forbidden("waits (cudaStreamSynchronize), while the contract says that nothing waits; leave it out");
+}
+template <typename T>
+cudaError_t cudaMalloc(T** pointer, size_t) {
+  *pointer = nullptr;
+  emulator_forbidden("allocates (cudaMalloc); end with EXPORT_SGEMM_WITH_WORKSPACE and use the workspace instead");
+  return cudaErrorMemoryAllocation;
+}
+template <typename T>
+cudaError_t cudaMallocAsync(T** pointer, size_t bytes, cudaStream_t) {
+  return cudaMalloc(pointer, bytes);
+}
+inline cudaError_t cudaFree(void*) { return cudaSuccess; }
+inline cudaError_t cudaFreeAsync(void*, cudaStream_t) { return cudaSuccess; }
+
+// The device: the limits of compute capability 9.0, and the SMs that the host has set.
+#define EMULATOR_ATTRIBUTES(each)                                                                                     \
+  each(cudaDevAttrMaxThreadsPerBlock, 1, 1024) each(cudaDevAttrMaxBlockDimX, 2, 1024)                                 \
+      each(cudaDevAttrMaxBlockDimY, 3, 1024) each(cudaDevAttrMaxBlockDimZ, 4, 64)                                     \
+          each(cudaDevAttrMaxGridDimX, 5, 2147483647) each(cudaDevAttrMaxGridDimY, 6, 65535)                          \
+              each(cudaDevAttrMaxGridDimZ, 7, 65535) each(cudaDevAttrMaxSharedMemoryPerBlock, 8, 48 * 1024)           \
+                  each(cudaDevAttrWarpSize, 10, 32) each(cudaDevAttrMaxRegistersPerBlock, 12, 65536) each(            \
+                      cudaDevAttrMultiProcessorCount, 16, emulator::sms) each(cudaDevAttrL2CacheSize, 38, 50 << 20)   \
+                      each(cudaDevAttrMaxThreadsPerMultiProcessor, 39, 2048) each(                                    \
+                          cudaDevAttrComputeCapabilityMajor, 75, 9) each(cudaDevAttrComputeCapabilityMinor, 76, 0)    \
+                          each(cudaDevAttrMaxSharedMemoryPerMultiprocessor, 81, 228 * 1024)                           \
+                              each(cudaDevAttrMaxRegistersPerMultiprocessor, 82, 65536)                               \
+                                  each(cudaDevAttrCooperativeLaunch, 95, 0)                                           \
+                                      each(cudaDevAttrMaxSharedMemoryPerBlockOptin, 97, emulator::MAX_DYNAMIC_SHARED) \
+                                          each(cudaDevAttrMaxBlocksPerMultiprocessor, 106, 32)
+enum cudaDeviceAttr { EMULATOR_ATTRIBUTES(EMULATOR_ENUMERATOR) };
+inline cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int) {
+#define EMULATOR_VALUE(name, number, value) attribute == name ? static_cast<int>(value):
+  *value = EMULATOR_ATTRIBUTES(EMULATOR_VALUE) 0;
+  return cudaSuccess;
+}
+struct cudaDeviceProp {
+  char name[256];
+  size_t totalGlobalMem, sharedMemPerBlock, sharedMemPerBlockOptin, sharedMemPerMultiprocessor, totalConstMem;
+  int regsPerBlock, regsPerMultiprocessor, warpSize, maxThreadsPerBlock, maxThreadsDim[3], maxGridSize[3];
+  int major, minor, multiProcessorCount, maxThreadsPerMultiProcessor, maxBlocksPerMultiProcessor, l2CacheSize;
+  int memoryBusWidth, concurrentKernels, cooperativeLaunch, asyncEngineCount;
+};
+inline cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
+  *properties = {"emulator",
+                 size_t{80} << 30,
+                 48 << 10,
+                 227 << 10,
+                 228 << 10,
+                 64 << 10,
+                 65536,
+                 65536,
+                 32,
+                 1024,
+                 {1024, 1024, 64},
+                 {2147483647, 65535, 65535},
+                 9,
+                 0,
+                 emulator::sms,
+                 2048,
+                 32,
+                 50 << 20,
+                 5120,
+                 1,
+                 0,
+                 0};
+  return cudaSuccess;
+}
 inline cudaError_t cudaGetDevice(int* device) {
   *device = 0;
   return cudaSuccess;
 }
-inline cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int) {
-  *value = attribute == cudaDevAttrMultiProcessorCount            ? emulator::sms
-           : attribute == cudaDevAttrComputeCapabilityMajor       ? 9
-           : attribute == cudaDevAttrMaxSharedMemoryPerBlockOptin ? static_cast<int>(emulator::MAX_DYNAMIC_SHARED)
-                                                                  : 0;
+inline cudaError_t cudaGetDeviceCount(int* count) {
+  *count = 1;
+  return cudaSuccess;
+}
+inline cudaError_t cudaSetDevice(int device) { return device == 0 ? cudaSuccess : cudaErrorInvalidDevice; }
+
+// Of a kernel. What its attributes are on a GPU, g++ cannot know: these are possible ones.
+enum cudaFuncAttribute {
+  cudaFuncAttributeMaxDynamicSharedMemorySize = 8,
+  cudaFuncAttributePreferredSharedMemoryCarveout = 9,
+  cudaFuncAttributeNonPortableClusterSizeAllowed = 13
+};
+enum cudaSharedCarveout {
+  cudaSharedmemCarveoutDefault = -1,
+  cudaSharedmemCarveoutMaxL1 = 0,
+  cudaSharedmemCarveoutMaxShared = 100
+};
+enum cudaFuncCache {
+  cudaFuncCachePreferNone,
+  cudaFuncCachePreferShared,
+  cudaFuncCachePreferL1,
+  cudaFuncCachePreferEqual
+};
+enum cudaSharedMemConfig {
+  cudaSharedMemBankSizeDefault,
+  cudaSharedMemBankSizeFourByte,
+  cudaSharedMemBankSizeEightByte
+};
+struct cudaFuncAttributes {
+  size_t sharedSizeBytes, constSizeBytes, localSizeBytes;
+  int maxThreadsPerBlock, numRegs, ptxVersion, binaryVersion, cacheModeCA, maxDynamicSharedSizeBytes;
+  int preferredShmemCarveout;
+};
+static size_t emulator_allowed_dynamic_shared = 48 << 10;  // of any kernel
+template <typename Kernel>
+cudaError_t cudaFuncSetAttribute(Kernel*, cudaFuncAttribute attribute, int value) {
+  if (attribute != cudaFuncAttributeMaxDynamicSharedMemorySize) {
+    return cudaSuccess;
+  }
+  if (value < 0 || static_cast<size_t>(value) > emulator::MAX_DYNAMIC_SHARED) {
+    return emulator_last_error = cudaErrorInvalidValue;
+  }
+  emulator_allowed_dynamic_shared = std::max(emulator_allowed_dynamic_shared, static_cast<size_t>(value));
   return cudaSuccess;
 }
 template <typename Kernel>
+cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, Kernel*) {
+  *attributes = {0, 0, 0, 1024, 64, 90, 90, 0, static_cast<int>(emulator_allowed_dynamic_shared), -1};
+  return cudaSuccess;
+}
+template <typename Kernel>
+cudaError_t cudaFuncSetCacheConfig(Kernel*, cudaFuncCache) {
+  return cudaSuccess;
+}
+template <typename Kernel>
+cudaError_t cudaFuncSetSharedMemConfig(Kernel*, cudaSharedMemConfig) {
+  return cudaSuccess;
+}
+inline cudaError_t cudaDeviceSetCacheConfig(cudaFuncCache) { return cudaSuccess; }
+inline cudaError_t cudaDeviceSetSharedMemConfig(cudaSharedMemConfig) { return cudaSuccess; }
+template <typename Kernel>
 cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, Kernel*, int, size_t) {
   *blocks = 1;
+  return cudaSuccess;
+}
+template <typename Kernel>
+cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* blocks, Kernel*, int, size_t, unsigned) {
+  *blocks = 1;
+  return cudaSuccess;
+}
+template <typename Kernel>
+cudaError_t cudaOccupancyMaxPotentialBlockSize(int* grid, int* block, Kernel*, size_t = 0, int limit = 0) {
+  *block = limit > 0 && limit < 256 ? limit : 256;
+  *grid = emulator::sms * (2048 / *block);
+  return cudaSuccess;
+}
+template <typename Kernel, typename Bytes>
+cudaError_t cudaOccupancyMaxPotentialBlockSizeVariableSMem(int* grid, int* block, Kernel* kernel, Bytes,
+                                                           int limit = 0) {
+  return cudaOccupancyMaxPotentialBlockSize(grid, block, kernel, 0, limit);
+}
+template <typename Kernel>
+cudaError_t cudaOccupancyAvailableDynamicSMemPerBlock(size_t* bytes, Kernel*, int, int) {
+  *bytes = 48 << 10;
   return cudaSuccess;
 }
 inline cudaError_t cudaMemsetAsync(void* pointer, int value, size_t bytes, cudaStream_t stream = nullptr) {
   emulator::check_stream(stream);
   memset(pointer, value, bytes);
   emulator::host_write(pointer, bytes);
+  return cudaSuccess;
+}
+inline cudaError_t cudaMemset(void* pointer, int value, size_t bytes) { return cudaMemsetAsync(pointer, value, bytes); }
+inline cudaError_t cudaMemset2DAsync(void* pointer, size_t pitch, int value, size_t width, size_t height,
+                                     cudaStream_t stream = nullptr) {
+  for (size_t row = 0; row < height; ++row) {
+    cudaMemsetAsync(static_cast<char*>(pointer) + row * pitch, value, width, stream);
+  }
+  return cudaSuccess;
+}
+enum cudaMemcpyKind { cudaMemcpyHostToDevice = 1, cudaMemcpyDeviceToHost, cudaMemcpyDeviceToDevice, cudaMemcpyDefault };
+inline cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind,
+                                   cudaStream_t stream = nullptr) {
+  emulator::check_stream(stream);
+  memmove(to, from, bytes);
+  emulator::host_write(to, bytes);
+  return cudaSuccess;
+}
+inline cudaError_t cudaMemcpy2DAsync(void* to, size_t to_pitch, const void* from, size_t from_pitch, size_t width,
+                                     size_t height, cudaMemcpyKind kind, cudaStream_t stream = nullptr) {
+  for (size_t row = 0; row < height; ++row) {
+    cudaMemcpyAsync(static_cast<char*>(to) + row * to_pitch, static_cast<const char*>(from) + row * from_pitch, width,
+                    kind, stream);
+  }
   return cudaSuccess;
 }

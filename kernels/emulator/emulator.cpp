@@ -9,8 +9,10 @@
 // what is found and what is not.
 #include <cxxabi.h>
 #include <dlfcn.h>
+#include <errno.h>
 #include <link.h>
 #include <sched.h>
+#include <unistd.h>
 
 #include "emulator_memory.h"
 
@@ -259,11 +261,16 @@ EMULATOR_PLAIN inline void* try_map(size_t bytes) {
   return mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 }
 
+// Ends the process where the machine lacks what the emulator needs, which is no fault of the rung.
+EMULATOR_PLAIN [[noreturn]] inline void give_up(const char* call) {
+  fprintf(stderr, "emulator: %s: %s\n", call, strerror(errno));
+  _exit(71);  // EX_OSERR of sysexits.h
+}
+
 EMULATOR_PLAIN inline char* map(size_t bytes) {
   void* memory = try_map(bytes);
   if (memory == MAP_FAILED) {
-    perror("emulator: mmap");
-    abort();
+    give_up("mmap");
   }
   return static_cast<char*>(memory);
 }
@@ -313,16 +320,20 @@ EMULATOR_PLAIN static unsigned make_workers() {
 
 EMULATOR_NOINLINE void check_stream(const void* queued_on) {
   if (queued_on != stream) {
-    report("stream", Where(), "queues work on another stream than it was given");
+    report("stream", Where(),
+           "queues work on another stream than it was given; name the stream as the fourth argument of the launch");
   }
 }
 
-EMULATOR_NOINLINE int run_grid(void (*invoke)(const void*), const void* closure, uintptr_t kernel, uint3 grid,
-                               uint3 block, size_t dynamic_bytes, const void* queued_on) {
+EMULATOR_NOINLINE void report_host(const char* kind, const char* text) { report(kind, Where(), "%s", text); }
+
+EMULATOR_NOINLINE int run_grid(void (*invoke)(const void*), const void* closure, uintptr_t kernel, const char* name,
+                               uint3 grid, uint3 block, size_t dynamic_bytes, const void* queued_on) {
   pthread_mutex_lock(&launch_lock);
   Worker unused;
   dl_iterate_phdr(find_library, &unused);
   now.kernel = kernel;
+  now.name = name;
   check_stream(queued_on);
   uint64_t threads = static_cast<uint64_t>(block.x) * block.y * block.z;
   if (grid.x == 0 || grid.y == 0 || grid.z == 0 || grid.x > 0x7FFFFFFF || grid.y > 65535 || grid.z > 65535 ||
@@ -365,8 +376,7 @@ EMULATOR_NOINLINE int run_grid(void (*invoke)(const void*), const void* closure,
   pthread_t hosts[MAX_WORKERS];
   for (unsigned i = 0; i < count; ++i) {
     if (pthread_create(&hosts[i], nullptr, work, workers + i) != 0) {
-      perror("emulator: pthread_create");
-      abort();
+      give_up("pthread_create");
     }
   }
   for (unsigned i = 0; i < count; ++i) {
@@ -380,6 +390,7 @@ EMULATOR_NOINLINE int run_grid(void (*invoke)(const void*), const void* closure,
   }
   int error = now.error;
   now.kernel = 0;
+  now.name = nullptr;
   pthread_mutex_unlock(&launch_lock);
   return error;
 }
@@ -651,7 +662,7 @@ EMULATOR_API int emulator_report(char* text, size_t size) {
     if (again) {
       continue;
     }
-    const char* kernel = f.kernel != 0 ? place_of(f.kernel).function : "host code";
+    const char* kernel = f.name != nullptr ? f.name : f.kernel != 0 ? place_of(f.kernel).function : "host code";
     int length = snprintf(line, sizeof line, "%s: %s ", f.kind, kernel);
     if (f.on_device) {
       length += snprintf(line + length, sizeof line - length, "block (%u,%u,%u) thread (%u,%u,%u) ", f.block.x,

@@ -43,13 +43,16 @@ void commit_copies();
 // Waits for all but the `newest` last batches.
 void wait_for_copies(unsigned newest);
 
+// What host code does against the contract; the text has to last.
+void report_host(const char* kind, const char* text);
 // Work is queued on a stream: is it the one that sgemm was given?
 void check_stream(const void* queued_on);
 // The host has written to global memory.
 void host_write(const void* pointer, size_t bytes);
-// Runs the kernel that `invoke(closure)` calls once for each thread; returns a cudaError_t.
-int run_grid(void (*invoke)(const void*), const void* closure, uintptr_t kernel, uint3 grid, uint3 block,
-             size_t dynamic_bytes, const void* queued_on);
+// Runs the kernel that `invoke(closure)` calls once for each thread; returns a cudaError_t. Findings name it as `name`
+// says, or without one as the function at `kernel` is called.
+int run_grid(void (*invoke)(const void*), const void* closure, uintptr_t kernel, const char* name, uint3 grid,
+             uint3 block, size_t dynamic_bytes, const void* queued_on);
 
 }  // namespace emulator
 #pragma GCC visibility pop

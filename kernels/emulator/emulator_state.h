@@ -154,6 +154,7 @@ struct Launch {
   void (*invoke)(const void* closure);
   const void* closure;
   uintptr_t kernel;
+  const char* name;
   uint3 grid, block;
   unsigned threads;
   size_t dynamic_bytes;
@@ -171,6 +172,7 @@ struct Finding {
   int64_t shared_offset;  // into static shared memory, or -1
   bool on_device;
   uintptr_t kernel;
+  const char* name;
   uint3 block, thread;
 };
 
@@ -287,6 +289,7 @@ __attribute__((noinline, format(printf, 3, 4))) EMULATOR_PLAIN static void repor
     f.other_code = where.other_code;
     f.shared_offset = where.shared_offset;
     f.kernel = now.kernel;
+    f.name = now.name;
     if (Thread* t = this_thread()) {
       f.on_device = true;
       f.block = t->worker->block;

@@ -29,8 +29,51 @@ cudaError_t launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, size_t 
                    cudaStream_t stream, Arguments... arguments) {
   LaunchedKernel<Parameters...> launched{kernel, {static_cast<Parameters>(arguments)...}};
   return static_cast<cudaError_t>(emulator::run_grid(launched.invoke, &launched, reinterpret_cast<uintptr_t>(kernel),
-                                                     {grid.x, grid.y, grid.z}, {block.x, block.y, block.z},
+                                                     nullptr, {grid.x, grid.y, grid.z}, {block.x, block.y, block.z},
                                                      dynamic_shared_bytes, stream));
+}
+
+// kernel<<<grid, block, dynamic_shared_bytes, stream>>>(arguments), as workflow/ladder/build/cuda_syntax.py rewrites it:
+// emulator_launch(EMULATOR_KERNEL(kernel), grid, block, dynamic_shared_bytes, stream)(arguments).
+#define EMULATOR_KERNEL(...) \
+  #__VA_ARGS__, [&](auto... emulator_arguments) EMULATOR_PLAIN { __VA_ARGS__(emulator_arguments...); }
+
+template <typename Kernel>
+struct EmulatedLaunch {
+  const char* name;
+  Kernel kernel;
+  dim3 grid, block;
+  size_t dynamic_shared_bytes;
+  cudaStream_t stream;
+
+  template <typename... Arguments>
+  void operator()(Arguments... arguments) const {
+    if (dynamic_shared_bytes > emulator_allowed_dynamic_shared) {
+      emulator::report_host(
+          "launch",
+          "asks for more than 48 KiB of dynamic shared memory, for which cudaFuncSetAttribute(kernel, "
+          "cudaFuncAttributeMaxDynamicSharedMemorySize, bytes) has to be called first");
+      emulator_last_error = cudaErrorInvalidValue;
+      return;
+    }
+    auto run = [&]() EMULATOR_PLAIN { kernel(arguments...); };
+    using Run = decltype(run);
+    void (*invoke)(const void*) = [](const void* closure) EMULATOR_PLAIN { (*static_cast<const Run*>(closure))(); };
+    emulator_last_error = static_cast<cudaError_t>(
+        emulator::run_grid(invoke, &run, reinterpret_cast<uintptr_t>(invoke), name, {grid.x, grid.y, grid.z},
+                           {block.x, block.y, block.z}, dynamic_shared_bytes, stream));
+  }
+};
+template <typename Kernel>
+EmulatedLaunch<Kernel> emulator_launch(const char* name, Kernel kernel, dim3 grid, dim3 block,
+                                       size_t dynamic_shared_bytes = 0, cudaStream_t stream = nullptr) {
+  return {name, kernel, grid, block, dynamic_shared_bytes, stream};
+}
+
+// extern __shared__ T s[]; is a reference to it.
+template <typename Array>
+EMULATOR_INLINE Array& emulator_extern_shared() {
+  return reinterpret_cast<Array&>(*emulator::dynamic_shared_memory());
 }
 
 // The number of SMs that the host has set.

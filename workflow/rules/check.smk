@@ -16,7 +16,7 @@ if PLAN.measuring:
             gpu=1,
         params:
             device=SETTINGS["device"],
-            cases=PLAN.cases(),
+            cases=lambda wildcards: PLAN.cases(wildcards.kernel),
             runs=SETTINGS["check"]["runs"],
             declared=lambda wildcards: PLAN.by_name(wildcards.kernel).declared,
             time_limit_s=SETTINGS["check"]["time_limit_s"],
@@ -61,7 +61,7 @@ rule emulate:
         CONDA
     params:
         rung=rung_of,
-        cases=PLAN.emulated_cases(),
+        cases=lambda wildcards: PLAN.emulated_cases(wildcards.kernel),
         time_limit_s=SETTINGS["check"]["time_limit_s"],
     script:
         "../scripts/emulate.py"

@@ -17,7 +17,9 @@ if PLAN.measuring:
             gpu=1,
         params:
             device=SETTINGS["device"],
-            shapes=[str(shape) for shape in PLAN.profile_shapes],
+            shapes=lambda wildcards: [
+                str(shape) for shape in PLAN.profile_shapes_of(wildcards.kernel)
+            ],
             settings=SETTINGS["profile"],
         script:
             "../scripts/profile.py"

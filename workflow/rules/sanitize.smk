@@ -18,7 +18,7 @@ if PLAN.measuring:
             gpu=1,
         params:
             device=SETTINGS["device"],
-            cases=PLAN.sanitizer_cases(),
+            cases=lambda wildcards: PLAN.sanitizer_cases(wildcards.kernel),
             compute_sanitizer=SETTINGS["sanitize"]["compute_sanitizer"],
             time_limit_s=SETTINGS["sanitize"]["time_limit_s"],
         script:

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from ladder.show.summary import FAILURES, run_summary
+from ladder.show.summary import run_summary, why_run_fails
 from ladder.system.errors import LadderError
 from ladder.system.terminal import job, say
 from ladder.tables.files import read_table
@@ -12,6 +12,5 @@ with job(snakemake):
     text = run_summary(rungs, timings, snakemake.params.headline, f"results/{snakemake.wildcards.gpu}")
     say("\n" + text)
     Path(snakemake.output[0]).write_text(text)
-    failed = rungs.loc[rungs["status"].isin(FAILURES), "rung"]
-    if len(failed):
-        raise LadderError(f"{len(failed)} of {len(rungs)} rungs failed: {', '.join(failed)}")
+    if why := why_run_fails(rungs):
+        raise LadderError(why)

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import os
-import re
 import shutil
-import subprocess
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ladder.build.toolchain import Nvcc
+from ladder.build.toolchain import Nvcc, run_compiler
 from ladder.config.sources import BY_SIZE, INCLUDE, by_size, source_digest
 from ladder.model.gpu import Target
 from ladder.model.rung import Rung
 from ladder.records import digests, store
-from ladder.system.errors import LadderError
 from ladder.system.paths import ROOT
 
 NOT_APPLICABLE = "does not apply"
@@ -120,23 +117,20 @@ def compile_rung(rung: Rung, target: Target, nvcc: Nvcc, flags: list[str], libra
     """Compile a rung; returns its compile record, whose `status` is `ok` or `failed` with the compiler's message.
 
     Keys: status, message, nvcc, flags, architecture, source_digest, build_digest (of the code and all that made it),
-    log (the compiler's output with the resource report). Raises LadderError where nvcc fails whatever the source: no
-    record is left of that, so that the next run compiles again.
+    log (the compiler's output with the resource report). Raises LadderError where nvcc fails whatever the source
+    (`run_compiler`): no record is left of that, so that the next run compiles again.
     """
     if len(rung.tuned) > 1:
         (library.parent / BY_SIZE).write_text(by_size(rung))
     command = compile_command(rung, target, nvcc, flags, library)
     with tempfile.TemporaryDirectory(prefix="gemm-ladder-") as folder:
         kept = ["--keep", f"--keep-dir={folder}"]
-        result = subprocess.run([*command, *kept], capture_output=True, text=True, check=False, cwd=ROOT)
+        log, error = run_compiler([*command, *kept], Path(rung.source))
         for ptx in sorted(Path(folder).glob("*.ptx")):
             shutil.copyfile(ptx, library.with_name("kernels.ptx"))
-    log = (result.stdout + result.stderr).replace(str(ROOT) + "/", "")
-    if fatal := re.search(r"^nvcc fatal\s*: (.*)", log, re.MULTILINE):
-        raise LadderError(f"{nvcc.path}: {fatal[1].rstrip('.')}; install g++, or mend compile.flags")
     record = {
-        "status": "ok" if result.returncode == 0 else "failed",
-        "message": "" if result.returncode == 0 else first_error(log),
+        "status": "failed" if error else "ok",
+        "message": error,
         "nvcc": nvcc.version,
         "flags": [*flags, f"-gencode=arch={target.architecture.replace('sm_', 'compute_')},code={target.architecture}"],
         "architecture": target.architecture,
@@ -145,9 +139,3 @@ def compile_rung(rung: Rung, target: Target, nvcc: Nvcc, flags: list[str], libra
         "log": log,
     }
     return record
-
-
-def first_error(log: str) -> str:
-    """The line of a compiler's output that says what is wrong and where."""
-    lines = [line.strip() for line in log.splitlines() if line.strip()]
-    return next((line for line in lines if re.search(r"\berror\b", line, re.IGNORECASE)), lines[-1] if lines else "")

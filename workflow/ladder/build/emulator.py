@@ -8,10 +8,14 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
+from ladder.build.cuda_syntax import in_plain_cpp
+from ladder.build.toolchain import run_compiler
+from ladder.config.cpp import tokens
 from ladder.system.errors import LadderError
-from ladder.system.paths import ROOT
+from ladder.system.paths import ROOT, shown
 
 EMULATOR = ROOT / "kernels" / "emulator"
 ENGINE = EMULATOR / "emulator.cpp"
@@ -20,6 +24,20 @@ NEEDED_GXX = 12
 # What tells one compiler from another: behind it a GPU's code may be other code.
 COMPILER = re.compile(r"\b(?:__CUDACC|__CUDA_ARCH|__NVCC|__GNU|__clang|EMULATOR_)\w*")
 EMULATED, NEEDS_GPU, NOT_EMULATED = "emulated", "needs a GPU", "not emulated"
+
+# What g++ says of what the emulator cannot run, what that is, and what to write instead.
+_INSTEAD = {
+    r"poisoned": ("inline PTX", "write it in CUDA C++, or behind a header that the emulator has too, such as mma.cuh"),
+    r"error: (\S+): No such file": ("the header {}", "leave it out, or use what kernels/emulator has"),
+    r"this_grid|grid_group|CooperativeKernel": ("a barrier of the whole grid", "launch another kernel"),
+    r"coalesced_": ("coalesced_threads", "name the lanes: tiled_partition<32>(block), or a mask and __syncwarp"),
+    r"\b(wmma|nvcuda)\b": ("wmma", "use kernels/include/mma.cuh"),
+    r"\b(cuda[A-Z]\w+)": ("{}", "leave it out: a rung queues kernels on the stream that it is given, and no more"),
+    r"\u2018(?:class )?(?:cuda::)?(\w*(?:pipeline|barrier|tex\w+|surf\w+|half\w*|bfloat\w*)\w*)\u2019": (
+        "{}",
+        "write it in CUDA C++ with FP32 and the functions of kernels/include",
+    ),
+}
 
 
 def compile_engine(target: Path, headers: Path) -> None:
@@ -37,34 +55,68 @@ def compile_engine(target: Path, headers: Path) -> None:
         return
     made_of = {target: ["-O3", str(ENGINE)], headers: ["-x", "c++-header", str(HEADER)]}
     for made, arguments in made_of.items():
-        if error := _compile(["-c", *arguments, "-o", str(made)]):
+        if error := _compile(["-c", *arguments, "-o", str(made)], Path(arguments[-1])):
             raise LadderError(error)
 
 
 def compile_for_emulator(
-    source: Path, macros: dict[str, str], library: Path, include: Path, engine: Path = ENGINE
+    source: Path,
+    macros: dict[str, str],
+    library: Path,
+    include: Path,
+    engine: Path = ENGINE,
+    files: Sequence[Path] = (),
 ) -> str:
-    """Compile a source with g++; g++'s first error in one line, or nothing.
+    """Compile a source with g++; in one line what the emulator cannot run of it and what to write instead, or nothing.
 
     What a CPU cannot do, such as inline PTX or tensor maps, does not compile. `engine` is that of the emulator, its
-    source or what `compile_engine` has made of it, with the headers beside it or not.
+    source or what `compile_engine` has made of it, with the headers beside it or not. `files` are those that the source
+    is made of: of these and of itself copies are compiled, beside the library, where they have to be rewritten.
+    Raises LadderError where g++ fails for another reason than the source.
     """
     defined = [f"-D{key}={value}" for key, value in macros.items()]
-    made_of = [str(source), *(["-x", "none"] if engine.suffix == ".o" else []), str(engine)]
+    copies = library.with_suffix(".sources")
+    source = source.resolve()
+    texts = {path: path.read_text() for path in (path.resolve() for path in [source, *files])}
+    rewritten = {path: in_plain_cpp(text, str(path)) for path, text in texts.items()}
+    if rewritten != texts:
+        for path, text in rewritten.items():
+            copy = copies / path.relative_to("/")  # so that what one includes of the others is found
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            copy.write_text(text if text != texts[path] else f'#line 1 "{path}"\n{text}')
+    compiled = copies / source.relative_to("/") if rewritten != texts else source
+    made_of = [str(compiled), *(["-x", "none"] if engine.suffix == ".o" else []), str(engine)]
     libraries = ["-lstdc++", "-lm", "-lc", "-lgcc"]
-    return _compile([*defined, f"-I{include}", "-o", str(library), *made_of, *libraries], engine.parent)
+    found = [f"-I{folder}" for folder in (include, source.parent)]
+    error = _compile([*defined, *found, "-o", str(library), *made_of, *libraries], source, engine.parent)
+    return _what_instead(error.replace(f"{copies}/", "/")) if error else ""
 
 
-def _compile(arguments: list[str], made: Path = EMULATOR) -> str:
+def _compile(arguments: list[str], source: Path, made: Path = EMULATOR) -> str:
     """Run g++ as the emulator asks for it, with what has been made of it; its first error in one line, or nothing."""
     folders = [f"-I{folder}" for folder in (made, EMULATOR, ROOT / "kernels" / "include")]
-    command = ["g++", f"@{EMULATOR / 'flags.txt'}", *folders, *arguments]
-    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    if result.returncode == 0:
-        return ""
-    said = result.stderr.splitlines()
-    lines = [line for line in said if "error" in line or "undefined reference" in line] or said
-    return lines[0].replace(f"{ROOT}/", "") if lines else f"g++ ended with exit status {result.returncode}"
+    return run_compiler(["g++", f"@{EMULATOR / 'flags.txt'}", *folders, *arguments], source)[1]
+
+
+def _what_instead(error: str) -> str:
+    """What cannot run of a source that g++ refuses with this error, where it stands, and what to write instead."""
+    place = error.partition(": ")[0].removesuffix(":")
+    for mark, (what, instead) in _INSTEAD.items():
+        if found := re.search(mark, error):
+            named = what.format(found[1] if found.groups() else "")
+            return f"{place}: the emulator cannot run {named}; {instead}, or check it on a GPU"
+    return f"{error}; the emulator cannot run this: write it in plain CUDA C++, or check it on a GPU"
+
+
+def other_code(path: Path) -> str:
+    """Where a source has other code for a GPU than for a CPU, and what to write instead; empty where it has not."""
+    line = 1
+    for kind, token in tokens(path.read_text()):
+        if kind == "word" and COMPILER.fullmatch(token):
+            problem = f"has other code for a GPU than for a CPU ({token})"
+            return f"{shown(path)}:{line}: {problem}; write one code for both, or check it on a GPU"
+        line += token.count("\n")
+    return ""
 
 
 def why_no_emulator() -> str:

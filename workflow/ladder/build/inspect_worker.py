@@ -7,13 +7,11 @@ from pathlib import Path
 from ladder.build.library import Library
 from ladder.model.shape import Shape
 from ladder.system import process
-from ladder.system.errors import LadderError
 
 
 def main() -> None:
     """Report the launches at each shape of the request, one event a shape."""
-    asked = process.request()
-    try:
+    with process.request() as asked:
         library = Library(Path(asked["library"]))
         for shape in asked["shapes"]:
             launches = [
@@ -21,8 +19,6 @@ def main() -> None:
                 for launch in library.launches(Shape.parse(shape), asked["sms"])
             ]
             process.emit(shape=shape, launches=launches)
-    except LadderError as error:
-        process.fail(str(error))
 
 
 if __name__ == "__main__":

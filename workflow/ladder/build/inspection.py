@@ -46,6 +46,7 @@ def inspect(
             launches[event["shape"]] = event["launches"]
 
         outcome = run_worker("ladder.build.inspect_worker", request, keep, TIME_LIMIT_S, log)
+        outcome = outcome.of_the_work(f"inspect: {compiled['rung']}")
         if outcome.status != "ok":
             record |= {"status": UNUSABLE, "message": outcome.message}
     made_launches = [launch for at_shape in launches.values() for launch in at_shape]

@@ -13,9 +13,22 @@ from pathlib import Path
 
 from ladder.model.gpu import Gpu
 from ladder.system.errors import LadderError
+from ladder.system.paths import ROOT
 
 # Where a CUDA toolkit stands that is not on the PATH.
 TOOLKITS = ("/usr/local/cuda/bin",)
+
+# How compilers, assemblers and linkers say what is wrong with a source, and how they say what the machine lacks.
+_OF_SOURCE = re.compile(
+    r"(?:\(\d+\)|:\d+)\s*: (?:[\w ]+ )?error\b|^(?:ptxas|nvlink)\b.*\b(?:error|fatal)\b|undefined reference"
+    r"|multiple definition|undefined symbol|relocation|died due to signal (?:4|8|11)\b"
+)
+_OF_MACHINE = re.compile(
+    r"no space left|cannot allocate memory|out of memory|memory exhausted|memory allocation fail|bad_alloc|killed"
+    r"|resource temporarily unavailable|too many open files|read-only file system|input/output error|quota exceeded",
+    re.IGNORECASE,
+)
+_WRITTEN = re.compile(r"#error|static.assert")  # in the source: whatever it says
 
 
 @dataclass(frozen=True)
@@ -60,6 +73,29 @@ def tool_beside(nvcc: Nvcc | None, name: str) -> Path:
     """A tool of the toolkit that nvcc is of, for another's may not know the architecture; else `require_tool`."""
     own = nvcc.path.resolve().parent / name if nvcc else None
     return own if own and own.is_file() else require_tool(name)
+
+
+def run_compiler(command: list[str], source: Path) -> tuple[str, str]:
+    """Run a compiler on a source: all that it said, and its first error in one line, empty where there is none.
+
+    Raises LadderError where it failed for another reason than the source: killed, no memory, no disk, no program.
+    """
+    remedy = f"that is no error of {source.name}: install g++, free memory or disk, or mend config/config.yaml: compile"
+    try:
+        result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, errors="replace")
+    except OSError as error:
+        raise LadderError(f"{command[0]}: cannot be run ({error.strerror}); {remedy}") from None
+    log = (result.stdout + result.stderr).replace(f"{ROOT}/", "")
+    if result.returncode == 0:
+        return log, ""
+    said = [line.strip() for line in log.splitlines() if line.strip()]
+    of_source = [line for line in said if _OF_SOURCE.search(line)]
+    errors = [line for line in of_source if _WRITTEN.search(line) or not _OF_MACHINE.search(line)]
+    if not errors:
+        why = next((line for line in said if _OF_MACHINE.search(line) or "error" in line or "fatal" in line), "")
+        ended = f"ended with exit status {result.returncode}" if result.returncode > 0 else "was killed"
+        raise LadderError(f"{command[0]}: {why or ended}; {remedy}")
+    return log, errors[0]
 
 
 @cache

@@ -192,7 +192,7 @@ def emulated(run: Plan, made: Build, log: Path) -> str:
     Raises LadderError where it is wrong.
     """
     name = made.folder.name
-    cases, threads = run.emulated_cases(), len(os.sched_getaffinity(0))
+    cases, threads = run.emulated_cases(name), len(os.sched_getaffinity(0))
     progress = Progress("emulate", name)
     progress(f"{len(cases)} cases on {threads} CPUs")
     record = emulate_rung(run.by_name(name), made, cases, threads, run.settings["check"]["time_limit_s"], log)
@@ -209,7 +209,7 @@ def check(run: Plan, made: Build, log: Path, names: list[str], full: bool) -> No
     Raises LadderError where it is wrong.
     """
     settings, name = run.settings["check"], made.folder.name
-    cases = run.cases() if full else all_cases([], [], run.shapes)
+    cases = run.cases(name) if full else all_cases([], [], run.shapes)
     progress = Progress("check", name)
 
     def started(done: int, case: Case) -> None:
@@ -236,7 +236,7 @@ def timed(run: Plan, name: str, builds: dict[str, Build], folder: Path) -> Seque
 
     Raises LadderError where the timing fails.
     """
-    shapes = in_order(list(run.shapes))
+    shapes = in_order(run.timed(name))
     progress = Progress("time", name)
 
     def started(kernel: str, shape: str) -> None:

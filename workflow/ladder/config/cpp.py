@@ -24,6 +24,15 @@ _TOKEN = re.compile(
 )
 
 
+def tokens(text: str) -> list[tuple[str, str]]:
+    """The tokens of a C++ text, white space and comments among them: the kind of each (a group of _TOKEN) and its text.
+
+    Put together the texts are the whole text.
+    """
+    found = _TOKEN.finditer(text.replace("\\\n", _SPLICED))
+    return [(match.lastgroup or "", match[0].replace(_SPLICED, "\\\n")) for match in found]
+
+
 @cache
 def canonical(text: str) -> str:
     """The tokens of a C++ text: a line for each directive, and one for all that stands between two directives.

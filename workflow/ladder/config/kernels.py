@@ -10,8 +10,11 @@ from typing import Any
 from ladder.config.documents import nearest, of_fields, read_yaml, schema, validated, with_defaults
 from ladder.config.search_space import SearchSpace, defaults
 from ladder.config.sources import sources
+from ladder.model.cases import Case
+from ladder.model.claims import claimed, in_words
 from ladder.model.precision import baseline_of
 from ladder.model.rung import Rung, parse_variant, variant_name
+from ladder.model.shape import Shape
 from ladder.system.errors import LadderError
 from ladder.system.paths import read_text, shown
 
@@ -20,7 +23,7 @@ def read_kernels(path: Path) -> dict[str, Rung]:
     """The ladder in its order: every variant of every entry of kernels.yaml, by its name.
 
     Raises LadderError where the file breaks its schema, a source cannot be read, variants are equal, `before` leads to
-    no rung, or what `tune` declares is not of the source.
+    no rung, a claim is none, or what `tune` declares is not of the source.
     """
     file = shown(path)
     entries = validated(read_yaml(path), "kernels", file)
@@ -34,10 +37,14 @@ def read_kernels(path: Path) -> dict[str, Rung]:
     for role in ("baseline", "rung"):
         if role not in {rung.role for rung in rungs.values()}:
             raise LadderError(f"{file}: no entry has the role {role}; the ladder needs one")
+    first = next(rung for rung in rungs.values() if rung.role == "rung")
+    if first.claims:
+        raise LadderError(f"{file}: {first.entry}.claims: others are compared with the first rung; put it further down")
     baselines = [{"name": rung.name, "precision": rung.precision} for rung in rungs.values() if rung.role == "baseline"]
     rungs = {name: replace(rung, baseline=baseline_of(rung.precision, baselines)) for name, rung in rungs.items()}
     for rung in rungs.values():
         _check_before(rung, rungs, f"{file}: {rung.entry}.before")
+        _check_claims(rung, file)
     return rungs
 
 
@@ -79,7 +86,19 @@ def _check_before(rung: Rung, rungs: Mapping[str, Rung], place: str) -> None:
 
 def _rung(entry: str, values: Mapping[str, Any], macros: Mapping[str, object]) -> Rung:
     own = {"name": variant_name(entry, macros), "entry": entry, "macros": {key: str(macros[key]) for key in macros}}
-    return Rung(**of_fields(Rung, values) | own)
+    restricted = f" (restricted: {in_words(values['claims'])})" if values["claims"] else ""
+    return Rung(**of_fields(Rung, values) | own | {"title": values["title"] + restricted})
+
+
+def _check_claims(rung: Rung, file: str) -> None:
+    """Raise LadderError for claims of what has to compute SGEMM, or for a condition that is none."""
+    if rung.claims and rung.role != "rung":
+        raise LadderError(f"{file}: {rung.entry}.claims: a {rung.role} claims nothing; leave it out")
+    for name, claim in rung.claims.items():
+        try:
+            claimed({name: claim}, Case(Shape(1, 1, 1)))
+        except ValueError as error:
+            raise LadderError(f"{file}: {rung.entry}.claims.{name}: {error}") from None
 
 
 def select_rungs(wanted: str | list[str], ladder: Mapping[str, Rung], file: str) -> list[Rung]:

@@ -17,6 +17,7 @@ from ladder.config.kernels import read_kernels, select_rungs
 from ladder.config.sources import sources as sources_of
 from ladder.config.tuned_file import odd_shapes, tuned_file, with_tuned
 from ladder.model.cases import Case, all_cases, emulated_cases, sanitizer_cases
+from ladder.model.claims import claimed_cases, claimed_shapes, in_words
 from ladder.model.gpu import Gpu
 from ladder.model.rung import Rung
 from ladder.model.shape import Shape
@@ -71,11 +72,15 @@ class Plan:
         return next((rung for rung in self.rungs if rung.name == name), None) or self.ladder[name]
 
     def side_by_side(self, name: str) -> list[str]:
-        """A rung and what is timed beside it: of cuBLAS, the first rung and the rung before those configured."""
+        """A rung and what is timed beside it: of cuBLAS, the first rung and the rung before those configured.
+
+        A rung with claims is beside no other, which may be timed at other shapes.
+        """
         rung = self.by_name(name)
         if rung.role == "floor":
             return [name]
-        others = {"cublas": rung.baseline or self.baseline.name, "naive": self.first.name, "before": rung.before}
+        before = rung.before if rung.before and not self.by_name(rung.before).claims else None
+        others = {"cublas": rung.baseline or self.baseline.name, "naive": self.first.name, "before": before}
         beside = [others[reference] for reference in self.settings["timing"]["references"]]
         return list(dict.fromkeys([name, *(other for other in beside if other is not None)]))
 
@@ -86,9 +91,9 @@ class Plan:
         return [self.by_name(name) for name in names]
 
     def timed(self, name: str) -> list[Shape]:
-        """The shapes at which a rung is timed: all, but only the smallest and the one of most work for a floor."""
+        """The shapes at which a rung is timed: all that it claims; of a floor the smallest and that of most work."""
         if self.by_name(name).role != "floor":
-            return list(self.shapes)
+            return claimed_shapes(self.by_name(name).claims, self.shapes)
         return sorted({min(self.shapes), max(self.shapes, key=lambda shape: shape.flop)})
 
     @property
@@ -104,15 +109,24 @@ class Plan:
     @property
     def accurate(self) -> list[Rung]:
         """The rungs whose errors are measured against k: the libraries, and those of other classes than fp32."""
-        return [rung for rung in self.rungs if rung.role == "baseline" or rung.precision != "fp32"]
+        whole = (rung for rung in self.rungs if not rung.claims)
+        return [rung for rung in whole if rung.role == "baseline" or rung.precision != "fp32"]
 
-    def cases(self) -> list[Case]:
-        """The cases that a rung is checked with on a GPU."""
-        return self._cases(sorted({*self.shapes, *self.profile_shapes}))
+    def cases(self, name: str = "") -> list[Case]:
+        """The cases that a rung is checked with on a GPU; without its name those of a rung that claims SGEMM."""
+        return self._claimed(name, self._cases(sorted({*self.shapes, *self.profile_shapes})))
 
-    def emulated_cases(self) -> list[Case]:
-        """The cases that a rung is checked with on a CPU, whatever is timed."""
-        return emulated_cases(self._cases([]))
+    def emulated_cases(self, name: str = "") -> list[Case]:
+        """The cases that a rung is checked with on a CPU, whatever is timed; without its name as `cases`."""
+        return self._claimed(name, emulated_cases(self._claimed(name, self._cases([]))))
+
+    def profile_shapes_of(self, name: str) -> list[Shape]:
+        """The shapes at which a rung is profiled."""
+        return claimed_shapes(self.by_name(name).claims, self.profile_shapes)
+
+    def _claimed(self, name: str, cases: list[Case]) -> list[Case]:
+        claims = self.by_name(name).claims if name else {}
+        return claimed_cases(claims, cases) if claims else cases
 
     def _cases(self, timed: list[Shape]) -> list[Case]:
         """All of the configuration; where rungs are tuned, every class of size has a shape among them."""
@@ -136,9 +150,11 @@ class Plan:
         """The first rung of an entry."""
         return next(rung for rung in self.ladder.values() if rung.entry == entry)
 
-    def sanitizer_cases(self) -> list[Case]:
-        """The cases that a rung is run with under compute-sanitizer."""
-        return sanitizer_cases(self.settings["sanitize"]["shapes"], self.settings["check"]["cases"])
+    def sanitizer_cases(self, name: str = "") -> list[Case]:
+        """The cases that a rung is run with under compute-sanitizer; without its name as `cases`."""
+        return self._claimed(
+            name, sanitizer_cases(self.settings["sanitize"]["shapes"], self.settings["check"]["cases"])
+        )
 
     def raw(self) -> Path:
         """The folder of this GPU's raw records."""
@@ -177,7 +193,7 @@ def plan(config: Mapping[str, Any], sources: Mapping[str, str] | None = None) ->
     for rung in rungs:
         at_kernels = f"{at('kernels')}: kernels"
         check_macros(rung, f"{shown(KERNELS)}: {rung.entry}.variants" if rung.name in ladder else at_kernels)
-    return Plan(
+    made = Plan(
         gpu=gpu,
         device=device if measuring else None,
         measuring=measuring,
@@ -193,6 +209,13 @@ def plan(config: Mapping[str, Any], sources: Mapping[str, str] | None = None) ->
         profile_shapes=tuple(read_shapes(settings["profile"]["sizes"], at("profile.sizes"), "profile.sizes")),
         settings=settings,
     )
+    for rung in (rung for rung in rungs if rung.claims):
+        claims = f"{rung.name} claims none of them ({in_words(rung.claims)})"
+        if not made.timed(rung.name):
+            raise LadderError(f"{places.get('sizes', file)}: sizes: {claims}; add one that it claims")
+        if not made.emulated_cases(rung.name):
+            raise LadderError(f"{places.get('check', file)}: check.cases: {claims}; add one that it claims")
+    return made
 
 
 def check_macros(rung: Rung, place: str) -> None:

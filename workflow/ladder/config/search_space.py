@@ -6,14 +6,12 @@ static_asserts of a source refuse stands in the source alone: there the compiler
 
 from __future__ import annotations
 
-import ast
 import itertools
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
-from types import CodeType
 
+from ladder.model.expressions import evaluate
 from ladder.model.gpu import Gpu
 from ladder.model.rung import Rung
 from ladder.system.errors import LadderError
@@ -25,52 +23,11 @@ SYSTEM_SHARED_KIB = 1  # that CUDA keeps of each block, from compute capability 
 Macros = dict[str, int]
 
 _DEFAULT = re.compile(r"^#ifndef\s+([A-Z][A-Z0-9_]*)\s*\n#define\s+\1\s+(\d+)\s*$", re.MULTILINE)
-_FUNCTIONS = {"min": min, "max": max}
-_PARTS = (
-    *(ast.Expression, ast.Constant, ast.Name, ast.Load, ast.BinOp, ast.UnaryOp, ast.BoolOp, ast.Compare, ast.Call),
-    *(ast.Add, ast.Sub, ast.Mult, ast.FloorDiv, ast.Mod, ast.USub, ast.And, ast.Or, ast.Not),
-    *(ast.Eq, ast.NotEq, ast.Lt, ast.LtE, ast.Gt, ast.GtE),
-)
-_MAY_HOLD = "whole numbers, macros, + - * // %, comparisons, and, or, not, min and max"
 
 
 def defaults(source: str) -> Macros:
     """The macros that a source lets be overridden, with the values that it gives them otherwise."""
     return {name: int(value) for name, value in _DEFAULT.findall(source)}
-
-
-def evaluate(expression: str, names: Mapping[str, int]) -> int:
-    """The value of a Python expression of whole numbers, names, + - * // %, comparisons, and, or, not, min and max.
-
-    Raises ValueError, with what to do about it, for anything else, for an unknown name and for a division by zero.
-    """
-    code = _compiled(expression)
-    for name in code.co_names:
-        if name not in names and name not in _FUNCTIONS:
-            known = ", ".join(names) or "none"
-            raise ValueError(f"{expression!r}: {name} is no macro with a default in the source; known: {known}")
-    try:
-        return int(eval(code, {"__builtins__": {}}, {**names, **_FUNCTIONS}))
-    except ZeroDivisionError:
-        values = ", ".join(f"{name}={names[name]}" for name in code.co_names if name in names)
-        raise ValueError(f"{expression!r}: divides by zero where {values}; test for it first, with `and`") from None
-    except TypeError as error:
-        raise ValueError(f"{expression!r}: {error}; it may hold {_MAY_HOLD}") from None
-
-
-@cache
-def _compiled(expression: str) -> CodeType:
-    try:
-        tree = ast.parse(expression.strip(), mode="eval")
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        raise ValueError(f"{expression!r}: is no Python expression; it may hold {_MAY_HOLD}") from None
-    for node in ast.walk(tree):
-        number = not isinstance(node, ast.Constant) or type(node.value) is int
-        function = not isinstance(node, ast.Call) or (isinstance(node.func, ast.Name) and node.func.id in _FUNCTIONS)
-        if not (isinstance(node, _PARTS) and number and function):
-            part = ast.unparse(node) or type(node).__name__
-            raise ValueError(f"{expression!r}: {part} has no place in it; it may hold {_MAY_HOLD}")
-    return compile(tree, expression, "eval")
 
 
 @dataclass(frozen=True)
@@ -129,6 +86,6 @@ class SearchSpace:
 
     def _value(self, expression: str, macros: Macros) -> int:
         try:
-            return evaluate(expression, {**self.defaults, **macros})
+            return evaluate(expression, {**self.defaults, **macros}, "macro", "with a default in the source")
         except ValueError as error:
             raise LadderError(f"{self.where}: {error}") from None

@@ -9,6 +9,7 @@ import numpy as np
 
 from ladder.build.library import Library, Operands, explain
 from ladder.model.shape import Shape
+from ladder.system.errors import LadderError
 
 
 class Product:
@@ -35,8 +36,8 @@ class Product:
             cp.cuda.runtime.deviceSynchronize()
 
     def queue(self, name: str, stream: int) -> None:
-        """Queue the product of one library; raises RuntimeError where it returns an error."""
+        """Queue the product of one library; raises LadderError where it returns an error."""
         workspace = self.workspaces[name].data.ptr
         error = self.libraries[name].queue(self.shape, 1.0, 0.0, self.operands, workspace, stream)
         if error:
-            raise RuntimeError(f"{name}: sgemm returned {explain(error)}")
+            raise LadderError(f"{name}: sgemm returned {explain(error)}")

@@ -60,6 +60,16 @@ class Case:
         return ", ".join([str(self.shape), *words])
 
     @property
+    def paddings(self) -> tuple[int, int, int]:
+        """The paddings of A, B and C."""
+        return self.padding if isinstance(self.padding, tuple) else (self.padding,) * 3
+
+    @property
+    def offsets(self) -> tuple[int, int, int]:
+        """The offsets of A, B and C."""
+        return self.offset if isinstance(self.offset, tuple) else (self.offset,) * 3
+
+    @property
     def multiplies(self) -> bool:
         """Whether A and B are read: there is a product to compute."""
         return self.alpha != 0 and self.shape.k > 0

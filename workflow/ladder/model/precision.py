@@ -15,14 +15,19 @@ TITLES = {"fp32": "FP32", "3xtf32": "3xTF32", "3xfp16": "3xFP16", "tf32": "TF32"
 BOUNDS = {"fp32": "fp32", "3xtf32": "fp32", "3xfp16": "fp32", "tf32": "tf32"}
 
 
-def label(rung: str, precision: str) -> str:
-    """A rung's name beside others': `tma`, or with its class, if that is not FP32, `tf32 (TF32)`."""
-    return rung if precision == "fp32" else f"{rung} ({TITLES[precision]})"
+def label(rung: str, precision: str, claims: str = "") -> str:
+    """A rung's name beside others': `tma`; with its class, if that is not FP32, `tf32 (TF32)`; `mine (restricted)`.
+
+    `claims` are those of a rung that computes less than SGEMM.
+    """
+    notes = [TITLES[precision]] * (precision != "fp32") + ["restricted"] * bool(claims)
+    return f"{rung} ({', '.join(notes)})" if notes else rung
 
 
 def labelled(table: pd.DataFrame, rungs: pd.DataFrame) -> pd.DataFrame:
     """A copy of a table with labels in place of the names in its column `rung`; `rungs` is the table of rungs."""
-    known = {name: label(name, precision) for name, precision in zip(rungs["rung"], rungs["precision"], strict=True)}
+    claims = rungs["claims"] if "claims" in rungs else [""] * len(rungs)  # of a table of older records
+    known = {each[0]: label(*each) for each in zip(rungs["rung"], rungs["precision"], claims, strict=True)}
     return table.assign(rung=[known.get(name, name) for name in table["rung"]])
 
 

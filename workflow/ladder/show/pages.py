@@ -102,7 +102,8 @@ def page(rung: Rung, inspection: Mapping[str, Any], tables: Mapping[str, pd.Data
     """The page of a rung; sections whose evidence is missing say so in one line. Equal evidence gives equal bytes."""
     own = {name: table[table["rung"] == rung.name] if "rung" in table else table for name, table in tables.items()}
     row = own["rungs"].iloc[0]
-    verdict = [f"arithmetic: {TITLES[row['precision']]}", f"status: {row['status']}"] + (
+    claims = [f"restricted, no full SGEMM: {row['claims']}"] if row["claims"] else []
+    verdict = [f"arithmetic: {TITLES[row['precision']]}", *claims, f"status: {row['status']}"] + (
         [f"checked in {row['checked_cases']} cases"] if row["checked_cases"] else []
     )
     verdict += [text for text in (row["determinism"], row["emulation"] and f"on a CPU: {row['emulation']}") if text]

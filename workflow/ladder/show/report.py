@@ -22,6 +22,7 @@ from pygments import highlight
 from pygments.formatters import HtmlFormatter
 from pygments.lexers import CppLexer
 
+from ladder.model.claims import in_words
 from ladder.model.gpu import Gpu
 from ladder.model.precision import BOUNDS, label, labelled, name_of, other_baselines
 from ladder.model.rung import Rung
@@ -305,12 +306,12 @@ def _figure(path: Path) -> str:
 
 def _section(rung: Rung, material: Material) -> dict[str, Any]:
     """What the report says of one rung: its page, and its source with colours."""
-    row = material.tables["rungs"].set_index("rung").loc[label(rung.name, rung.precision)]
+    row = material.tables["rungs"].set_index("rung").loc[label(rung.name, rung.precision, in_words(rung.claims))]
     page = material.results / "pages" / f"{rung.name}.md"
     source = ROOT / "kernels" / rung.source
     return {
         "name": rung.name,
-        "label": label(rung.name, rung.precision),
+        "label": label(rung.name, rung.precision, in_words(rung.claims)),
         "title": rung.title,
         "status": row["status"],
         "message": row["message"] if isinstance(row["message"], str) else "",

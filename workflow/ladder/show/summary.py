@@ -14,6 +14,15 @@ from ladder.tables.timings import headline_shape
 FAILURES = ("does not compile", "unusable", "wrong", "timing failed")  # of Evidence.status
 
 
+def why_run_fails(rungs: pd.DataFrame) -> str:
+    """Which rungs failed or were not checked, in one line; empty where the run is a success."""
+    named = {
+        "failed": rungs.loc[rungs["status"].isin(FAILURES), "rung"],
+        "not checked": rungs.loc[(rungs["status"] == "not checked") & (rungs["role"] == "rung"), "rung"],
+    }
+    return "; ".join(f"{len(of)} of {len(rungs)} rungs {how}: {', '.join(of)}" for how, of in named.items() if len(of))
+
+
 def run_summary(rungs: pd.DataFrame, timings: pd.DataFrame, headline: str, results: str) -> str:
     """The summary as text: each rung at the shape that stands for the run, then what failed.
 
@@ -32,6 +41,8 @@ def run_summary(rungs: pd.DataFrame, timings: pd.DataFrame, headline: str, resul
         lines += ["", f"of cuBLAS: {named}, of {first} for every other class."]
     if (rungs["emulation"] != "").any():
         lines += ["", "On a CPU: emulated, the same source passed the check there; needs a GPU, it cannot run there."]
+    if restricted := [f"{row.rung} ({row.claims})" for row in rungs.itertuples() if row.claims]:
+        lines += ["", f"Restricted, checked and timed only where they say so: {'; '.join(restricted)}"]
     failed = [row for row in rungs.itertuples() if row.message]
     if failed:
         lines += ["", "Failed or left out:", *(f"  {row.rung}: {row.status}: {row.message}" for row in failed)]
@@ -60,7 +71,7 @@ def _table(rungs: pd.DataFrame, at: pd.DataFrame, shape: str) -> list[str]:
         if rung.role == "floor":
             continue
         row = timed.get(rung.rung)
-        name = label(rung.rung, rung.precision)
+        name = label(rung.rung, rung.precision, rung.claims)
         text = f"{name:<24}{rung.status:>12}" if row is None else line(name, row)
         lines.append(f"{text:<78}{rung.emulation:>14}" if rung.emulation else text)
     return lines

@@ -1,8 +1,9 @@
 """Running GPU work in a process of its own: it may crash, hang or fill the memory without taking the pipeline along.
 
 The parent sends one JSON request on the worker's standard input and reads events, one JSON object a line, from a pipe
-of their own; everything that the worker prints goes to a log. A worker that reports nothing for its time limit is
-killed with all its children.
+of their own; everything that the worker prints goes to a log. Each event carries a token of this worker and its process
+id, and the last one says that all is done: host code of a kernel may exit, fork or write to any file, and none of that
+counts as a report. A worker that reports nothing for its time limit is killed with all its children.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ import fcntl
 import functools
 import json
 import os
+import re
+import secrets
 import select
 import signal
 import subprocess
@@ -24,18 +27,33 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ladder.system.errors import LadderError
+
 Event = dict[str, Any]
-OUT_OF_MEMORY = "out of GPU memory"  # how a worker's word on it begins
 LOCKS = Path("/tmp")  # one place for all users and jobs of a machine, whatever their TMPDIR
-_EVENTS_FD = "GEMM_LADDER_EVENTS_FD"
+_EVENTS = "GEMM_LADDER_EVENTS"  # the pipe's descriptor and the worker's token
+OK, FAILED, BROKEN = "ok", "failed", "broken"
+
+# What is no fault of a kernel: signals that the system and users send, and CUDA's errors of a GPU that cannot work.
+_SENT = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
+_GPU_TROUBLE = re.compile(
+    r"NoDevice|DevicesUnavailable|InsufficientDriver|SystemNotReady|SystemDriverMismatch|Uncorrectable"
+    r"|Initialization|OperatingSystem|StubLibrary"
+)
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a worker ended: `ok`, or `failed` with one line that says how."""
+    """How a worker ended: `ok`; `failed`, by what it ran; or `broken`, by the machine; with one line that says how."""
 
     status: str
     message: str
+
+    def of_the_work(self, what: str) -> Outcome:
+        """This outcome; raises LadderError where the machine broke the work off, which says nothing about a kernel."""
+        if self.status == BROKEN:
+            raise LadderError(f"{what}: {self.message}; nothing is recorded of it, so run again")
+        return self
 
 
 @contextlib.contextmanager
@@ -108,6 +126,7 @@ def run_worker(
     `time_limit_s` bounds the seconds between two events, the process start included.
     """
     read, write = os.pipe()
+    token = secrets.token_hex(8)
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("ab") as output, os.fdopen(read, "rb", buffering=0) as events, tempfile.TemporaryFile() as asked:
         asked.write(json.dumps(request).encode())
@@ -116,29 +135,38 @@ def run_worker(
         process = start(
             [sys.executable, "-m", module],
             [write],
-            env={_EVENTS_FD: str(write)},
+            env={_EVENTS: f"{write} {token}"},
             stdin=asked,
             stdout=output,
             stderr=subprocess.STDOUT,
         )
         os.close(write)
+        said: dict[str, Any] = {}
         try:
-            failure = _follow(process, events, on_event, time_limit_s)
+            failure = _follow(process, token, events, on_event, time_limit_s, said)
             if failure is None and _wait(process, time_limit_s) is None:
                 failure = _overdue(time_limit_s)
         finally:
             stop(process)
-    return failure or _ended(process.returncode, log, written)
+    return failure or _ended(process.returncode, log, written, said)
 
 
 def _overdue(time_limit_s: float) -> Outcome:
-    return Outcome("failed", f"no progress for {time_limit_s:g} s; stopped")
+    return Outcome(FAILED, f"no progress for {time_limit_s:g} s; stopped")
 
 
 def _follow(
-    process: subprocess.Popen[bytes], events: Any, on_event: Callable[[Event], None], time_limit_s: float
+    process: subprocess.Popen[bytes],
+    token: str,
+    events: Any,
+    on_event: Callable[[Event], None],
+    time_limit_s: float,
+    said: dict[str, Any],
 ) -> Outcome | None:
-    """Pass on events until the worker ends; the outcome if the time limit or the worker's own word ended it."""
+    """Pass on events until the worker ends; the outcome if the time limit or the worker's own word ended it.
+
+    What it says of itself, that it has begun and that all is done, goes to `said`.
+    """
     pending = b""
     failure = None
     deadline = time.monotonic() + time_limit_s
@@ -159,10 +187,15 @@ def _follow(
         for line in lines:
             try:
                 event = json.loads(line)
-            except ValueError:
-                return Outcome("failed", "the worker sent something that is no event; see its log")
+                sender = event.pop("from")
+            except (ValueError, TypeError, AttributeError, KeyError):
+                return Outcome(FAILED, "something else than an event was written to the pipe of events; see the log")
+            if sender != [token, process.pid]:
+                return Outcome(FAILED, "another process sent events: host code must not fork the process that calls it")
             if "failure" in event:
-                failure = Outcome("failed", event["failure"])
+                failure = Outcome(BROKEN if event["broken"] else FAILED, event["failure"])
+            elif "said" in event:
+                said[event["said"]] = True
             else:
                 on_event(event)
 
@@ -174,37 +207,64 @@ def _wait(process: subprocess.Popen[bytes], time_limit_s: float) -> int | None:
         return None
 
 
-def _ended(code: int, log: Path, written: int) -> Outcome:
-    """The outcome of an exit status; the worker's output begins at byte `written` of its log."""
-    if code == 0:
-        return Outcome("ok", "")
+def _ended(code: int, log: Path, written: int, said: Mapping[str, Any]) -> Outcome:
+    """The outcome of an exit status and of what the worker said; its output begins at byte `written` of its log."""
+    if code == 0 and "done" in said:
+        return Outcome(OK, "")
+    if -code in _SENT:
+        why = ", which the system sends where memory runs out" if -code == signal.SIGKILL else ""
+        return Outcome(BROKEN, f"killed by {signal.Signals(-code).name}{why}")
+    text = log.read_bytes()[written:].decode(errors="replace")
+    last = next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "nothing was printed")
+    status = BROKEN if code == os.EX_OSERR or "begun" not in said else FAILED
     if code < 0:
         known = {each.value: each.name for each in signal.Signals}
-        return Outcome("failed", f"crashed: killed by {known.get(-code, f'signal {-code}')}")
-    text = log.read_bytes()[written:].decode(errors="replace")
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return Outcome("failed", f"ended with exit status {code}: {lines[-1] if lines else 'nothing was printed'}")
+        return Outcome(status, f"crashed: killed by {known.get(-code, f'signal {-code}')}")
+    if code == 0:
+        return Outcome(status, "ended before all was done, with exit status 0; host code must return, and not exit")
+    return Outcome(status, f"ended with exit status {code}: {last}")
 
 
-def request() -> dict[str, Any]:
-    """In the worker: the parent's request."""
-    return json.load(sys.stdin)
+@contextlib.contextmanager
+def request() -> Iterator[dict[str, Any]]:
+    """In the worker: the parent's request. The parent is told in one line what goes wrong, and that all is done."""
+    asked = json.load(sys.stdin)
+    emit(said="begun")
+    try:
+        yield asked
+    except Exception as error:  # whatever it is, the parent needs the line and the run goes on
+        fail_with(error)
+    else:
+        emit(said="done")
+
+
+@functools.cache
+def _events() -> tuple[int, str]:
+    """The pipe's descriptor and the token, out of the sight of what the worker runs."""
+    handle, token = os.environ.pop(_EVENTS).split()
+    return int(handle), token
 
 
 def emit(**event: Any) -> None:
     """In the worker: send one event to the parent."""
-    os.write(int(os.environ[_EVENTS_FD]), (json.dumps(event) + "\n").encode())
+    handle, token = _events()
+    os.write(handle, (json.dumps({"from": [token, os.getpid()], **event}) + "\n").encode())
 
 
 def fail_with(error: Exception) -> None:
-    """In the worker: say in one line what an exception was, with the remedy where memory ran out."""
-    text = str(error)
-    if "OutOfMemory" in type(error).__name__ or "MemoryAllocation" in text:
-        fail(f"{OUT_OF_MEMORY} ({text}); free the GPU or take smaller sizes")
+    """In the worker: say in one line what an exception was, and whether it says anything about a kernel.
+
+    A LadderError does, and so do CUDA's errors, but those of a GPU or driver that cannot work; no other exception does.
+    """
+    text, kind = str(error), type(error).__name__
+    if "OutOfMemory" in kind or "MemoryAllocation" in text:
+        fail(f"out of GPU memory ({text}); free the GPU or take smaller sizes", broken=True)
+    elif isinstance(error, LadderError):
+        fail(text)
     else:
-        fail(f"{type(error).__name__}: {text}")
+        fail(f"{kind}: {text}", broken="CUDA" not in kind or bool(_GPU_TROUBLE.search(text)))
 
 
-def fail(message: str) -> None:
-    """In the worker: say in one line why it ends."""
-    emit(failure=" ".join(message.split()))
+def fail(message: str, broken: bool = False) -> None:
+    """In the worker: say in one line why it ends, and whether the machine is to blame."""
+    emit(failure=" ".join(message.split()), broken=broken)

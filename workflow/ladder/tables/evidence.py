@@ -20,6 +20,8 @@ from ladder.records.profiles import read_profiles
 from ladder.records.timings import ShapeTiming, read_time_record
 from ladder.system.paths import shown
 
+NOT_CHECKED = "not checked"
+
 
 @dataclass(frozen=True)
 class Evidence:
@@ -38,21 +40,25 @@ class Evidence:
     @property
     def sound(self) -> bool:
         """Whether the rung's numbers may be shown: it compiled here, and its recorded check passed."""
-        return self.status in ("ok", "not checked")
+        return self.status == "ok" or (self.rung.role == "floor" and self.status == NOT_CHECKED)
 
     @property
     def status(self) -> str:
-        """`ok`, `not checked` (a floor), `not recorded`, `does not apply`, or what failed."""
+        """`ok`, `not recorded`, `does not apply`, or what failed.
+
+        `not checked` is a floor, or a rung without a record that cannot be checked here either.
+        """
         if self.inspection["status"] == NOT_APPLICABLE:
             return NOT_APPLICABLE
         if self.inspection["status"] != "ok":
             return UNUSABLE if self.inspection["status"] == UNUSABLE else "does not compile"
         if self.rung.role == "floor":
-            return "timing failed" if self.timing_failure else "not checked" if self.timings else "not recorded"
+            return "timing failed" if self.timing_failure else NOT_CHECKED if self.timings else "not recorded"
         if self.emulation == "wrong":
             return "wrong"
         if self.check is None:
-            return "not recorded"
+            unchecked = self.rung.role == "rung" and self.emulation in (NEEDS_GPU, NOT_EMULATED)
+            return NOT_CHECKED if unchecked else "not recorded"
         if self.check["status"] != "pass":
             return "wrong"
         return "timing failed" if self.timing_failure else "ok"
@@ -77,6 +83,8 @@ class Evidence:
             return self.inspection["message"]
         if self.emulation == "wrong":
             return f"in the emulator: {self.emulated['message']}"
+        if self.rung.role == "rung" and self.status == NOT_CHECKED:
+            return self.emulated["message"]
         if self.status == "wrong":
             return self.check["message"]
         return self.timing_failure

@@ -16,6 +16,7 @@ def write_table(table: pd.DataFrame, path: Path) -> None:
 
 TEXT_COLUMNS = (
     "rung",
+    "claims",
     "shape",
     "launched_at",
     "before",

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import pandas as pd
 
+from ladder.model.claims import in_words
 from ladder.records.provenance import ORIGIN, origin
 from ladder.tables.evidence import Evidence
 
@@ -14,8 +15,9 @@ from ladder.tables.evidence import Evidence
 def rung_table(evidence: Sequence[Evidence]) -> pd.DataFrame:
     """One row a rung: what it is and how it fared.
 
-    Columns: rung, title, role, precision, before, status, message, emulation (`emulated` where the source passed the
-    check on a CPU, `needs a GPU` where it cannot, `wrong`, or `not emulated`), determinism (of the recorded check,
+    Columns: rung, title, role, precision, claims (what a rung computes that is restricted; else empty), before, status,
+    message, emulation (`emulated` where the source passed the check on a CPU; `needs a GPU` where it cannot; `wrong`;
+    `not emulated`), determinism (of the recorded check,
     `5 runs alike` or `declared not to be`), checked_cases, timed_shapes, profiled_shapes, profile_message, parameters
     (of the GPU's tuned file, by size; empty where the source's own are used), source (`current`, `changed since` or
     empty), card, cublas_version and commit (of all its records), measured_at (of the latest), check_wall_s and
@@ -30,6 +32,7 @@ def rung_table(evidence: Sequence[Evidence]) -> pd.DataFrame:
                 "title": item.rung.title,
                 "role": item.rung.role,
                 "precision": item.rung.precision,
+                "claims": in_words(item.rung.claims),
                 "before": item.rung.before,
                 "status": item.status,
                 "message": item.message,
@@ -52,7 +55,7 @@ def rung_table(evidence: Sequence[Evidence]) -> pd.DataFrame:
 
 
 RUNG_COLUMNS = [
-    *("rung", "title", "role", "precision", "before", "status", "message", "emulation", "determinism"),
+    *("rung", "title", "role", "precision", "claims", "before", "status", "message", "emulation", "determinism"),
     *("checked_cases", "timed_shapes"),
     *("profiled_shapes", "profile_message", "parameters", "source", *ORIGIN, "measured_at"),
     *("check_wall_s", "time_wall_s", "time_gpu_s"),

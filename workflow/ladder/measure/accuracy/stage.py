@@ -39,4 +39,5 @@ def measure_accuracy(
     request = {"library": str(made.library), "device": device}
     request |= {key: settings[key] for key in ("products", "families")}
     outcome = run_worker("ladder.measure.accuracy.worker", request, on_event, settings["time_limit_s"], log)
+    outcome = outcome.of_the_work(f"accuracy: {made.folder.name}")
     return {"status": outcome.status, "message": outcome.message, "where": where, "clock": "nvbench", "points": points}

@@ -136,8 +136,7 @@ def _rounded(value: Any) -> float:
 
 def main() -> None:
     """Measure what the request asks for: an event for the errors of each product, then one for all times."""
-    asked = process.request()
-    try:
+    with process.request() as asked:
         device = CudaDevice(asked["device"])
         provide_cublas()
         library = Library(Path(asked["library"]))
@@ -149,8 +148,6 @@ def main() -> None:
         ]
         points = measure_all(device, library, products, lambda point: process.emit(point=point))
         process.emit(times_ms=[point["time_ms"] for point in points])
-    except Exception as error:  # whatever it is, the parent needs the line and the run goes on
-        process.fail_with(error)
 
 
 if __name__ == "__main__":

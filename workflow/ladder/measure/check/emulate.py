@@ -9,20 +9,20 @@ from typing import Any
 
 from ladder.build.compile import Build
 from ladder.build.emulator import (
-    COMPILER,
     EMULATED,
     EMULATOR,
     ENGINE,
     NEEDS_GPU,
     NOT_EMULATED,
     compile_for_emulator,
+    other_code,
     why_no_emulator,
 )
 from ladder.config.sources import BY_SIZE, by_size, sources
-from ladder.measure.check.stage import check_verdict, run_cases
+from ladder.measure.check.stage import run_cases
 from ladder.model.cases import Case, emulated_runs
 from ladder.model.rung import Rung
-from ladder.system.paths import ROOT, shown
+from ladder.system.paths import ROOT
 
 
 def _of_first_class(rung: Rung, cases: Sequence[Case]) -> bool:
@@ -51,10 +51,9 @@ def emulate_rung(
         return {"status": compiled["status"], "message": compiled["message"], "cases": []}
     if why := why_no_emulator():
         return {"status": NOT_EMULATED, "message": why, "cases": []}
-    compiled_here = (path for path in sources(rung) if not (EMULATOR / path.name).exists())  # the others are its own
-    if apart := next((path for path in compiled_here if COMPILER.search(path.read_text())), None):
-        message = f"{shown(apart)} has other code for a GPU than for a CPU"
-        return {"status": NEEDS_GPU, "message": message, "cases": []}
+    files = [path for path in sources(rung) if not (EMULATOR / path.name).exists()]  # the others are its own
+    if apart := next(filter(None, map(other_code, files)), ""):
+        return {"status": NEEDS_GPU, "message": apart, "cases": []}
     with tempfile.TemporaryDirectory() as folder:
         library = Path(folder) / "library.so"
         source, macros = ROOT / "kernels" / rung.source, dict(rung.macros)
@@ -63,13 +62,14 @@ def emulate_rung(
         elif rung.tuned:
             source, macros = Path(folder) / BY_SIZE, {}
             source.write_text(by_size(rung))
-        if error := compile_for_emulator(source, macros, library, ROOT / "kernels" / Path(rung.source).parent, engine):
+        include = ROOT / "kernels" / Path(rung.source).parent
+        if error := compile_for_emulator(source, macros, library, include, engine, files):
             return {"status": NEEDS_GPU, "message": error, "cases": []}
         request = {
             "library": str(library),
             "emulate": {"threads": threads, "time_limit_s": time_limit_s / 2},
             "declared": rung.declared,
         }
-        done, current, outcome = run_cases(cases, list(map(emulated_runs, cases)), request, time_limit_s, log)
-    status, message = check_verdict(done, current, outcome)
-    return {"status": EMULATED if status == "pass" else status, "message": message, "cases": done}
+        answers = run_cases(cases, list(map(emulated_runs, cases)), request, time_limit_s, log)
+    status, message = answers.verdict(f"emulate: {rung.name}")
+    return {"status": EMULATED if status == "pass" else status, "message": message, "cases": answers.records}

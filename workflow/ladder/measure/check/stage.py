@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from ladder.build.compile import Build
+from ladder.measure.check.in_common import passing
 from ladder.model.cases import Case
-from ladder.system.errors import LadderError
-from ladder.system.process import OUT_OF_MEMORY, Event, Outcome, run_worker
+from ladder.system.process import BROKEN, OK, Event, Outcome, run_worker
 
 
 def check_rung(
@@ -29,8 +30,8 @@ def check_rung(
     Keys: status (`pass`, `failed`, or why it could not be checked: the compile record's status), message, where (with
     wall_s, the seconds that it took), runs (how often each case was computed) and whether all gave the same bits
     (identical), cases (those that ran, with errors and verdict), and `declared`: what the rung says of itself,
-    `deterministic`, `subnormals` and `precision` of kernels.yaml. Raises LadderError where the GPU has too little free
-    memory, which says nothing about the rung.
+    `deterministic`, `subnormals` and `precision` of kernels.yaml. Raises LadderError where the machine broke the check
+    off, which says nothing about the rung.
     """
     compiled = made.record
     if compiled["status"] != "ok":
@@ -39,16 +40,45 @@ def check_rung(
     begun = time.monotonic()
     declared = dict(declared or {})
     request = {"library": str(made.library), "device": device, "declared": declared}
-    done, current, outcome = run_cases(cases, [runs] * len(cases), request, time_limit_s, log, progress)
+    answers = run_cases(cases, [runs] * len(cases), request, time_limit_s, log, progress)
     where["wall_s"] = round(time.monotonic() - begun, 3)
-    if OUT_OF_MEMORY in outcome.message and all(case["verdict"] == "pass" for case in done):
-        raise LadderError(f"check: {made.folder.name}: {check_verdict([], current, outcome)[1]}")
-    status, message = check_verdict(done, current, outcome)
-    identical = all(case.pop("identical", True) for case in done)
+    status, message = answers.verdict(f"check: {made.folder.name}")
+    identical = all(case.pop("identical", True) for case in answers.records)
     return {
         **{"status": status, "message": message, "where": where},
-        **{"declared": declared, "runs": runs, "identical": identical and status == "pass", "cases": done},
+        **{"declared": declared, "runs": runs, "identical": identical and status == "pass"},
+        "cases": answers.records,
     }
+
+
+@dataclass
+class Answers:
+    """What came back of the cases that a worker was asked for."""
+
+    asked: Sequence[Case]
+    records: list[dict[str, Any]] = field(default_factory=list)
+    left_out: list[Case] = field(default_factory=list)  # for this machine cannot compute them
+    current: Case | None = None  # the case begun last
+    outcome: Outcome = field(default_factory=lambda: Outcome(BROKEN, "no worker ran"))
+
+    def verdict(self, what: str) -> tuple[str, str]:
+        """`pass`, where every case that was asked for came back as passed, or `failed` and what failed in one line.
+
+        Raises LadderError, with `what` was checked, where the machine broke it off before any case failed.
+        """
+        wrong = [record for record in self.records if record["verdict"] != "pass"]
+        if wrong:
+            passed = [Case.of(record) for record in self.records if record["verdict"] == "pass"]
+            told = f"{Case.of(wrong[0])}: {wrong[0]['verdict']}"
+            return "failed", "; ".join(filter(None, (told, passing(passed, list(map(Case.of, wrong))))))
+        at = f"{self.current}: " if self.current else ""
+        if self.outcome.status != OK:
+            outcome = self.outcome.of_the_work(f"{what}: {at}not checked")
+            return "failed", at + outcome.message
+        answered = {*map(Case.of, self.records), *self.left_out}
+        if missing := [case for case in self.asked if case not in answered]:
+            return "failed", f"{missing[0]}: no answer (as to {len(missing)} of {len(self.asked)} cases)"
+        return "pass", ""
 
 
 def run_cases(
@@ -58,34 +88,23 @@ def run_cases(
     time_limit_s: float,
     log: Path,
     progress: Callable[[int, Case], None] = lambda done, case: None,
-) -> tuple[list[dict[str, Any]], Case | None, Outcome]:
-    """Let the worker compute each case so many times; the records of those that ran, the case begun last, and the end.
+) -> Answers:
+    """Let the worker compute each case so many times, and keep what it answers.
 
     The progress is told how many cases are done, and the one that begins. `request` holds the rest of what the worker
     is asked (`ladder.measure.check.worker.main`).
     """
-    done: list[dict[str, Any]] = []
-    current: Case | None = None
+    answers = Answers(cases)
 
     def on_event(event: Event) -> None:
-        nonlocal current
         if "starts" in event:
-            current = Case.of(event["starts"])
-            progress(len(done), current)
+            answers.current = Case.of(event["starts"])
+            progress(len(answers.records), answers.current)
+        elif "left_out" in event:
+            answers.left_out.append(Case.of(event["left_out"]))
         else:
-            done.append(event["case"])
+            answers.records.append(event["case"])
 
     asked = {"cases": [case.as_record() for case in cases], "runs": list(runs), **request}
-    outcome = run_worker("ladder.measure.check.worker", asked, on_event, time_limit_s, log)
-    return done, current, outcome
-
-
-def check_verdict(done: list[dict[str, Any]], current: Case | None, outcome: Outcome) -> tuple[str, str]:
-    """`pass` or `failed`, and what failed in one line, of the cases that ran, the one begun last and how it ended."""
-    wrong = [case for case in done if case["verdict"] != "pass"]
-    if wrong:
-        more = f" (and {len(wrong) - 1} more of {len(done)} cases)" if len(wrong) > 1 else ""
-        return "failed", f"{Case.of(wrong[0])}: {wrong[0]['verdict']}{more}"
-    if outcome.status != "ok":
-        return "failed", f"{current}: {outcome.message}" if current else outcome.message
-    return "pass", ""
+    answers.outcome = run_worker("ladder.measure.check.worker", asked, on_event, time_limit_s, log)
+    return answers

@@ -143,8 +143,7 @@ def check_case(
     shape, alpha, beta = case.shape, case.alpha, case.beta
     inputs = draw_inputs(case.family, shape, case.multiplies, beta != 0, seed)
     sizes = ((inputs.A, shape.m, shape.k), (inputs.B, shape.k, shape.n), (inputs.C, shape.m, shape.n))
-    paddings, offsets = (each if isinstance(each, tuple) else (each,) * 3 for each in (case.padding, case.offset))
-    layouts = zip(paddings, offsets, strict=True)
+    layouts = zip(case.paddings, case.offsets, strict=True)
     A, B, C = (buffer(device, *size, *layout) for size, layout in zip(sizes, layouts, strict=True))
     a, b, c = (device.address(each.memory) + 4 * each.start for each in (A, B, C))
     operands = Operands(a, A.ld, b, B.ld, c, C.ld)
@@ -191,11 +190,21 @@ def check_case(
     return record
 
 
+@dataclass(frozen=True)
+class Written:
+    """The elements that are written, of the rows and the columns in which any is; and which these are of C."""
+
+    elements: Any
+    rows: Any
+    columns: Any
+
+
 def _written(A: Any, B: Any, before: Any, C: Any) -> tuple[Any, ...]:
     """The rows and columns in which anything of C is written, of all four, and where in them it is."""
     written = C.view(np.uint32) != SENTINEL
     rows, columns = map(np.unique, np.divmod(np.flatnonzero(written), C.shape[1]))
-    return A[rows], B[:, columns], before[rows][:, columns], C[rows][:, columns], written[rows][:, columns]
+    written = Written(written[rows][:, columns], rows, columns)
+    return A[rows], B[:, columns], before[rows][:, columns], C[rows][:, columns], written
 
 
 @np.errstate(all="ignore")
@@ -210,7 +219,7 @@ def case_error(
     family: str = "uniform",
     subnormals: str = "gradual",
     precision: str = "fp32",
-    written: Any = None,
+    written: Written | None = None,
 ) -> dict[str, Any]:
     """Compare C, or what is written of it, with the float64 product, panel by panel; the errors and the verdict.
 
@@ -226,6 +235,7 @@ def case_error(
     underflow = underflow_bound(shape.k, scalar_a, scalar_b, largest_A, largest_B, subnormals, precision)
     rows = max(1, PANEL_BYTES // (8 * shape.n))
     squared_error, componentwise = 0.0, 0.0
+    bound_of_an_element, wrong, wrong_elements = componentwise_bound(shape.k, precision), "", 0
     by_column, by_row, squares_of_A = xp.zeros(shape.n), [], xp.zeros(shape.k)
     for first in range(0, shape.m, rows):
         panel = slice(first, min(first + rows, shape.m))
@@ -248,17 +258,25 @@ def case_error(
         by_row.append(float(of_row.max()))
         found = in_float64(C[panel])
         if written is not None:
-            found = xp.where(written[panel], found, expected)
+            found = xp.where(written.elements[panel], found, expected)
         finite = xp.isfinite(expected)
         right = xp.where(finite, xp.isfinite(found), (found == expected) | (xp.isnan(found) & xp.isnan(expected)))
         if not bool(right.all()):
-            return {"verdict": _first_wrong(right, expected, first)}
+            row, column = _first(~right)
+            return {"verdict": _not_a_number(float(expected[row, column]), _place(first + row, column, written))}
         difference = xp.where(finite, xp.abs(found - expected), 0)
         scale = xp.where(finite, scale, 0)
         squared_error += float((difference**2).sum())
         beyond = xp.maximum(difference - underflow, 0)
         ratio = xp.where(scale > 0, beyond / xp.where(scale > 0, scale, 1), xp.where(difference > 0, HUGE, 0))
         componentwise = max(componentwise, float(ratio.max()))
+        exceeds = ratio > bound_of_an_element
+        if not wrong and bool(exceeds.any()):
+            at = _first(exceeds)
+            limit = underflow + bound_of_an_element * float(scale[at])
+            values = (float(each[at]) for each in (found, expected, difference))
+            wrong = _too_far_off(_place(first + at[0], at[1], written), *values, limit, precision)
+        wrong_elements += int(exceeds.sum())
     errors: dict[str, Any] = {"error_componentwise": _rounded(componentwise), "error_normwise": None}
     if random_signs:
         if product:
@@ -267,10 +285,12 @@ def case_error(
         error = math.sqrt(squared_error / terms) if terms else HUGE if squared_error else 0.0
         bound = statistical_bound(shape.k, max(1.0, terms / largest) if largest else 1.0, precision)
         errors |= {"error_normwise": _rounded(error), "bound_normwise": _rounded(bound)}
-    if not componentwise <= componentwise_bound(shape.k, precision):
-        return errors | {"verdict": f"an element's error exceeds the bound of {_PRODUCTS[precision]} product"}
+    if wrong:
+        more = f"; {wrong_elements} of {shape.m * shape.n} elements are wrong" if wrong_elements > 1 else ""
+        return errors | {"verdict": wrong + more}
     if random_signs and not error <= bound:
-        return errors | {"verdict": f"the error's norm exceeds that of {precision.upper()} rounding"}
+        text = f"the norm of the error, {error:.3g}, exceeds that of {precision.upper()} rounding, {bound:.3g}"
+        return errors | {"verdict": text}
     return errors | {"verdict": "pass"}
 
 
@@ -308,18 +328,31 @@ def _rounded(error: float) -> float:
     return float(f"{error:.4g}")
 
 
-def _first_wrong(right: Any, expected: Any, first_row: int) -> str:
-    xp = _arrays(right)
-    row, column = (int(index) for index in xp.unravel_index(xp.argmin(right), right.shape))
-    belongs = float(expected[row, column])
-    place = f"at row {first_row + row}, column {column}"
-    return f"NaN or infinity {place}" if math.isfinite(belongs) else f"not the {belongs} that belongs {place}"
+def _first(wrong: Any) -> tuple[int, int]:
+    """The row and the column of the first element that is set."""
+    row, column = divmod(int(wrong.argmax()), wrong.shape[1])
+    return row, column
+
+
+def _place(row: int, column: int, written: Written | None) -> str:
+    row, column = (int(written.rows[row]), int(written.columns[column])) if written else (row, column)
+    return f"at row {row}, column {column}"
+
+
+def _not_a_number(belongs: float, place: str) -> str:
+    if not math.isfinite(belongs):
+        return f"not the {belongs} that belongs {place}"
+    return f"NaN or infinity {place}, instead of {belongs:.9g}"
+
+
+def _too_far_off(place: str, found: float, expected: float, error: float, limit: float, precision: str) -> str:
+    told = f"{found:.9g} {place}, instead of {expected:.9g}"
+    return f"{told}: the error {error:.3g} exceeds the bound of {_PRODUCTS[precision]} product, {limit:.3g}"
 
 
 def main() -> None:
     """Check the cases of the request, one event each; its `emulate` holds the arguments of the emulator."""
-    asked = process.request()
-    try:
+    with process.request() as asked:
         emulated = asked.get("emulate")
         device = EmulatedDevice(**emulated) if emulated else CudaDevice(asked["device"])
         if not emulated:
@@ -336,13 +369,10 @@ def main() -> None:
                 if case.padding < WIDE:
                     raise
                 record = None  # where no more may be reserved than there is, such a case is left out
-            if record is not None:
-                process.emit(case=record)
+            process.emit(**({"left_out": asked_case} if record is None else {"case": record}))
             if device.stuck:
                 break
             device.clear()
-    except Exception as error:  # whatever it is, the parent needs the line and the run goes on
-        process.fail_with(error)
 
 
 if __name__ == "__main__":

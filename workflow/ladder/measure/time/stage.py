@@ -27,7 +27,8 @@ def time_rung(
 ) -> str:
     """Time a rung and its references at each shape, in one process, and add that run to the record.
 
-    Returns an empty string, or one line that says why nothing was added.
+    Returns an empty string, or one line that says why nothing was added. Raises LadderError where the machine broke it
+    off, which says nothing about the rung.
     """
     current: dict[str, str] = {}
     states: list[dict[str, Any]] = []
@@ -52,7 +53,7 @@ def time_rung(
         outcome = run_worker("ladder.measure.time.worker", request, on_event, settings["time_limit_s"], log)
         wall_s = round(time.monotonic() - begun, 3)
         files = collect(Path(folder))
-    if outcome.status != "ok":
+    if outcome.of_the_work(f"time: {rung}").status != "ok":
         return (f"{current['kernel']} at {current['shape']}: " if current else "") + outcome.message
     if message := unfinished(files):
         return message

@@ -61,13 +61,10 @@ class TimingRun:
 
 def main() -> None:
     """Measure what the request asks for; the parent collects the files of its folder."""
-    asked = process.request()
-    try:
+    with process.request() as asked:
         cp.cuda.Device(asked["device"]).use()
         provide_cublas()
         TimingRun(asked).run()
-    except Exception as error:  # whatever it is, the parent needs the line and the run goes on
-        process.fail_with(error)
 
 
 if __name__ == "__main__":

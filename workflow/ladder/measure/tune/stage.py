@@ -33,7 +33,7 @@ from ladder.records import store
 from ladder.records.timings import measurements
 from ladder.records.trials import FINAL, SCREEN, Record
 from ladder.system.errors import LadderError
-from ladder.system.process import OUT_OF_MEMORY, Event, run_worker
+from ladder.system.process import BROKEN, OK, Event, run_worker
 
 
 def trial_rungs(template: Rung, gpu: Gpu) -> list[Rung]:
@@ -190,7 +190,7 @@ class Search:
             wrong = {name: text for name, text in verdicts.items() if text != "pass"}
             if self.baseline in wrong:
                 raise LadderError(f"tune: {self.baseline}: {wrong[self.baseline]}; nothing can be compared with it")
-            if OUT_OF_MEMORY in outcome.message or (outcome.status != "ok" and current in ("", self.baseline)):
+            if outcome.status == BROKEN or (outcome.status != OK and current in ("", self.baseline)):
                 raise LadderError(f"tune: {self.entry}: {current + ': ' if current else ''}{outcome.message}")
             trials = [self._trial(name, stage, "wrong", text) for name, text in wrong.items()]
             where = {**self.where(self.compiled[left[0]], self.digest(stage)), "wall_s": wall_s}

@@ -32,8 +32,7 @@ def verdict(device: CudaDevice, library: Library, cases: list[Case]) -> str:
 
 def main() -> None:
     """Check every library of the request, then time those that passed."""
-    asked = process.request()
-    try:
+    with process.request() as asked:
         device = CudaDevice(asked["device"])
         provide_cublas()
         sound = {}
@@ -45,8 +44,6 @@ def main() -> None:
                 sound[name] = path
         cp.get_default_memory_pool().free_all_blocks()
         TimingRun({**asked, "libraries": sound, "rung": asked["baseline"]}).run()
-    except Exception as error:  # whatever it is, the parent needs the line and the run goes on
-        process.fail_with(error)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,120 @@
+"""Rungs that compute less than SGEMM: what they claim is checked and timed, and nothing else; they are told apart."""
+
+import pytest
+import yaml
+from conftest import asked
+from ladder.config import plan
+from ladder.config.kernels import read_kernels
+from ladder.model.claims import claimed_cases, claimed_shapes, in_words
+from ladder.model.precision import label
+from ladder.model.shape import Shape
+from ladder.system.errors import LadderError
+from ladder.system.paths import ROOT
+from ladder.tables.rungs import rung_table
+
+CASES = [asked("7"), asked("31x33x32", alpha=-1.25, beta=0.75, padding=3), asked("128", beta=1), asked("0x5x7")]
+
+
+@pytest.mark.parametrize(
+    ("claims", "cases"),
+    [
+        ({}, CASES),
+        ({"beta": 0}, [asked("7"), asked("31x33x32", alpha=-1.25, padding=3), asked("128"), asked("0x5x7")]),
+        (
+            {"n": "n % 128 == 0", "beta": 0},
+            [
+                *(asked("7x128x7"), asked("31x128x32", alpha=-1.25, padding=3), asked("128"), asked("0x128x7")),
+            ],
+        ),
+        (
+            {"lda": "lda % 4 == 0", "alpha": 1},
+            [
+                *(asked("7", padding=(1, 0, 0)), asked("31x33x32", beta=0.75, padding=(4, 3, 3))),
+                *(asked("128", beta=1), asked("0x5x7", padding=(1, 0, 0))),
+            ],
+        ),
+        ({"k": "k > 0 and k <= n"}, [asked("7"), CASES[1], asked("128", beta=1)]),
+        ({"k": 9}, [asked("7x7x9"), asked("31x33x9", alpha=-1.25, beta=0.75, padding=3), asked("128x128x9", beta=1)]),
+        ({"m": "m > 5000"}, []),
+    ],
+)
+def test_cases_are_moved_to_the_next_that_are_claimed(claims, cases):
+    found = claimed_cases(claims, CASES)
+    assert found[: len(cases)] == cases
+    assert len(found) == len(cases) + (claims == {"k": 9})  # 0x5x9 too
+
+
+def test_the_shapes_to_be_timed_are_left_out_and_not_moved():
+    shapes = [Shape(100, 100, 100), Shape(256, 128, 64)]
+    assert claimed_shapes({"n": "n % 128 == 0", "beta": 0}, shapes) == shapes[1:]
+    assert claimed_shapes({"beta": 1}, shapes) == []
+
+
+@pytest.fixture
+def ladder(tmp_path, monkeypatch):
+    """Puts `mine`, as naive with these claims, into a ladder of its own; gives its file."""
+
+    def make(claims, entry="mine"):
+        entries = yaml.safe_load((ROOT / "config/kernels.yaml").read_text())
+        mine = {"title": "an idea", "source": "sgemm/naive.cu", "before": "naive"}
+        entries[entry] = {**entries.get(entry, mine), "claims": claims}
+        after = {"title": "another", "source": "sgemm/naive.cu", "before": "mine"}
+        file = tmp_path / "kernels.yaml"
+        file.write_text(yaml.safe_dump({**entries, **({"after": after} if entry == "mine" else {})}, sort_keys=False))
+        monkeypatch.setattr(plan, "KERNELS", file)
+        return file
+
+    return make
+
+
+@pytest.mark.parametrize(
+    ("claims", "entry", "message"),
+    [
+        ({"n": "n % 0 == 0"}, "mine", r"mine\.claims\.n: 'n % 0 == 0': divides by zero"),
+        ({"n": "size > 3"}, "mine", r"mine\.claims\.n: 'size > 3': size is no number of a product; known: m, n, k"),
+        ({"n": "__import__('os')"}, "mine", r"mine\.claims\.n: .* has no place in it"),
+        ({"n": "n %"}, "mine", r"mine\.claims\.n: 'n %': is no Python expression"),
+        ({"rows": 4}, "mine", r"mine\.claims: 'rows' "),
+        ({"n": True}, "mine", r"mine\.claims\.n: "),
+        ({"n": [1, 2]}, "mine", r"mine\.claims\.n: "),
+        ({"beta": 0}, "cublas", r"cublas\.claims: a baseline claims nothing"),
+        ({"beta": 0}, "naive", r"naive\.claims: others are compared with the first rung"),
+    ],
+)
+def test_bad_claims_are_one_line_with_file_key_and_remedy(ladder, claims, entry, message):
+    with pytest.raises(LadderError, match=message) as caught:
+        read_kernels(ladder(claims, entry))
+    assert "\n" not in str(caught.value)
+
+
+def test_a_rung_is_checked_timed_and_profiled_where_it_claims_and_stands_beside_no_other(ladder):
+    ladder({"n": "n % 128 == 0", "beta": 0})
+    run = plan.plan({"sizes": [96, 128, "64x256x64"], "kernels": ["mine", "after"], "profile": {"sizes": [96, 128]}})
+    assert list(map(str, run.timed("mine"))) == ["128", "64x256x64"]
+    assert list(map(str, run.timed("after"))) == ["96", "128", "64x256x64"]
+    assert list(map(str, run.profile_shapes_of("mine"))) == ["128"]
+    for cases in (run.cases("mine"), run.emulated_cases("mine"), run.sanitizer_cases("mine")):
+        assert cases
+        assert all(case.shape.n % 128 == 0 and case.beta == 0 for case in cases)
+    assert run.cases("after") == run.cases()
+    assert run.side_by_side("mine") == ["mine", "cublas", "naive"]
+    assert run.side_by_side("after") == ["after", "cublas", "naive"]
+
+
+def test_sizes_of_which_a_rung_claims_none_are_one_line(ladder):
+    ladder({"n": "n % 128 == 0"})
+    with pytest.raises(LadderError, match=r"sizes: mine claims none of them \(n % 128 = 0\); add one"):
+        plan.plan({"sizes": [96], "kernels": ["mine"]})
+
+
+def test_a_restricted_rung_is_told_apart_by_title_label_and_table(ladder, monkeypatch):
+    from conftest import an_evidence
+
+    mine = read_kernels(ladder({"n": "n % 128 == 0", "beta": 0}))["mine"]
+    assert mine.title == "an idea (restricted: n % 128 = 0, beta = 0)"
+    assert label("mine", "fp32", in_words(mine.claims)) == "mine (restricted)"
+    assert label("mine", "tf32", "beta = 0") == "mine (TF32, restricted)"
+    monkeypatch.setattr("ladder.tables.evidence.source_digest", lambda rung: "source-1")
+    item = an_evidence("mine")
+    object.__setattr__(item, "rung", mine)
+    assert rung_table([item])["claims"].tolist() == ["n % 128 = 0, beta = 0"]

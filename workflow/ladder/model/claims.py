@@ -1,0 +1,84 @@
+"""What a rung claims to compute, where that is less than SGEMM: kernels.yaml's `claims`.
+
+A claim is a name of NAMES with the only value that it may have, or with a condition on it, a Python expression
+(`ladder.model.expressions`): `{n: "n % 128 == 0", beta: 0}`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from ladder.model.cases import Case
+from ladder.model.expressions import evaluate
+from ladder.model.shape import Shape
+
+NAMES = ("m", "n", "k", "lda", "ldb", "ldc", "alpha", "beta")
+REACH = 1024  # how far beyond a dimension the next one is looked for that is claimed
+
+Claims = Mapping[str, Any]
+
+
+def in_words(claims: Claims) -> str:
+    """`n % 128 = 0, beta = 0`: the restriction as tables and pages show it; empty for a rung that computes SGEMM."""
+    texts = [value if isinstance(value, str) else f"{name} = {value:g}" for name, value in claims.items()]
+    return ", ".join(text.replace("==", "=") for text in texts)
+
+
+def _values(case: Case) -> dict[str, float]:
+    shape, (a, b, c) = case.shape, case.paddings
+    sizes = {"m": shape.m, "n": shape.n, "k": shape.k, "lda": shape.k + a, "ldb": shape.n + b, "ldc": shape.n + c}
+    return {**sizes, "alpha": case.alpha, "beta": case.beta}
+
+
+def _meets(claims: Claims, name: str, case: Case) -> bool:
+    values, claim = _values(case), claims[name]
+    if isinstance(claim, str):
+        return bool(evaluate(claim, values, "number", "of a product"))
+    return values[name] == claim
+
+
+def claimed(claims: Claims, case: Case) -> bool:
+    """Whether a rung claims to compute a case. Raises ValueError for an expression that is none."""
+    return all(_meets(claims, name, case) for name in claims)
+
+
+def claimed_shapes(claims: Claims, shapes: Iterable[Shape]) -> list[Shape]:
+    """Those of the shapes that a rung claims as they are timed: alpha = 1, beta = 0, no gaps."""
+    return [shape for shape in shapes if claimed(claims, Case(shape))]
+
+
+def claimed_cases(claims: Claims, cases: Iterable[Case]) -> list[Case]:
+    """The cases that a rung claims, in the place of those given: each as near to its own as one number at a time leads.
+
+    A scalar or dimension becomes the one that is claimed, or the next one that is; a gap grows. Cases that no such
+    change makes claimed are left out.
+    """
+    moved = (_moved(claims, case) for case in cases)
+    return list(dict.fromkeys(case for case in moved if claimed(claims, case)))
+
+
+def _moved(claims: Claims, case: Case) -> Case:
+    for name, claim in claims.items():
+        if _meets(claims, name, case):
+            continue
+        now = _values(case)[name]
+        candidates = [claim] if not isinstance(claim, str) else range(int(now), int(now) + REACH)
+        if isinstance(claim, str) and name in ("alpha", "beta"):
+            candidates = (0, 1, -1, 2)
+        moved = (_with(case, name, value) for value in candidates)
+        case = next((each for each in moved if _meets(claims, name, each)), case)
+    return case
+
+
+def _with(case: Case, name: str, value: Any) -> Case:
+    if name in ("alpha", "beta"):
+        return replace(case, **{name: value})
+    if name in ("m", "n", "k"):
+        return replace(case, shape=replace(case.shape, **{name: value}))
+    matrix = ("lda", "ldb", "ldc").index(name)
+    columns = (case.shape.k, case.shape.n, case.shape.n)[matrix]
+    paddings = list(case.paddings)
+    paddings[matrix] = max(0, value - columns)
+    return replace(case, padding=tuple(paddings) if len(set(paddings)) > 1 else paddings[0])
