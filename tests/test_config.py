@@ -1070,9 +1070,10 @@ def test_a_program_that_is_none_is_named_with_the_place_that_gave_it(machine, to
 
 
 @pytest.mark.parametrize("section", ["check", "sanitize", "tune"])
-def test_a_check_shape_that_is_none_is_named(machine, section):
-    message = line_of(plan.plan, {section: {"shapes": [7, "foo"]}})
-    assert message.startswith(f"config/config.yaml: {section}.shapes[1]: 'foo' is ")
+@pytest.mark.parametrize("shape", ["foo", "2147483648x1x1"])
+def test_a_check_shape_that_is_none_is_named(machine, section, shape):
+    message = line_of(plan.plan, {section: {"shapes": [7, shape]}})
+    assert message.startswith(f"config/config.yaml: {section}.shapes[1]: {shape!r} ")
     assert message.endswith("; write 127 or 31x33x0")
 
 

@@ -64,6 +64,13 @@ def test_every_rung_of_the_ladder_passes_as_it_is_built_or_needs_a_gpu(tmp_path,
     )
 
 
+def test_a_library_needs_a_gpu_and_no_compiler_says_so(tmp_path):
+    rung = LADDER["cublas"]
+    record = emulate_rung(rung, a_build(tmp_path / "build"), CASES, 2, 60, tmp_path / "log", tmp_path / "no engine")
+    assert record["status"] == "needs a GPU"
+    assert "error" not in record["message"]
+
+
 @pytest.mark.parametrize(("shape", "status"), [("33x35x65", "emulated"), ("64", "needs a GPU")])
 def test_what_is_built_for_larger_products_than_the_cases_is_not_compiled_for_the_emulator(tmp_path, shape, status):
     border = 2.0 * 50**3

@@ -49,6 +49,8 @@ def emulate_rung(
     compiled = made.record
     if compiled["status"] != "ok":
         return {"status": compiled["status"], "message": compiled["message"], "cases": []}
+    if rung.role == "baseline":  # whose source calls what no emulator has
+        return {"status": NEEDS_GPU, "message": "a library of NVIDIA's, which has code for GPUs alone", "cases": []}
     if why := why_no_emulator():
         return {"status": NOT_EMULATED, "message": why, "cases": []}
     files = [path for path in sources(rung) if not (EMULATOR / path.name).exists()]  # the others are its own
