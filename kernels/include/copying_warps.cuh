@@ -1,5 +1,5 @@
-// What a block of `fastest` with copying warps does outside its loops: A's way from global memory through registers to a
-// stage, B's way without the engine, and the sum over groups of warps.
+// What a block of `fastest` with copying warps does outside its loops: A's way from global memory through registers to
+// a stage, B's way without the engine, and the sum over groups of warps.
 #pragma once
 
 #include <cuda_pipeline.h>
@@ -34,8 +34,8 @@ struct RingPlace {
   }
 };
 
-// A copier's share of a tile of A, on its way from global memory through registers to a stage: vectors of four steps of k.
-// A warp loads two vectors of each of 16 rows, which are whole sectors, and stores to 32 different banks.
+// A copier's share of a tile of A, on its way from global memory through registers to a stage: vectors of four steps of
+// k. A warp loads two vectors of each of 16 rows, which are whole sectors, and stores to 32 different banks.
 template <class T>
 struct ShareOfA {
   static constexpr int ROWS = COPIERS / (T::BK / 4);  // that all copiers load at a time
@@ -47,8 +47,8 @@ struct ShareOfA {
   static __device__ int row(int copier) { return copier / 64 * 16 + copier % 32 / 2; }
   static __device__ int step(int copier) { return copier / 32 % 2 * 8 + copier % 2 * 4; }
 
-  // Where the thread's vectors lie in the rows of a tile, at step 0. Beyond the last row of A this is the last row again,
-  // because the results there are not stored.
+  // Where the thread's vectors lie in the rows of a tile, at step 0. Beyond the last row of A this is the last row
+  // again, because the results there are not stored.
   struct Rows {
     const float* from[VECTORS];
 
@@ -109,7 +109,8 @@ __device__ inline void copy_tile_B(float* to, const Gemm& g, int col, int p, int
   }
 }
 
-// Adds the sums of the groups of warps in shared memory, in the order of the groups. Each group stores every GROUPS-th row.
+// Adds the sums of the groups of warps in shared memory, in the order of the groups. Each group stores every GROUPS-th
+// row.
 template <class T>
 __device__ inline void store_sum_of_groups(const Gemm& g, Tile tile, float* shared, int group, float* partials,
                                            int slot, const float (&sum)[T::TM][T::TN]) {

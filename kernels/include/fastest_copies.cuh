@@ -25,7 +25,8 @@ __device__ inline void copy_float_async(float* to, const float* from) {
 template <class T, int WIDTH_B>
 struct Copies {
   static constexpr int ROWS_A = T::THREADS / 8;  // a warp copies 4 rows of A by 8 steps of p: whole sectors, 32 banks
-  // A stage takes 64 bytes of a row of A. Tall tiles read the most of A, so they fetch the bytes of the next stages too.
+  // A stage takes 64 bytes of a row of A. Tall tiles read the most of A, so they fetch the bytes of the next stages
+  // too.
   static constexpr bool AHEAD_A = T::BM > T::BN;
   static constexpr int COLS_B = T::THREADS * WIDTH_B < T::BN ? T::THREADS * WIDTH_B : T::BN;
   static constexpr int ROWS_B = T::THREADS * WIDTH_B / COLS_B;
@@ -52,8 +53,8 @@ struct Copies {
     B = g.B + (p + p_B) * ldb + tile.col + col;
   }
 
-  // Copies both tiles into the stage. Beyond an edge of C it reads the last row or column again, because the results there
-  // are not stored. The first `missing` steps lie before the beginning of k and become zeros.
+  // Copies both tiles into the stage. Beyond an edge of C it reads the last row or column again, because the results
+  // there are not stored. The first `missing` steps lie before the beginning of k and become zeros.
   __device__ void next(float* stage, int missing) {
 #pragma unroll
     for (int i = 0; i < T::BM; i += ROWS_A) {

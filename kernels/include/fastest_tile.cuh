@@ -1,4 +1,5 @@
-// How a block of `fastest` lays out a tile: which results each thread has, how it multiplies, and how it stores them to C.
+// How a block of `fastest` lays out a tile: which results each thread has, how it multiplies, and how it stores them to
+// C.
 #pragma once
 
 #include "gemm.cuh"
@@ -49,9 +50,9 @@ __device__ inline void lds_fragment(float (&to)[LENGTH], const float* from, int 
   }
 }
 
-// sum += a column of A times a row of B. The FMAs go along a row of results and back along the next, so that an element of A
-// stays in the reuse cache for TN FMAs and an element of B for two at each turn. This beginning left the fewest conflicts
-// between register banks in SASS.
+// sum += a column of A times a row of B. The FMAs go along a row of results and back along the next, so that an element
+// of A stays in the reuse cache for TN FMAs and an element of B for two at each turn. This beginning left the fewest
+// conflicts between register banks in SASS.
 template <int TM, int TN>
 __device__ inline void add_outer_product(const float (&frag_A)[TM], const float (&frag_B)[TN], float (&sum)[TM][TN]) {
 #pragma unroll
@@ -64,8 +65,8 @@ __device__ inline void add_outer_product(const float (&frag_A)[TM], const float 
   }
 }
 
-// Stores a row of a thread's results where rows of C are not aligned to vectors. A vector of C takes the last elements of
-// one vector of results and the first of the next one in the row, which the next lane holds. `c` is the place of the
+// Stores a row of a thread's results where rows of C are not aligned to vectors. A vector of C takes the last elements
+// of one vector of results and the first of the next one in the row, which the next lane holds. `c` is the place of the
 // thread's first result.
 template <class T>
 __device__ inline void store_shifted(const Gemm& g, float* c, bool stored, const float (&sum)[T::TN]) {
@@ -106,8 +107,8 @@ __device__ inline void store_shifted(const Gemm& g, float* c, bool stored, const
   }
 }
 
-// Stores a thread's results of a tile. A tile that is inside C and aligned, with beta = 0, takes a short path of its own,
-// because an instruction that runs for the first time has to be fetched from memory.
+// Stores a thread's results of a tile. A tile that is inside C and aligned, with beta = 0, takes a short path of its
+// own, because an instruction that runs for the first time has to be fetched from memory.
 template <class T>
 __device__ inline void store_tile(const Gemm& g, Tile tile, const float (&sum)[T::TM][T::TN]) {
   int row = tile.row + T::row_of(threadIdx.x);

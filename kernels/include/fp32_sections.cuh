@@ -5,8 +5,8 @@
 
 constexpr int FP32_SECTION = 128;  // the most steps of k in one sum, where cuBLAS may split k
 
-// The totals of a thread's sums over sections of k, in FP64. They stay in memory, not in registers, because they are needed
-// only at the end of a section.
+// The totals of a thread's sums over sections of k, in FP64. They stay in memory, not in registers, because they are
+// needed only at the end of a section.
 template <int SUMS>
 struct SectionTotals {
   volatile double totals[SUMS];
@@ -36,8 +36,8 @@ struct SectionTotals {
   }
 };
 
-// Whether FP32 multiply-adds err less because most terms are zero: `sums` sums of k terms have `terms` that are not zero,
-// some but few. Such a sum is a short one, or cuBLAS splits its k among blocks as if all terms were there.
+// Whether FP32 multiply-adds err less because most terms are zero: `sums` sums of k terms have `terms` that are not
+// zero, some but few. Such a sum is a short one, or cuBLAS splits its k among blocks as if all terms were there.
 __device__ inline bool mostly_zeros(float terms, float sums, int k) {
   return terms > 0.0f && terms <= sums * fmaxf(400.0f, k / 6.0f);
 }

@@ -1,5 +1,5 @@
-// A tile of an mma.sync kernel by FP32 multiply-adds, where they err less than split numbers do, and how a block finds that
-// out.
+// A tile of an mma.sync kernel by FP32 multiply-adds, where they err less than split numbers do, and how a block finds
+// that out.
 #pragma once
 
 #include <cuda_pipeline.h>
@@ -9,10 +9,10 @@
 #include "mma_tiles.cuh"
 #include "vector.cuh"
 
-// Whether FP32 multiply-adds err less in a tile than split numbers do: if the numbers of more than FEW_LINES rows of A or
-// columns of B lie further apart than 2^32 (asked if WIDE), or if most are zero. All threads of a block ask when its first
-// stage has arrived, and look at the first 16 numbers of each row and column. So few numbers may mislead. Then the result is
-// less accurate, but within the bound.
+// Whether FP32 multiply-adds err less in a tile than split numbers do: if the numbers of more than FEW_LINES rows of A
+// or columns of B lie further apart than 2^32 (asked if WIDE), or if most are zero. All threads of a block ask when its
+// first stage has arrived, and look at the first 16 numbers of each row and column. So few numbers may mislead. Then
+// the result is less accurate, but within the bound.
 template <class T, bool WIDE = true>
 __device__ inline bool needs_multiply_adds(const Gemm& g, Tile tile, const float* stage) {
   constexpr int FEW_LINES = 4, APART = 32, LOOK = 16;
@@ -64,8 +64,8 @@ __device__ inline bool needs_multiply_adds(const Gemm& g, Tile tile, const float
   return wide > FEW_LINES || mostly_zeros(pairs * g.k, looked, g.k);
 }
 
-// Computes a tile by FP32 multiply-adds. Of each 4 rows and each 32 columns of a warp's part a lane has one row and four
-// columns. Like exact_sum it is not inlined.
+// Computes a tile by FP32 multiply-adds. Of each 4 rows and each 32 columns of a warp's part a lane has one row and
+// four columns. Like exact_sum it is not inlined.
 template <class T, int WIDTH>
 __attribute__((noinline)) static __device__ void multiply_adds(Gemm g, Tile tile, float* shared, int row, int col) {
   constexpr int ROWS = T::WARP_ROWS / 4, COLS = T::WARP_COLS / 32;

@@ -1,5 +1,5 @@
-// C = A . B by mma.sync, for products that a rung of wgmma leaves to it: of split numbers, or with one product of numbers
-// rounded to TF32. The kernel is sgemm_mma of the rung `mma_3xtf32`, which explains its loop.
+// C = A . B by mma.sync, for products that a rung of wgmma leaves to it: of split numbers, or with one product of
+// numbers rounded to TF32. The kernel is sgemm_mma of the rung `mma_3xtf32`, which explains its loop.
 #pragma once
 
 #include <cuda_pipeline.h>

@@ -1,5 +1,5 @@
-// How a block of mma.sync lays out stages of tiles of A and B in shared memory, as they lie in global memory, and copies them
-// there by cp.async.
+// How a block of mma.sync lays out stages of tiles of A and B in shared memory, as they lie in global memory, and
+// copies them there by cp.async.
 #pragma once
 
 #include <cuda_pipeline.h>
@@ -27,15 +27,16 @@ struct MmaTiling {
   static_assert(STEPS % SUM_STEPS == 0 && (SUM_STEPS == 8 || SUM_STEPS == 16), "the error is derived for that");
   static_assert(THREADS <= 1024 && DEPTH >= 3, "one stage to multiply, one that has arrived, one on its way");
 
-  // The place of the four floats from column `col` of a row of A's tile. The vectors of a row are permuted so that the eight
-  // rows that ldmatrix reads at a time touch all banks.
+  // The place of the four floats from column `col` of a row of A's tile. The vectors of a row are permuted so that the
+  // eight rows that ldmatrix reads at a time touch all banks.
   static __device__ int place_A(unsigned row, unsigned col) {
     constexpr unsigned VECTORS = STEPS / 4;
     return row * STEPS + ((col / 4) ^ (VECTORS == 8 ? row : row / 2) % VECTORS) * 4;
   }
 };
 
-// Keeps a number in its register. Without the shuffle ptxas computes again in each tile what follows from threadIdx alone.
+// Keeps a number in its register. Without the shuffle ptxas computes again in each tile what follows from threadIdx
+// alone.
 __device__ inline int keep(int x) { return __shfl_sync(0xFFFFFFFF, x, threadIdx.x % 32); }
 
 // What one thread copies of the tiles of A and B from global to shared memory by cp.async, WIDTH floats at a time.

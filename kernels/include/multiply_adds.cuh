@@ -1,8 +1,9 @@
-// C = A . B by FP32 multiply-adds, for what a rung of the tensor cores leaves to them: products with short sums or few tiles,
-// and tiles whose numbers cannot be split well.
+// C = A . B by FP32 multiply-adds, for what a rung of the tensor cores leaves to them: products with short sums or few
+// tiles, and tiles whose numbers cannot be split well.
 //
 // The loop is that of `split_k`, which explains it. Besides,
-// - a block may sum two halves of k side by side: sums stay small where the terms of one half take those of the other away;
+// - a block may sum two halves of k side by side: sums stay small where the terms of one half take those of the other
+//   away;
 // - sums may end every SECTION steps of k and be added to totals in FP64, so that the error does not grow with k;
 // - a class says which tiles of C are computed.
 #pragma once
@@ -35,8 +36,8 @@ struct AllTiles {
   __device__ bool has(Tile) const { return true; }
 };
 
-// SECTION: how many steps of k are summed before they are added to totals; 0 for all. INSIDE: C has no fewer rows and columns
-// than a tile. WIDTH_B: how many floats of B a copy takes; 0 asks at run time.
+// SECTION: how many steps of k are summed before they are added to totals; 0 for all. INSIDE: C has no fewer rows and
+// columns than a tile. WIDTH_B: how many floats of B a copy takes; 0 asks at run time.
 template <int PARTS, int SECTION, class TilesOfC, bool INSIDE, int WIDTH_B = 0>
 __global__ void __launch_bounds__(Fp32Block::THREADS, Fp32Block::PER_SM)
     sgemm_multiply_adds(Gemm g, int splits, float* sums, TilesOfC tiles_of_C) {
@@ -185,8 +186,8 @@ cudaError_t launch_multiply_adds(const Gemm& g, int splits, float* sums, cudaStr
                 g, splits, sums, tiles_of_C);
 }
 
-// Whether tiles of 128 x 128, one on an SM, fill at least nine tenths of the SMs in all rounds. Where they do not, cuBLAS may
-// split k, and then its error is below that of long sums.
+// Whether tiles of 128 x 128, one on an SM, fill at least nine tenths of the SMs in all rounds. Where they do not,
+// cuBLAS may split k, and then its error is below that of long sums.
 inline bool fills_sms(const Gemm& g) {
   int sms = 1;
   sm_count(&sms);
@@ -194,9 +195,9 @@ inline bool fills_sms(const Gemm& g) {
   return 10 * tiles >= 9 * ((tiles + sms - 1) / sms) * sms;
 }
 
-// How many steps of k a multiply-add kernel may sum one by one, if it computes the whole product; 0 if tensor cores do. It
-// computes products with less than about one tile for two SMs, where it is as fast or faster and errs less, and products
-// whose sums are short (split_tf32.cuh says why).
+// How many steps of k a multiply-add kernel may sum one by one, if it computes the whole product; 0 if tensor cores do.
+// It computes products with less than about one tile for two SMs, where it is as fast or faster and errs less, and
+// products whose sums are short (split_tf32.cuh says why).
 inline int longest_fp32_sum(const Gemm& g) {
   int sms = 1;
   sm_count(&sms);

@@ -1,22 +1,22 @@
 // The pre-pass of the rungs of wgmma: splits A and B into high and low parts in the workspace.
 //
-// Each row of A and each column of B becomes a line along k, padded with zeros, so that the copy engine can read any matrix.
-// split_tf32.cuh explains the three products of high and low parts.
-// - FP16: a line is scaled by a power of two so that its largest magnitude is at least 2^14 and below 2^15. A scan before
-//   the pre-pass finds the largest magnitude. The low parts are scaled by 2^12 more. So a number of at least 2^-14 (scaled)
-//   is kept to 2^-23 of itself, and a smaller one to 2^-37. Numbers as small as 2^(-14 - j) are kept as well as FP32 needs if
-//   j doublings are left in the bound: with 2^j = k / 16 the error of the inputs is at most (k / 4 + 4) u |a b| (u = 2^-24),
-//   and the bound of an FP32 product, (k + 3) u |A| |B|, has room for it.
+// Each row of A and each column of B becomes a line along k, padded with zeros, so that the copy engine can read any
+// matrix. split_tf32.cuh explains the three products of high and low parts.
+// - FP16: a line is scaled by a power of two so that its largest magnitude is at least 2^14 and below 2^15. A scan
+//   before the pre-pass finds the largest magnitude. The low parts are scaled by 2^12 more. So a number of at least
+//   2^-14 (scaled) is kept to 2^-23 of itself, and a smaller one to 2^-37. Numbers as small as 2^(-14 - j) are kept as
+//   well as FP32 needs if j doublings are left in the bound: with 2^j = k / 16 the error of the inputs is at most (k /
+//   4 + 4) u |a b| (u = 2^-24), and the bound of an FP32 product, (k + 3) u |A| |B|, has room for it.
 // - A line cannot be split if it holds NaN or infinity, if its numbers lie further apart than that, or if its largest
-//   magnitude is outside 2^-46 to 2^74. The rungs leave out the tiles of such a line and the tiles whose terms are mostly
-//   zeros (split_tf32.cuh), and FP32 multiply-adds compute them (multiply_adds.cuh).
+//   magnitude is outside 2^-46 to 2^74. The rungs leave out the tiles of such a line and the tiles whose terms are
+//   mostly zeros (split_tf32.cuh), and FP32 multiply-adds compute them (multiply_adds.cuh).
 // - TF32: the same rules, though TF32 could hold more. Where numbers lie so far apart, an FP32 product errs less.
-// - Sums: the products of high parts stay in the tensor core for two wgmma, 32 steps of k in FP16 and 16 in TF32. Then they
-//   are added to an FP32 sum on the CUDA cores, and every 64 of these to a total, so that the error hardly grows with k. The
-//   products with low parts, 2^-11 of the others, have a sum of their own for all k.
-// - Short sums: a step of wgmma adds 17 numbers in FP16 and 9 in TF32, each truncated to the last place of the largest, and
-//   then truncates their sum: at most 36 u or 20 u. These steps, the inputs and the roundings outside are within the bound
-//   from k = 124 on. FP32 multiply-adds compute sums up to 576, as split_tf32.cuh says.
+// - Sums: the products of high parts stay in the tensor core for two wgmma, 32 steps of k in FP16 and 16 in TF32. Then
+//   they are added to an FP32 sum on the CUDA cores, and every 64 of these to a total, so that the error hardly grows
+//   with k. The products with low parts, 2^-11 of the others, have a sum of their own for all k.
+// - Short sums: a step of wgmma adds 17 numbers in FP16 and 9 in TF32, each truncated to the last place of the largest,
+//   and then truncates their sum: at most 36 u or 20 u. These steps, the inputs and the roundings outside are within
+//   the bound from k = 124 on. FP32 multiply-adds compute sums up to 576, as split_tf32.cuh says.
 //
 // H. Ootomo, R. Yokota, as in split_tf32.cuh (FP16 parts, scaled low parts).
 #pragma once
@@ -70,8 +70,8 @@ Lines<E> lines_in(const Gemm& g, void* workspace) {
   return lines;
 }
 
-// The tiles of C that are left to FP32 multiply-adds: those of a line that cannot be split, and those whose terms are mostly
-// zeros.
+// The tiles of C that are left to FP32 multiply-adds: those of a line that cannot be split, and those whose terms are
+// mostly zeros.
 struct TilesLeftToFp32 {
   int m, n, k;
   const int* unsplit_A;
@@ -106,8 +106,8 @@ __device__ inline void add_range(const Lines<E>& lines, int line, uint32_t high,
   }
 }
 
-// Finds the largest and the smallest magnitude of each line, and how many numbers are not zero. Blocks of 256 threads: the
-// first take 8 rows of A by SCAN_A steps each, the others 256 columns of B by SCAN_B steps.
+// Finds the largest and the smallest magnitude of each line, and how many numbers are not zero. Blocks of 256 threads:
+// the first take 8 rows of A by SCAN_A steps each, the others 256 columns of B by SCAN_B steps.
 template <class E>
 static __global__ void __launch_bounds__(256) scan_lines(Gemm g, Lines<E> lines) {
   int chunks_A = ceil_div(g.k, SCAN_A);
@@ -180,8 +180,8 @@ static __global__ void __launch_bounds__(256) scan_lines(Gemm g, Lines<E> lines)
   }
 }
 
-// The exponent of the power of two that scales a line, so that its largest magnitude is 2^14 to 2^15. `fits` says whether
-// FP16 keeps enough of every number of the line; the derivation is at the top.
+// The exponent of the power of two that scales a line, so that its largest magnitude is 2^14 to 2^15. `fits` says
+// whether FP16 keeps enough of every number of the line; the derivation is at the top.
 __device__ inline int line_exponent(uint32_t largest, uint32_t smallest, int k, bool* fits) {
   if (largest == 0) {
     *fits = true;
@@ -207,8 +207,8 @@ __device__ inline float line_scale(const Lines<E>& lines, int line, int k, int* 
   return power_of_two(exponent);
 }
 
-// Splits A and B into the workspace. Blocks of 256 threads: the first take a row of A by 256 vectors of 16 bytes each, the
-// others 64 columns of B by 64 steps.
+// Splits A and B into the workspace. Blocks of 256 threads: the first take a row of A by 256 vectors of 16 bytes each,
+// the others 64 columns of B by 64 steps.
 template <class E>
 static __global__ void __launch_bounds__(256) split_lines(Gemm g, Lines<E> lines) {
   using Type = typename E::Type;

@@ -9,13 +9,13 @@
 
 constexpr int MOST_SPLITS = 128;
 
-// The number of splits of k with the fewest cycles on the busiest SM, where a block computes rows x cols results from `steps`
-// steps of k at a time. The model:
-// - An SM takes rows * cols * steps / 128 cycles of FMAs for a tile of `steps` steps, at 80 % of the peak. A block takes
-//   some 2500 cycles more, to fill its stages and to store its results. Blocks on one SM share its FMAs, so they count as
-//   if one followed the other.
-// - More splits than one cost a launch, 3000 cycles. Of each result 8 bytes a split and 4 for C are moved, 16 bytes a cycle
-//   and SM.
+// The number of splits of k with the fewest cycles on the busiest SM, where a block computes rows x cols results from
+// `steps` steps of k at a time. The model:
+// - An SM takes rows * cols * steps / 128 cycles of FMAs for a tile of `steps` steps, at 80 % of the peak. A block
+//   takes some 2500 cycles more, to fill its stages and to store its results. Blocks on one SM share its FMAs, so they
+//   count as if one followed the other.
+// - More splits than one cost a launch, 3000 cycles. Of each result 8 bytes a split and 4 for C are moved, 16 bytes a
+//   cycle and SM.
 // A split sums at most `longest` steps of k, if MOST_SPLITS are enough for that.
 inline int splits_for(const Gemm& g, int rows, int cols, int steps, int longest = INT_MAX) {
   int sms = 1;
@@ -48,9 +48,9 @@ inline int splits_for(const Gemm& g, int rows, int cols, int steps, int longest 
 // The workspace for the sums of all splits, of which each is an m x n matrix.
 inline size_t split_bytes(const Gemm& g, int splits) { return splits > 1 ? sizeof(float) * splits * g.m * g.n : 0; }
 
-// C = alpha * (the sums of all splits, in their order) + beta * C: no atomics, so every run gives the same bits. A thread
-// adds WIDTH neighbouring results. What one addition loses is added with the next (W. Kahan, Further Remarks on Reducing
-// Truncation Errors, Commun. ACM 8(1), 1965).
+// C = alpha * (the sums of all splits, in their order) + beta * C: no atomics, so every run gives the same bits. A
+// thread adds WIDTH neighbouring results. What one addition loses is added with the next (W. Kahan, Further Remarks on
+// Reducing Truncation Errors, Commun. ACM 8(1), 1965).
 template <int WIDTH>
 __global__ void __launch_bounds__(256) add_splits(Gemm g, int splits, const float* sums) {
   int64_t i = (blockIdx.x * static_cast<int64_t>(blockDim.x) + threadIdx.x) * WIDTH;

@@ -8,8 +8,8 @@
 #include "gemm.cuh"
 #include "second_kernel.cuh"
 
-// How a product is cut. Blocks 0 .. whole - 1 compute one tile each. The other tiles stand in a row, and the steps of k of
-// all of them are shared evenly among the next `sharers` blocks.
+// How a product is cut. Blocks 0 .. whole - 1 compute one tile each. The other tiles stand in a row, and the steps of k
+// of all of them are shared evenly among the next `sharers` blocks.
 struct Plan {
   int tiles_m, tiles_n, tiles_k;  // tiles_k: steps of k in a tile, BK elements each
   int whole, sharers;
@@ -41,9 +41,9 @@ __device__ inline Tile place(const Plan& plan, int tile) {
   return {(first + i % rows) * T::BM, i / rows * T::BN};
 }
 
-// Calls f(tile, first, last, slot) for each piece of this block's work: the steps first .. last - 1 of a tile, and the slot
-// of the workspace that takes the partial sums. The slot is negative if the block computes the whole tile. A sharer has two
-// slots, because it begins inside one tile and ends inside another; the tiles between are its own.
+// Calls f(tile, first, last, slot) for each piece of this block's work: the steps first .. last - 1 of a tile, and the
+// slot of the workspace that takes the partial sums. The slot is negative if the block computes the whole tile. A
+// sharer has two slots, because it begins inside one tile and ends inside another; the tiles between are its own.
 template <class T, class F>
 __device__ inline void for_each_piece(const Plan& plan, F f) {
   for (int block = blockIdx.x; block < plan.whole + plan.sharers; block += gridDim.x) {
@@ -96,9 +96,9 @@ __device__ inline void store_added(const Gemm& g, int row, int col, float4 sum, 
   store_vector(g, row, col, four, 0, g.n - col, width_C);
 }
 
-// The second kernel: adds the partial sums of each tile that several sharers computed, always in the same order, and stores
-// C. Each of `ways` warps adds the partial sums of every ways-th sharer, and the first warp adds the sums of the others. A
-// lane adds one vector.
+// The second kernel: adds the partial sums of each tile that several sharers computed, always in the same order, and
+// stores C. Each of `ways` warps adds the partial sums of every ways-th sharer, and the first warp adds the sums of the
+// others. A lane adds one vector.
 constexpr int MOST_ADDERS = 1024, LEAST_ADDERS = 256;  // threads of a block
 template <class T>
 __global__ void __launch_bounds__(MOST_ADDERS) add_partials(Gemm g, Plan plan, float* partials, int ways) {

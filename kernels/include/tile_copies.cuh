@@ -27,10 +27,10 @@ struct CopiedTiles {
   // Steps of k from the first of a tile to its p-th. A part of k has `part` steps.
   static __device__ int steps_to(int p, int part) { return p / PART_STEPS * part + p % PART_STEPS; }
 
-  // Copies this thread's share of a tile of A: every THREADS / 8-th row, every 8th step of p. So a warp copies 4 rows by 8
-  // steps: whole sectors of global memory, 32 different banks. Zeros stand for the rows from `rows_left` on, which no tile
-  // has where INSIDE. Unless the tile is `whole`, they stand for the steps of each part before `first`. Both count from the
-  // thread's first element.
+  // Copies this thread's share of a tile of A: every THREADS / 8-th row, every 8th step of p. So a warp copies 4 rows
+  // by 8 steps: whole sectors of global memory, 32 different banks. Zeros stand for the rows from `rows_left` on, which
+  // no tile has where INSIDE. Unless the tile is `whole`, they stand for the steps of each part before `first`. Both
+  // count from the thread's first element.
   template <bool INSIDE>
   static __device__ void copy_A(float* to, const float* from, int64_t ld, int part, int rows_left, bool whole,
                                 int first) {

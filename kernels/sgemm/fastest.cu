@@ -1,27 +1,27 @@
 // fastest: every SM is busy to the end, and its main loop is little but FMAs. FP32 FMAs on CUDA cores only.
 //
 // Against `async_copy`:
-// - Stream-K (stream_k.cuh): the tiles of all full waves are computed by one block each. The steps of k of the other tiles
-//   are shared evenly among as many blocks as the SMs hold. A second kernel adds the partial sums of a shared tile from the
-//   workspace, always in the same order, so that every run has the same result.
-// - Tiles of ten shapes, down to 32 x 32. A model of the cycles on the busiest SM (`consider`) chooses the shape and the
-//   number of blocks from m, n, k and the number of SMs. Where a small tile would leave a thread too few results, groups of
-//   warps share the steps of k instead, so that a thread always has 8 x 16.
-// - Two kernels. In `sgemm_fastest` all warps copy and multiply, as in `async_copy`. From compute capability 9.0 on, the
-//   large tiles take `sgemm_fastest_roles`, in which four more warps do nothing but copy, as in `tma`. Its blocks stay and
-//   take one tile after the other, so that the copies for the next tile begin while results are stored.
-// - Register banks: an FFMA reads three registers, and each of the two banks (even and odd numbers) serves one a cycle. One
-//   of the three should come from the reuse cache and the other two from different banks. The order of the outer product
-//   and the layout of partial sums serve that (fastest_tile.cuh, stream_k.cuh).
-// - Matrices whose rows are not aligned to 16 bytes: the copy engine cannot read them, and a vector takes four loads. Where
-//   the model says that it pays, such a matrix is first copied to the workspace (aligned_copy.cuh). Where rows of C are not
-//   aligned, neighbouring lanes exchange results so that each still stores vectors (store_shifted).
+// - Stream-K (stream_k.cuh): the tiles of all full waves are computed by one block each. The steps of k of the other
+//   tiles are shared evenly among as many blocks as the SMs hold. A second kernel adds the partial sums of a shared
+//   tile from the workspace, always in the same order, so that every run has the same result.
+// - Tiles of eight shapes, down to 32 x 32. A model of the cycles on the busiest SM (`consider`) chooses the shape and
+//   the number of blocks from m, n, k and the number of SMs. Where a small tile would leave a thread too few results,
+//   groups of warps share the steps of k instead, so that a thread always has 8 x 16.
+// - Two kernels. In `sgemm_fastest` all warps copy and multiply, as in `async_copy`. From compute capability 9.0 on,
+//   the large tiles take `sgemm_fastest_roles`, in which four more warps do nothing but copy, as in `tma`. Its blocks
+//   stay and take one tile after the other, so that the copies for the next tile begin while results are stored.
+// - Register banks: an FFMA reads three registers, and each of the two banks (even and odd numbers) serves one a cycle.
+//   One of the three should come from the reuse cache and the other two from different banks. The order of the outer
+//   product and the layout of partial sums serve that (fastest_tile.cuh, stream_k.cuh).
+// - Matrices whose rows are not aligned to 16 bytes: the copy engine cannot read them, and a vector takes four loads.
+//   Where the model says that it pays, such a matrix is first copied to the workspace (aligned_copy.cuh). Where rows of
+//   C are not aligned, neighbouring lanes exchange results so that each still stores vectors (store_shifted).
 // - The main loop does not look at the edges: what a tile reads beyond an edge is zero, or its results are not stored.
 //
 // Limit: issue slots, of which 91 % are FFMAs in the main loop, and the conflicts between register banks that are left.
 //
-// Occupancy: in the large tile a thread that multiplies has 208 registers (128 sums, 48 of fragments) and one that copies
-// has 88. These are 8 and 4 of an SM's 64 warps. Four stages take 97 KiB of shared memory.
+// Occupancy: in the large tile a thread that multiplies has 208 registers (128 sums, 48 of fragments) and one that
+// copies has 88. These are 8 and 4 of an SM's 64 warps. Four stages take 97 KiB of shared memory.
 #include <cuda_pipeline.h>
 
 #include "aligned_copy.cuh"
@@ -52,8 +52,8 @@ using Square = Tiling<64, 64, 16, 4, 8, 4, 32, 32, 4>;
 using Small = Tiling<32, 64, 32, 3, 4, 4, 16, 32, 4>;
 using Tiny = Tiling<32, 32, 32, 3, 4, 4, 32, 16, 8>;
 
-// The loop in which all warps copy and multiply: adds the products of the steps first .. last - 1 of a tile. The first step
-// of k is the short one if k is no multiple of BK.
+// The loop in which all warps copy and multiply: adds the products of the steps first .. last - 1 of a tile. The first
+// step of k is the short one if k is no multiple of BK.
 template <class T, int WIDTH_B>
 __device__ inline void multiply(const Gemm& g, Tile tile, const Plan& plan, int first, int last, float* shared,
                                 float (&sum)[T::TM][T::TN]) {
@@ -135,8 +135,8 @@ cudaError_t launch_fastest(const Gemm& g, const Plan& plan, float* partials, int
 
 #ifdef HAS_COPYING_WARPS
 
-// A block gets 168 registers a thread. The copiers give some of theirs to the warps that multiply: more where a copier's
-// share of A is small and it holds the share of one step only.
+// A block gets 168 registers a thread. The copiers give some of theirs to the warps that multiply: more where a
+// copier's share of A is small and it holds the share of one step only.
 template <class T>
 constexpr bool SMALL_SHARE = T::BM <= 64 && T::GROUPS == 1;
 template <class T>
@@ -308,7 +308,8 @@ cudaError_t launch_fastest_roles(const Gemm& g, const Plan& plan, float* partial
 // Launches a product's main kernel.
 using LaunchPlan = cudaError_t (*)(const Gemm&, const Plan&, float* partials, int sms, cudaStream_t);
 
-// A product, and which of its matrices are first copied to the workspace, where the copies stand before the partial sums.
+// A product, and which of its matrices are first copied to the workspace, where the copies stand before the partial
+// sums.
 struct Source {
   Gemm g;  // reads the copies
   bool copied_A = false, copied_B = false;
@@ -327,10 +328,10 @@ struct Choice {
 
 // Replaces `best` by the best plan for one tiling if this has fewer cycles on the busiest SM by the following model:
 // - BLOCKS blocks on an SM do `full` FMAs a cycle together (the peak is 128), and a block alone does `alone`.
-// - A wave of blocks takes `wave_cycles` more, to fill the first stages and to store the results. A sharer with a tile at
-//   an edge of C is slower. This matters less where an SM holds more blocks.
-// - Groups of warps multiply a stage in a short time. They wait for the data that no other block has brought to the L2 cache
-//   before: for A where a row has few tiles, for B where a column has few. Smaller tiles wait longer.
+// - A wave of blocks takes `wave_cycles` more, to fill the first stages and to store the results. A sharer with a tile
+//   at an edge of C is slower. This matters less where an SM holds more blocks.
+// - Groups of warps multiply a stage in a short time. They wait for the data that no other block has brought to the L2
+//   cache before: for A where a row has few tiles, for B where a column has few. Smaller tiles wait longer.
 // - Several blocks on an SM wait in this way only where C has few tiles.
 // - Partial sums cost a launch, 8000 cycles, and each of them is written and read at 16 bytes a cycle and SM.
 // - A copied matrix costs a launch too, and each element is read and written at 10 bytes a cycle and SM.
@@ -361,7 +362,8 @@ void consider(const Source& source, int sms, LaunchPlan launch, double alone, do
     return wave_cycles + on_sm * steps * T::BM * T::BN * T::BK / rate;
   };
 
-  // Each tile has a block of its own, or only the tiles of full waves have, and some number of blocks shares the others.
+  // Each tile has a block of its own, or only the tiles of full waves have, and some number of blocks shares the
+  // others.
   for (int64_t whole : {tiles, tiles / slots * slots}) {
     int64_t steps_left = (tiles - whole) * plan.tiles_k;
     int64_t most = std::min(slots, steps_left);

@@ -1,29 +1,31 @@
 // mma_3xtf32: an FP32 product on tensor cores. Each number is split into two TF32 numbers in registers.
 //
 // Against `async_copy`, whose FMAs fill the issue slots of the CUDA cores:
-// - mma.sync (compute capability 8.0 and up) multiplies 16 x 8 by 8 x 8 TF32 numbers in one instruction of a warp. Three of
-//   them, for high and low parts, replace 1024 FP32 multiply-adds, which are 32 FFMA instructions. split_tf32.cuh says how
-//   numbers are split, why sums leave the tensor core every INTERVAL steps of k, and how large the error is.
+// - mma.sync (compute capability 8.0 and up) multiplies 16 x 8 by 8 x 8 TF32 numbers in one instruction of a warp.
+//   Three of them, for high and low parts, replace 1024 FP32 multiply-adds, which are 32 FFMA instructions.
+//   split_tf32.cuh says how numbers are split, why sums leave the tensor core every INTERVAL steps of k, and how large
+//   the error is.
 // - cp.async copies tiles as they lie in memory, several at a time. A is read by ldmatrix and B by 128-bit loads. Of 32
 //   columns a lane takes four neighbours for four mma.sync, so that its results are whole vectors of a row of C.
-// - The loop over tiles is one basic block, so that the compiler finds an instruction to issue between any two mma.sync.
-//   While one of the four columns is multiplied, the numbers of B's next column are split, and the results of the previous
-//   column are added to the sums.
+// - The loop over tiles is one basic block, so that the compiler finds an instruction to issue between any two
+//   mma.sync. While one of the four columns is multiplied, the numbers of B's next column are split, and the results of
+//   the previous column are added to the sums.
 //
 // Which kernel computes a product (`run`):
-// - sgemm_large, if the product is long and fills the GPU with tiles of 128 x 256. It splits and loads a third fewer numbers
-//   for each mma.sync.
+// - sgemm_large, if the product is long and fills the GPU with tiles of 128 x 256. It splits and loads a third fewer
+//   numbers for each mma.sync.
 // - FP32 multiply-adds, as in `split_k`, if sums are short or C has few tiles: there they are as fast and err less.
-// - sgemm_mma otherwise. In both kernels of mma.sync a block computes its tile by FP32 multiply-adds if it finds that split
-//   numbers would err more (fp32_tile.cuh).
+// - sgemm_mma otherwise. In both kernels of mma.sync a block computes its tile by FP32 multiply-adds if it finds that
+//   split numbers would err more (fp32_tile.cuh).
 //
 // Limit: the tensor cores, which compute three products for one, and the issue slots of the instructions beside each
-// mma.sync (docs/performance.md, "Tensor cores"). Splitting takes three instructions for each number that a lane holds. In a
-// large tile one such number stands beside three mma.sync, in other tiles beside two. In long runs also the power limit.
+// mma.sync (docs/performance.md, "Tensor cores"). Splitting takes three instructions for each number that a lane holds.
+// In a large tile one such number stands beside three mma.sync, in other tiles beside two. In long runs also the power
+// limit.
 //
-// Occupancy: 8 of an SM's 64 warps, at up to 255 registers a thread. A large tile has one block of 256 threads and 227 KiB
-// of shared memory: 128 KiB of totals and four stages. Other tiles have two blocks of 128 threads and 50 KiB a block for
-// four stages; their totals of sections of k lie in local memory.
+// Occupancy: 8 of an SM's 64 warps, at up to 255 registers a thread. A large tile has one block of 256 threads and 227
+// KiB of shared memory: 128 KiB of totals and four stages. Other tiles have two blocks of 128 threads and 50 KiB a
+// block for four stages; their totals of sections of k lie in local memory.
 #include <cuda_pipeline.h>
 
 #include "fp32_tile.cuh"
@@ -67,8 +69,8 @@ using LargeTiling = MmaTiling<128, 256, 16, 64, 64, 4, 1, 8>;
 constexpr int LARGE_SUM = 4;      // tiles of a large tile's k that the tensor core sums
 constexpr int LARGE_TILES = 128;  // at least so many large tiles
 
-// Copies of WIDTH floats. The sums of INTERVAL steps of k leave the tensor core and are added to FP32 sums in registers. Every
-// SECTION_SUMS of these are added to totals in memory.
+// Copies of WIDTH floats. The sums of INTERVAL steps of k leave the tensor core and are added to FP32 sums in
+// registers. Every SECTION_SUMS of these are added to totals in memory.
 template <int WIDTH>
 __global__ void __launch_bounds__(Tiling::THREADS, MIN_BLOCKS) sgemm_mma(Gemm g) {
   using T = Tiling;
@@ -107,9 +109,9 @@ __global__ void __launch_bounds__(Tiling::THREADS, MIN_BLOCKS) sgemm_mma(Gemm g)
   }
   constexpr int section = SECTION_SUMS * T::SUM_STEPS / T::STEPS;  // in tiles
 
-  // A group of mma.sync multiplies one of a lane's four columns: MS x KS of them for each of the three products. `next` holds
-  // numbers as they were read, big and small the parts of the numbers that are multiplied, `part` the tensor core's sums of
-  // two groups.
+  // A group of mma.sync multiplies one of a lane's four columns: MS x KS of them for each of the three products. `next`
+  // holds numbers as they were read, big and small the parts of the numbers that are multiplied, `part` the tensor
+  // core's sums of two groups.
   int at_A = place_of_A<T>(warp_row, lane);
   int at_B = place_of_B<T>(warp_col, lane);
   float next_A[KS][MS][4], next_B[KS][2][4];
@@ -213,16 +215,17 @@ __global__ void __launch_bounds__(Tiling::THREADS, MIN_BLOCKS) sgemm_mma(Gemm g)
 
 // Large products, by tiles that need fewer instructions beside mma.sync:
 // - A warp has 64 x 64 results. It splits and loads a third fewer numbers for each mma.sync than with 32 x 64.
-// - The tensor core sums 64 steps of k, so that its sums are added to the FP32 totals a quarter as often. The registers hold
-//   the tensor core's sums, and shared memory holds the totals.
+// - The tensor core sums 64 steps of k, so that its sums are added to the FP32 totals a quarter as often. The registers
+//   hold the tensor core's sums, and shared memory holds the totals.
 // - A block of 128 x 256 results reads half as much from the L2 cache as four blocks of 128 x 64.
-// - One block fills an SM. Its warps do not wait for each other at each tile, because the barrier has two halves: a warp
-//   arrives when it begins a tile, and waits before the last quarter of it, where it needs the next tile.
+// - One block fills an SM. Its warps do not wait for each other at each tile, because the barrier has two halves: a
+//   warp arrives when it begins a tile, and waits before the last quarter of it, where it needs the next tile.
 //
-// The error: a sum of 64 steps goes through the tensor core 24 times, truncated each time, and the totals have no sections.
-// From k = 2048 on that is far within the bound of an FP32 product (24 times 20 u, 8 u and k / 64 + 2 roundings). It is less
-// than the error of as many multiply-adds one by one, but more than that of a product whose k is split among blocks. So this
-// kernel takes products whose tiles fill the GPU, for which cuBLAS does not split k either (docs/performance.md).
+// The error: a sum of 64 steps goes through the tensor core 24 times, truncated each time, and the totals have no
+// sections. From k = 2048 on that is far within the bound of an FP32 product (24 times 20 u, 8 u and k / 64 + 2
+// roundings). It is less than the error of as many multiply-adds one by one, but more than that of a product whose k is
+// split among blocks. So this kernel takes products whose tiles fill the GPU, for which cuBLAS does not split k either
+// (docs/performance.md).
 __global__ void __launch_bounds__(LargeTiling::THREADS, 1) sgemm_large(Gemm g) {
   using T = LargeTiling;
   constexpr int MS = T::WARP_ROWS / 16, NS = T::WARP_COLS / 32;
@@ -239,7 +242,8 @@ __global__ void __launch_bounds__(LargeTiling::THREADS, 1) sgemm_large(Gemm g) {
   int at_A = keep(place_of_A<T>(warp_row, lane));
   int at_B = keep(place_of_B<T>(warp_col, lane));
   lane = keep(lane);
-  // The place of a vector of totals. Of every 16 rows a thread has two, and of every 32 columns two vectors: r = 0 .. 3.
+  // The place of a vector of totals. Of every 16 rows a thread has two, and of every 32 columns two vectors: r = 0 ..
+  // 3.
   auto total = [&](int i, int j, int r) {
     return shared + T::DEPTH * T::STAGE + (((j * MS + i) * 4 + r) * T::THREADS + threadIdx.x) * 4;
   };
@@ -357,8 +361,8 @@ __global__ void __launch_bounds__(LargeTiling::THREADS, 1) sgemm_large(Gemm g) {
   }
 }
 
-// Whether sgemm_large takes a product: a block may have the shared memory, the product is long and has tiles enough, and large
-// tiles take no more rounds of blocks.
+// Whether sgemm_large takes a product: a block may have the shared memory, the product is long and has tiles enough,
+// and large tiles take no more rounds of blocks.
 bool is_large(const Gemm& g, int sms) {
   int tiles = tile_grid(g, LargeTiling::ROWS, LargeTiling::COLS).x, small_tiles = tile_grid(g, BM, BN).x;
   return MUCH_SHARED_MEMORY && g.k >= LARGE_K && copies_vectors(g) && fills_sms(g) && tiles >= LARGE_TILES &&

@@ -1,16 +1,17 @@
 // split_k: where C has too few tiles for the GPU, several blocks share a tile and split its k between them.
 //
 // Against `async_copy`:
-// - A product of 512 x 512 x 512 has 32 tiles of 64 x 128, and 100 of an H100's 132 SMs have nothing to do. It has 16 tiles
-//   of 128 x 128, and with k in eight splits they keep 128 blocks busy.
+// - A product of 512 x 512 x 512 has 32 tiles of 64 x 128, and 100 of an H100's 132 SMs have nothing to do. It has 16
+//   tiles of 128 x 128, and with k in eight splits they keep 128 blocks busy.
 // - A block sums every n-th tile of k, for n splits. With one split it stores C. With more it stores its sums to the
 //   workspace, and a second kernel adds them, always in the same order (split_sums.cuh).
 // - splits_for estimates the cycles of each number of splits and takes the cheapest one: busy SMs against more traffic.
 // - The first tile of k of the first split may begin before k does. Zeros stand for these steps.
 //
-// Limit: idle SMs. At 512 four times as many are busy. The price is 8 bytes of workspace traffic for each result and split,
-// and one more launch. With splits a tile of 128 x 128 is affordable. It reads k / 64 floats from global memory for each
-// result, 32 FLOP for each of their bytes instead of 21. Large products have one split, and what remains is `async_copy`.
+// Limit: idle SMs. At 512 four times as many are busy. The price is 8 bytes of workspace traffic for each result and
+// split, and one more launch. With splits a tile of 128 x 128 is affordable. It reads k / 64 floats from global memory
+// for each result, 32 FLOP for each of their bytes instead of 21. Large products have one split, and what remains is
+// `async_copy`.
 //
 // Occupancy: 8 x 8 results a thread in at most 128 registers, two blocks of 256 threads, 16 of an SM's 64 warps; 48.8
 // KiB of shared memory for 3 stages. The prologue and the epilogue of one block run behind the FMAs of the other.

@@ -1,16 +1,17 @@
 // tf32: one product of numbers rounded to TF32. It shows what FP32's accuracy costs, and is held to the bound of TF32.
 //
-// - No pre-pass. wgmma accepts TF32 operands in shared memory only in K-major layout. A has it, B does not. So the product is
-//   computed transposed: B is the left operand, which may come from registers, and warps can read it from shared memory in
-//   any order.
-// - The copy engine rounds to TF32 while it copies. Its swizzle and the columns of B that a thread takes are chosen so that
-//   half a warp reads its pairs of numbers from different banks.
-// - Two warp groups compute a tile of 256 x 128 results, 64 columns of B each. A third one copies, four stages ahead. Blocks
-//   work in pairs, side by side, and share the rows of A.
-// - The two columns of B that a thread takes are neighbours, and so are its sums in a row of C. So it reads and stores pairs.
+// - No pre-pass. wgmma accepts TF32 operands in shared memory only in K-major layout. A has it, B does not. So the
+//   product is computed transposed: B is the left operand, which may come from registers, and warps can read it from
+//   shared memory in any order.
+// - The copy engine rounds to TF32 while it copies. Its swizzle and the columns of B that a thread takes are chosen so
+//   that half a warp reads its pairs of numbers from different banks.
+// - Two warp groups compute a tile of 256 x 128 results, 64 columns of B each. A third one copies, four stages ahead.
+//   Blocks work in pairs, side by side, and share the rows of A.
+// - The two columns of B that a thread takes are neighbours, and so are its sums in a row of C. So it reads and stores
+//   pairs.
 //
-// Which kernel computes a product (`run`): this one, or the kernel of `mma_3xtf32` with one product if the copy engine cannot
-// read a matrix (not aligned to 16 bytes, or a leading dimension that is no multiple of 4).
+// Which kernel computes a product (`run`): this one, or the kernel of `mma_3xtf32` with one product if the copy engine
+// cannot read a matrix (not aligned to 16 bytes, or a leading dimension that is no multiple of 4).
 //
 // Limit: the tensor cores, 1024 multiply-adds a cycle and SM; in long runs the power limit.
 //
@@ -36,7 +37,8 @@ constexpr int SLAB_BYTES = STEPS * 128;  // 32 columns of B
 constexpr int CONSUMERS = 2;
 constexpr size_t SHARED_BYTES = static_cast<size_t>(STAGES) * STAGE_BYTES;
 
-// The first row and column of pair t of tiles, side by side. Pairs are numbered down the columns of GROUP rows of tiles.
+// The first row and column of pair t of tiles, side by side. Pairs are numbered down the columns of GROUP rows of
+// tiles.
 __device__ inline Tile pair_of_tiles(const Gemm& g, unsigned t) {
   unsigned tiles_m = ceil_div(g.m, TILE_ROWS);
   unsigned pairs_n = ceil_div(g.n, 2 * TILE_COLS);
@@ -46,8 +48,8 @@ __device__ inline Tile pair_of_tiles(const Gemm& g, unsigned t) {
   return {static_cast<int>(first + i % rows) * TILE_ROWS, static_cast<int>(i / rows) * 2 * TILE_COLS};
 }
 
-// Shared memory to registers: a thread's numbers of the left operand, B transposed, for all wgmma of a stage. They are two
-// columns of B at two steps of k each; `places` are those of the two steps in a slab.
+// Shared memory to registers: a thread's numbers of the left operand, B transposed, for all wgmma of a stage. They are
+// two columns of B at two steps of k each; `places` are those of the two steps in a slab.
 __device__ inline void load_B(uint32_t (&to)[STEPS / 8][4], const char* slab, const int (&places)[2]) {
 #pragma unroll
   for (int i = 0; i < STEPS / 8; ++i) {
@@ -162,7 +164,8 @@ __global__ void __launch_bounds__((CONSUMERS + 1) * 128, 1) __cluster_dims__(2, 
       int r = tile.row + lane % 4 * 2;
       int c = tile.col + rank * TILE_COLS + cols;
       if (pairs_C && g.beta == 0.0f && tile.row + TILE_ROWS <= g.m && c - cols + TILE_COLS <= g.n) {
-        // Most tiles take a short path, because an instruction that runs for the first time has to be fetched from memory.
+        // Most tiles take a short path, because an instruction that runs for the first time has to be fetched from
+        // memory.
         float* C = g.C + r * g.ldc + c;
 #pragma unroll
         for (int j = 0; j < 32; ++j) {

@@ -1,9 +1,9 @@
 // wgmma_3xfp16: FP32's accuracy from the tensor cores of Hopper, by FP16.
 //
 // Against `wgmma_3xtf32`:
-// - Numbers are split into FP16. It has the same 11 significant bits as TF32, and the tensor core multiplies twice as many
-//   of them in a cycle, from half the bytes. It has 5 bits of exponent instead of 8, so low parts are scaled once more.
-//   split_lines.cuh says what FP16 can hold, and why no accuracy is lost.
+// - Numbers are split into FP16. It has the same 11 significant bits as TF32, and the tensor core multiplies twice as
+//   many of them in a cycle, from half the bytes. It has 5 bits of exponent instead of 8, so low parts are scaled once
+//   more. split_lines.cuh says what FP16 can hold, and why no accuracy is lost.
 // - A product with few tiles is worth the pre-pass here too, because wgmma is twice as fast.
 //
 // Which kernel computes a product (`run`): as in `wgmma_3xtf32`.
@@ -55,7 +55,8 @@ static_assert(CHAIN > 0 && STEPS % (CHAIN * WGMMA_K) == 0, "whole sums in a stag
 static_assert(3 * CHAIN * TRUNCATED / 2 + 16 <= SHORT_SUM, "from there on the bound of an FP32 product holds");
 static_assert(STAGES >= 2, "one stage to multiply, one on its way");
 
-// The first row and column of pair t of tiles, one below the other. Pairs are numbered down the columns of GROUP rows of pairs.
+// The first row and column of pair t of tiles, one below the other. Pairs are numbered down the columns of GROUP rows
+// of pairs.
 __device__ inline Tile pair_of_tiles(const Gemm& g, unsigned t) {
   unsigned pairs_m = ceil_div(g.m, 2 * TILE);
   unsigned tiles_n = ceil_div(g.n, TILE);

@@ -1,19 +1,20 @@
 // wgmma_3xtf32: FP32's accuracy from the tensor cores of Hopper, by TF32.
 //
 // Against `mma_3xtf32`, where each block splits the numbers that it needs beside its multiplications:
-// - A pre-pass (split_lines.cuh) splits each number once, into the workspace, and transposes B, because wgmma accepts TF32
-//   operands only in K-major layout. It scales each row of A and each column of B by a power of two.
-// - wgmma reads its operands from shared memory, at twice the rate of mma.sync, and takes neither issue slots nor registers
-//   for them. One thread asks the copy engine for tiles, three stages ahead of the two warp groups that multiply. Blocks
-//   work in pairs and share the columns of B.
-// - Each warp group has two sums in the tensor core. While the products with low parts go to one of them, the CUDA cores
-//   add the other one, of high parts, to FP32 sums.
+// - A pre-pass (split_lines.cuh) splits each number once, into the workspace, and transposes B, because wgmma accepts
+//   TF32 operands only in K-major layout. It scales each row of A and each column of B by a power of two.
+// - wgmma reads its operands from shared memory, at twice the rate of mma.sync, and takes neither issue slots nor
+//   registers for them. One thread asks the copy engine for tiles, three stages ahead of the two warp groups that
+//   multiply. Blocks work in pairs and share the columns of B.
+// - Each warp group has two sums in the tensor core. While the products with low parts go to one of them, the CUDA
+//   cores add the other one, of high parts, to FP32 sums.
 //
-// Which kernel computes a product (`run`): FP32 multiply-adds if sums are short or C has few tiles; mma.sync if the product is
-// too small for the pre-pass; else wgmma, and then FP32 multiply-adds for the tiles that cannot be split (split_lines.cuh).
+// Which kernel computes a product (`run`): FP32 multiply-adds if sums are short or C has few tiles; mma.sync if the
+// product is too small for the pre-pass; else wgmma, and then FP32 multiply-adds for the tiles that cannot be split
+// (split_lines.cuh).
 //
-// Limit: the tensor cores, three products of 1024 multiply-adds a cycle and SM. The pre-pass reads A and B twice and writes
-// twice as much.
+// Limit: the tensor cores, three products of 1024 multiply-adds a cycle and SM. The pre-pass reads A and B twice and
+// writes twice as much.
 //
 // Occupancy: one block of 384 threads, 12 of an SM's 64 warps. A thread has 232 registers if it multiplies and 40 if it
 // copies. Three stages take 192 KiB of shared memory.
@@ -60,7 +61,8 @@ static_assert(CHAIN > 0 && STEPS % (CHAIN * WGMMA_K) == 0, "whole sums in a stag
 static_assert(3 * CHAIN * TRUNCATED / 2 + 16 <= SHORT_SUM, "from there on the bound of an FP32 product holds");
 static_assert(STAGES >= 2, "one stage to multiply, one on its way");
 
-// The first row and column of pair t of tiles, one below the other. Pairs are numbered down the columns of GROUP rows of pairs.
+// The first row and column of pair t of tiles, one below the other. Pairs are numbered down the columns of GROUP rows
+// of pairs.
 __device__ inline Tile pair_of_tiles(const Gemm& g, unsigned t) {
   unsigned pairs_m = ceil_div(g.m, 2 * TILE);
   unsigned tiles_n = ceil_div(g.n, TILE);
@@ -242,8 +244,8 @@ cudaError_t launch_split(const Gemm& g, const Lines<Number>& lines, int sms, cud
                               : launch_multiply_adds<1, FP32_SECTION>(g, 1, nullptr, stream, TilesLeftToFp32(g, lines));
 }
 
-// Whether mma.sync takes the product: a small or thin one, for which the pre-pass does not pay, or one with less than a tile
-// for each two SMs, where the smaller tiles of mma.sync are faster.
+// Whether mma.sync takes the product: a small or thin one, for which the pre-pass does not pay, or one with less than a
+// tile for each two SMs, where the smaller tiles of mma.sync are faster.
 bool left_to_mma_sync(const Gemm& g, int sms) {
   constexpr double SMALL = 1024.0 * 1024.0 * 1024.0;  // multiply-adds
   constexpr int THIN = 64;
