@@ -16,11 +16,12 @@ from ladder.build.library import Library
 from ladder.build.resources import resource_report
 from ladder.config import gpus, plan, sources
 from ladder.config.kernels import read_kernels
-from ladder.config.search_space import SearchSpace, defaults, evaluate
+from ladder.config.search_space import SearchSpace, defaults
 from ladder.config.sources import source_digest
 from ladder.config.tuned_file import Tuned, odd_shapes, read_tuned, size_classes, tuned_text, with_tuned
 from ladder.measure.tune import stage as tune_stage
 from ladder.measure.tune.stage import Search, round_settings
+from ladder.model.expressions import evaluate
 from ladder.model.rung import TunedClass, parse_variant
 from ladder.model.shape import Shape
 from ladder.records import store
@@ -73,6 +74,8 @@ def combinations(project):
 
 # What is tried
 
+MACROS = ("macro", "with a default in the source")  # what the names of an expression are
+
 
 @pytest.mark.parametrize(
     ("expression", "value"),
@@ -87,7 +90,7 @@ def combinations(project):
     ],
 )
 def test_expressions_mean_what_they_mean_in_python(expression, value):
-    assert evaluate(expression, {"X": 0, "Y": 2}) == value
+    assert evaluate(expression, {"X": 0, "Y": 2}, *MACROS) == value
 
 
 @pytest.mark.parametrize(
@@ -116,7 +119,7 @@ def test_expressions_mean_what_they_mean_in_python(expression, value):
 )
 def test_whatever_else_an_expression_holds_is_refused_with_the_remedy(expression, problem):
     with pytest.raises(ValueError, match=r"^[^\n]*$") as caught:
-        evaluate(expression, {"X": 0})
+        evaluate(expression, {"X": 0}, *MACROS)
     assert problem in str(caught.value)
 
 
@@ -543,7 +546,7 @@ def test_a_run_uses_the_tuned_file_of_its_gpu_unless_told_not_to(project, monkey
     monkeypatch.setattr(nvml, "present", lambda index=0: None)
     text = tuned_text("h100-sxm", Tuned((S1,), {"coalesced": {S1: {"BM": 64}}}))
     write(project / "config/tuned/h100-sxm.yaml", text)
-    write(project / "kernels/coalesced.cu", "#define BM 4\n")
+    write(project / "kernels/coalesced.cu", "#ifndef BM\n#define BM 4\n#endif\n")
     assert plan.plan({}).ladder["coalesced"].tuned == (TunedClass(math.inf, {"BM": "64"}),)
     assert plan.plan({}).ladder["coalesced"].parameters == "BM=64"
     assert plan.plan({"kernels": ["coalesced"]}).by_name("coalesced").tuned
@@ -569,6 +572,7 @@ def test_every_class_is_checked_with_every_case_at_an_odd_shape(project, monkeyp
     monkeypatch.setattr(nvml, "present", lambda index=0: None)
     text = tuned_text("h100-sxm", Tuned((S1, S4), {"naive": {S1: {"BM": 64}, S4: {"BM": 8}}}))
     write(project / "config/tuned/h100-sxm.yaml", text)
+    write(project / "kernels/naive.cu", "#ifndef BM\n#define BM 4\n#endif\n")
     cases = [{"alpha": 1, "beta": 0}, {"alpha": 2, "beta": 1, "padding": 3}]
     run = plan.plan({"kernels": ["naive"], "sizes": [8], "check": {"shapes": [1], "cases": cases}})
     (shape,) = odd_shapes(run.by_name("naive").tuned)
