@@ -141,6 +141,12 @@ def test_why_the_last_attempt_at_timing_failed_is_read(recorded):
     assert (item.status, item.message, sizes(item)) == ("timing failed", "it hung", [512])
 
 
+@pytest.mark.parametrize(("claims", "status"), [(None, "ok"), ({"beta": 0}, "not recorded")])
+def test_a_check_of_what_a_rung_claimed_is_no_check_of_more(recorded, claims, status):
+    check = a_check() | ({"claims": claims} if claims else {})
+    assert recorded(check=check).status == status
+
+
 def test_profiles_and_why_others_are_missing_are_read(recorded):
     profile = {"512": {"where": a_where(), "kernels": []}}
     item = recorded(check=a_check(), profiles=profile, profile_failure="ncu: not found")

@@ -19,6 +19,7 @@ if PLAN.measuring:
             cases=lambda wildcards: PLAN.cases(wildcards.kernel),
             runs=SETTINGS["check"]["runs"],
             declared=lambda wildcards: PLAN.by_name(wildcards.kernel).declared,
+            claims=lambda wildcards: PLAN.by_name(wildcards.kernel).claims,
             time_limit_s=SETTINGS["check"]["time_limit_s"],
         script:
             "../scripts/check.py"
@@ -40,6 +41,8 @@ rule engine:
     priority: AWAITED
     conda:
         CONDA
+    params:
+        gxx=gxx_version(),
     script:
         "../scripts/engine.py"
 

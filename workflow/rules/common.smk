@@ -6,6 +6,7 @@ from pathlib import Path
 WORKFLOW = Path(workflow.current_basedir).parent
 sys.path.insert(0, str(WORKFLOW))
 
+from ladder.build.emulator import gxx_version
 from ladder.build.toolchain import find_nvcc, require_architecture
 from ladder.commands.session import (
     check_place,

@@ -34,5 +34,6 @@ with job(snakemake) as progress:
         record = {"stage": "check", "rung": snakemake.wildcards.kernel, **merge_check(output, record)}
     else:
         record = store.read_record(output)
-    store.write_json(output, record)
+    record = {key: value for key, value in record.items() if key != "claims"}
+    store.write_json(output, record | ({"claims": params.claims} if params.claims else {}))
     progress.ended(record["status"], record["message"])

@@ -122,8 +122,15 @@ def other_code(path: Path) -> str:
 def why_no_emulator() -> str:
     """Why nothing can be emulated on this machine, in one line; empty where it can."""
     needs = f"the emulator needs g++ {NEEDED_GXX} or newer"
-    try:
-        version = subprocess.run(["g++", "-dumpversion"], capture_output=True, text=True, check=True).stdout.strip()
-    except (OSError, subprocess.CalledProcessError):
+    version = gxx_version()
+    if not version:
         return f"{needs}; there is none"
     return "" if int(version.split(".")[0]) >= NEEDED_GXX else f"{needs}; here is {version}"
+
+
+def gxx_version() -> str:
+    """The version of g++; empty where there is none."""
+    try:
+        return subprocess.run(["g++", "-dumpversion"], capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return ""
