@@ -1,6 +1,7 @@
 """The environments of envs/: every pin hashed, every file in step with the others, no registry named."""
 
 import importlib.metadata
+import os
 import re
 import shutil
 import subprocess
@@ -141,3 +142,32 @@ def test_what_has_no_wheel_for_a_python_can_be_built_from_its_hashed_source():
     for name, digest in SOURCES.items():
         (line,) = (line for line in logical_lines(ENVS / "requirements.txt") if line.startswith(f"{name}=="))
         assert f"--hash=sha256:{digest}" in line
+
+
+@pytest.mark.parametrize(
+    ("own", "asked", "anew"),
+    [
+        ("3.11.9", None, False),
+        ("3.11.9", "3.11.9", False),
+        ("3.11.9", "3.12.1", True),
+        (None, None, True),
+    ],
+)
+def test_an_environment_of_another_python_than_the_one_asked_for_is_made_anew(tmp_path, own, asked, anew):
+    def python(path: Path, version: str) -> Path:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"#!/bin/sh\necho Python {version}\n")
+        path.chmod(0o755)
+        return path
+
+    shutil.copy2(ENVS.parent / "Makefile", tmp_path)
+    shutil.copytree(ENVS, tmp_path / "envs")
+    (tmp_path / ".venv").mkdir()
+    (tmp_path / ".venv/pyvenv.cfg").touch()
+    if own:
+        python(tmp_path / ".venv/bin/python", own)
+    (tmp_path / ".venv/.requirements").touch()
+    named = [f"PYTHON={python(tmp_path / 'other', asked)}"] if asked else []
+    variables = {key: value for key, value in os.environ.items() if not key.startswith(("MAKE", "PYTHON"))}
+    asks = subprocess.run(["make", "--question", "env", *named], cwd=tmp_path, env=variables, check=False)
+    assert asks.returncode == anew
