@@ -19,7 +19,7 @@ TOOLS := PATH="$$PWD/$(BIN):$$PATH"
 # Another Python than that of .venv, asked for by name, or one that is there no more: .venv is made anew
 ASKED := $(if $(filter command,$(firstword $(origin PYTHON))),$(PYTHON),$(BIN)/python)
 OTHER := $(if $(wildcard $(VENV)/pyvenv.cfg),$(shell test "$$($(BIN)/python -V 2>&1)" = "$$($(ASKED) -V 2>&1)" \
-	&& $(BIN)/python -c '' 2>/dev/null || echo other))
+	&& $(BIN)/python -c '' >/dev/null 2>&1 || echo other))
 CUDA := $(if $(filter cuda12,$(ENV)),12,13)
 CUBLAS := cublas$(addprefix -,$(ENV:requirements=))
 
