@@ -251,7 +251,7 @@ def test_a_library_without_sgemm_is_one_line_that_says_what_is_missing(tmp_path)
     library = tmp_path / "other.so"
     subprocess.run(["gcc", "-shared", "-fPIC", "-o", library, source], check=True)
     text = line_of(Library, library)
-    assert text.startswith(f"{library}: cannot be used as a rung (")
+    assert text.startswith("it cannot be used as a rung (")
     assert "undefined symbol: sgemm" in text
     assert text.endswith("; end the source with EXPORT_SGEMM")
 
@@ -261,7 +261,7 @@ def test_a_file_that_is_no_library_is_one_line(tmp_path, content):
     path = tmp_path / "library.so"
     if content is not None:
         path.write_bytes(content)
-    assert line_of(Library, path).startswith(f"{path}: cannot be used as a rung (")
+    assert line_of(Library, path).startswith("it cannot be used as a rung (")
 
 
 @pytest.mark.parametrize(

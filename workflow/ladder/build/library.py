@@ -96,7 +96,10 @@ class Library:
             self._library = ctypes.CDLL(str(path.resolve()), mode=os.RTLD_LOCAL | os.RTLD_NOW)
             self._sgemm = self._library.sgemm
         except (OSError, AttributeError) as error:
-            raise LadderError(f"{path}: cannot be used as a rung ({error}); end the source with EXPORT_SGEMM") from None
+            problem = str(error).replace(f"{path.resolve()}: ", "")
+            raise LadderError(
+                f"the library is not that of a rung ({problem}); end the source with EXPORT_SGEMM"
+            ) from None
         self._sgemm.argtypes = _SGEMM
         self._sgemm.restype = ctypes.c_int
 
