@@ -113,7 +113,7 @@ def test_the_first_wrong_case_is_told_and_the_others_are_counted(checked):
     wrong = [a_case("8", "wrote into A or B", alpha=2), a_case("9", "NaN")]
     record = checked(events_of(a_case("7"), *wrong))
     assert record["status"] == "failed"
-    assert record["message"] == "8, alpha 2: wrote into A or B; 1 of 3 cases pass, all with m <= 7"
+    assert record["message"] == "8, alpha 2: wrote into A or B; 1 of 3 cases pass, all with k <= 7"
     assert len(record["cases"]) == 3
     assert checked(events_of(wrong[1]))["message"] == "9: NaN"
 

@@ -46,7 +46,7 @@ def passing(passed: Sequence[Case], failed: Sequence[Case]) -> str:
 
 
 def _tests(cases: Sequence[Case]) -> Iterator[_Test]:
-    """Conditions on a case, the simplest first."""
+    """Conditions on a case, the likeliest first."""
     for name in ("beta", "alpha"):
         for value in (0, 1):
             yield f"{name} = {value}", f"{name} != {value}", lambda case, n=name, v=value: getattr(case, n) == v
@@ -56,10 +56,10 @@ def _tests(cases: Sequence[Case]) -> Iterator[_Test]:
     for family in dict.fromkeys(case.family for case in cases):
         yield f"{family} inputs", f"other than {family} inputs", lambda case, f=family: case.family == f
     for number in _MULTIPLES:
-        for name in ("m", "n", "k", "lda", "ldb", "ldc"):
+        for name in ("k", "n", "m", "lda", "ldb", "ldc"):
             text = f"{name} % {number}"
             yield f"{text} = 0", f"{text} != 0", lambda case, n=name, d=number: _size(case, n) % d == 0
-    for name in ("m", "n", "k"):
+    for name in ("k", "n", "m"):
         values = sorted({_size(case, name) for case in cases})
         for value in sorted(values, key=lambda value: (value & (value - 1) != 0, value)):  # powers of two first
             yield f"{name} <= {value}", f"{name} > {value}", lambda case, n=name, v=value: _size(case, n) <= v
