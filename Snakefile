@@ -17,30 +17,36 @@ include: "workflow/rules/experiments.smk"
 include: "workflow/rules/figures.smk"
 include: "workflow/rules/drawings.smk"
 include: "workflow/rules/pages.smk"
-include: "workflow/rules/summary.smk"
 include: "workflow/rules/compare.smk"
 include: "workflow/rules/across.smk"
 include: "workflow/rules/report.smk"
+include: "workflow/rules/evidence.smk"
 
 
 rule all:
-    """What a plain run makes: tables, figures, pages, report and summary, and all that they need."""
+    """What a plain run makes: tables, figures, pages, report, summary; it fails where a rung failed."""
     default_target: True
     input:
         refuse_to_measure,
-        expand("results/{gpu}/tables/{table}.csv", gpu=GPU, table=TABLES + PUBLISHED),
-        expand(
-            "results/{gpu}/figures/{figure}.{ending}",
-            gpu=GPU,
-            figure=FIGURES + PUBLISHED + ANALYSIS,
-            ending=["svg", "png"],
-        ),
-        f"results/{GPU}/tables/experiments.csv" if EXPERIMENTS else [],
+        refuse_several_stages,
+        ALL_TABLES,
+        figure_files(FIGURES + PUBLISHED + ANALYSIS + OVERVIEW, "svg"),
+        figure_files(FIGURES + PUBLISHED + ANALYSIS + OVERVIEW, "png"),
         ACCURACY_FILES,
         TUNING,
-        f"results/{GPU}/pages/README.md",
-        f"results/{GPU}/report.html",
-        f"build/{GPU}/summary.txt",
+        PAGE_FILES,
+        f"{DERIVED}/report.html",
+        rungs=f"{DERIVED}/tables/rungs.csv",
+        timings=f"{DERIVED}/tables/timings.csv",
+    log:
+        f"logs/{GPU}/summary.log",
+    conda:
+        CONDA
+    params:
+        headline=PLAN.headline,
+        made=lambda wildcards: derived_files(),
+    script:
+        str(WORKFLOW / "scripts/summary.py")
 
 
 rule help:

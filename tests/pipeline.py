@@ -113,6 +113,33 @@ def command(config: Sequence[str], arguments: Sequence[str]) -> list[str]:
     return [sys.executable, "-m", "snakemake", *cores, *arguments, *(("--config", *config) if config else ())]
 
 
+# As much of pynvml as the plan of a run asks for.
+NVML = """
+NVML_CLOCK_SM, NVML_CLOCK_MEM = 1, 2
+
+
+class NVMLError(Exception):
+    pass
+
+
+def __getattr__(name):
+    answers = {
+        "nvmlDeviceGetCudaComputeCapability": (9, 0),
+        "nvmlSystemGetCudaDriverVersion": 13000,
+        "nvmlDeviceGetName": "NVIDIA H100 80GB HBM3",
+        "nvmlDeviceGetMemoryInfo": type("Memory", (), {"total": 1 << 36}),
+    }
+    return lambda *_: answers.get(name, 1000)
+"""
+
+
+def an_h100(folder: Path) -> dict[str, str]:
+    """Variables of the environment that let a dry run find an H100, by way of a folder that is made."""
+    folder.mkdir()
+    (folder / "pynvml.py").write_text(NVML)
+    return {"PYTHONPATH": str(folder)}
+
+
 def snakemake(folder: Path, config: Sequence[str], *arguments: str, gpu: bool = False, **variables: str) -> Run:
     """Run Snakemake in a copy until it ends."""
     result = subprocess.run(
@@ -161,6 +188,11 @@ def wait_for(condition: Callable[[], object], seconds: float = 120) -> None:
 def contents(folder: Path) -> dict[str, bytes]:
     """Every file below a folder by its path."""
     return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+def selected(folder: Path, gpu: str = RECORDED) -> Path:
+    """Where a run of a copy derives what it was asked for by its configuration."""
+    return folder / "results" / gpu / "selected"
 
 
 def derived(folder: Path, gpu: str = RECORDED) -> dict[str, bytes]:

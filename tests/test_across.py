@@ -175,7 +175,7 @@ def test_what_git_keeps_is_of_the_records_that_git_keeps(tmp_path):
     table = across_table(ROOT / "results", run.rungs, None, run.baseline.name, run.first.name)
     write_table(table, tmp_path / "gpus.csv")
     kept = ROOT / "results/across/gpus.csv"
-    assert (tmp_path / "gpus.csv").read_bytes() == kept.read_bytes(), "make run ARGS=across"
+    assert (tmp_path / "gpus.csv").read_bytes() == kept.read_bytes(), "make run ARGS=evidence"
 
 
 def test_the_target_sets_two_gpus_side_by_side_and_leaves_their_results_alone(tmp_path):
@@ -189,11 +189,10 @@ def test_the_target_sets_two_gpus_side_by_side_and_leaves_their_results_alone(tm
     run = snakemake(project, FEW, "across")
     assert run.status == 0, run.output
     after = contents(project / "results")
-    made = {"across/gpus.csv", "across/gpus.svg", "across/gpus.png"}
-    made |= {"across/gpus_by_size.svg", "across/gpus_by_size.png"}
-    assert set(after) - set(before) == made
+    made = {"gpus.csv", "gpus.svg", "gpus.png", "gpus_by_size.svg", "gpus_by_size.png"}
+    assert set(after) - set(before) == {f"across/selected/{name}" for name in made}
     assert {name: after[name] for name in before} == before
-    table = read_table(project / "results/across/gpus.csv")
+    table = read_table(project / "results/across/selected/gpus.csv")
     assert set(table["gpu"]) == {RECORDED, "h200-sxm"}
     both = table[table["rung"] == "naive"].pivot(index="shape", columns="gpu", values="gflops")
     assert list(both.index) == ["1024", "512"]

@@ -231,7 +231,7 @@ def test_compare_makes_a_table_and_a_figure_and_says_what_is_slower(compared, tm
     run = snakemake(project, [*FEW, other], "compare")
     assert run.status == 0, run.output
     assert "0 faster, 2 slower, 4 same, 0 undecided" in run.output
-    made = {path.name for path in (project / f"results/{RECORDED}/comparison").iterdir()}
+    made = {path.name for path in (project / f"results/{RECORDED}/selected/comparison").iterdir()}
     assert made == {"comparison.csv", "comparison.svg", "comparison.png"}
     failed = snakemake(project, [*FEW, other, "fail_on=slower"], "compare")
     assert failed.status != 0

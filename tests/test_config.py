@@ -926,6 +926,36 @@ def test_the_headline_without_a_gpu_says_what_was_recorded_when(machine, project
 
 
 @pytest.mark.parametrize(
+    ("sizes", "missing"),
+    [([512], ""), ([512, 768], "768"), ([2**31, "8x9x10"], "2147483648, 8x9x10"), ([10**21], str(10**21))],
+)
+def test_the_headline_says_which_sizes_are_not_recorded_and_which_are(machine, project, sizes, missing):
+    times = {("naive", size): [1e-3] for size in ("1024", "512")}
+    store.add_run(project / "results/h100-sxm/raw/time/naive.zip", time_run("naive", times))
+    line = plan.plan({"gpu": "h100-sxm", "sizes": sizes}).headline
+    assert line.partition("; not recorded: ")[2] == (f"{missing}; recorded are 512, 1024" if missing else "")
+
+
+@pytest.mark.parametrize(
+    ("given", "folder"),
+    [
+        ({}, "all"),
+        ({"gpu": "t4", "measure": False, "remeasure": True}, "all"),
+        ({"kernels": ["naive"]}, "selected"),
+        ({"sizes": [512]}, "selected"),
+        ({"check": {"shapes": [1]}}, "selected"),
+        ({"profile": {"enabled": False}}, "selected"),
+    ],
+)
+def test_only_the_whole_ladder_as_it_is_configured_is_derived_beside_no_selection(machine, given, folder):
+    assert plan.plan(given, dict.fromkeys(given, "--config")).folder == folder
+
+
+def test_a_selection_in_the_configuration_itself_is_one_too(machine):
+    assert plan.plan({"kernels": ["naive"]}).folder == "selected"
+
+
+@pytest.mark.parametrize(
     ("name", "beside"),
     [
         ("naive", ["naive", "cublas"]),

@@ -25,7 +25,7 @@ from ladder.config.plan import plan, recorded_on
 from ladder.show.drawings import constants_of, is_drawn
 
 GPU, RUNGS = "{RECORDED}", {FEW_RUNGS!r}
-results, inspect = Path("results") / GPU, Path("build") / GPU / "inspect"
+results, inspect = Path("results") / GPU / "selected", Path("build") / GPU / "inspect"
 config = yaml.safe_load(Path("config/config.yaml").read_text())
 config |= {{"kernels": RUNGS, "sizes": [512, 1024], "quiet": True, "remeasure": False}}
 run = plan(config)
@@ -77,14 +77,14 @@ derive("tables", *tables.values(), inspections=inspections, emulated=emulated)
 derive("figures", str(results / "figures/any"), **tables)
 derive("published", named=drawn("published", "published"), **tables)
 tried = [rung for rung in run.ladder.values() if rung.entry == "tiled"][:1]  # of RUNGS the one with recorded trials
-trials = [str(results / "raw/trials/tiled.json.gz")]
+trials = [str(run.raw() / "trials/tiled.json.gz")]
 tuning = {{"ladder": list(run.ladder.values()), "rungs": tried, "shapes": ["1024", "4096"]}}
 derive("tune", trials=trials, named=drawn("trials", "tuning") | {{"tuned": []}}, params=tuning)
-erring = [str(path) for rung in RUNGS if (path := results / f"raw/accuracy/{{rung}}.json").exists()]
+erring = [str(path) for rung in RUNGS if (path := run.raw() / f"accuracy/{{rung}}.json").exists()]
 accurate = {{"rungs": list(run.accurate)}}
 derive("accuracy", named=drawn("accuracy", "accuracy"), params=accurate, records=erring, rungs=tables["rungs"])
 derive("overview", named=drawn("accuracy", "overview"), **tables)
-zips = [str(path) for path in sorted((results / "raw/experiments").glob("*.zip"))]
+zips = [str(path) for path in sorted((run.raw() / "experiments").glob("*.zip"))]
 derive("experiments", str(results / "tables/experiments.csv"), records=zips)
 derive("analysis", str(results / "figures/any"), tables=list(tables.values()))
 derive("drawings", *(str(results / f"drawings/{{name}}.svg") for name in drawings), params={{"constants": drawings}})

@@ -11,7 +11,7 @@ from emulator import AWKWARD, compile_rung
 from emulator import run as emulated
 from ladder.build.library import Library
 from ladder.system import nvml
-from pipeline import ROOT, Run, copy_project, environment, fenced
+from pipeline import ROOT, Run, an_h100, copy_project, environment, fenced
 
 DOCS = ROOT / "docs"
 
@@ -46,30 +46,10 @@ def test_every_target_of_the_quick_start_has_a_plan(tmp_path):
 
 # The stages
 
-NVML = """
-NVML_CLOCK_SM, NVML_CLOCK_MEM = 1, 2
-
-
-class NVMLError(Exception):
-    pass
-
-
-def __getattr__(name):
-    answers = {
-        "nvmlDeviceGetCudaComputeCapability": (9, 0),
-        "nvmlSystemGetCudaDriverVersion": 13000,
-        "nvmlDeviceGetName": "NVIDIA H100 80GB HBM3",
-        "nvmlDeviceGetMemoryInfo": type("Memory", (), {"total": 1 << 36}),
-    }
-    return lambda *_: answers.get(name, 1000)
-"""
-
 
 def test_the_figure_of_the_stages_shows_rules_in_the_order_that_they_run(tmp_path):
     project = copy_project(tmp_path / "project")
-    (tmp_path / "nvml").mkdir()
-    (tmp_path / "nvml" / "pynvml.py").write_text(NVML)
-    variables = environment(project, gpu=True, PYTHONPATH=str(tmp_path / "nvml"))
+    variables = environment(project, gpu=True, **an_h100(tmp_path / "nvml"))
     command = ["snakemake", "--rulegraph", "dot"]
     graph = subprocess.run(command, cwd=project, env=variables, capture_output=True, text=True, check=True).stdout
     rules = dict(re.findall(r'(\d+)\[label = "(\w+)"', graph))
@@ -77,7 +57,7 @@ def test_the_figure_of_the_stages_shows_rules_in_the_order_that_they_run(tmp_pat
     text = (DOCS / "stages.dot").read_text()
     drawn = set(re.findall(r"(\w+) -> (\w+);", text))
     stages = {stage for edge in drawn for stage in edge}
-    assert {"compile", "check", "time", "profile", "tables", "summary"} <= stages <= set(rules.values())
+    assert {"compile", "check", "time", "profile", "tables", "all"} <= stages <= set(rules.values())
     assert drawn <= edges
     svg = (DOCS / "stages.svg").read_text()
     assert set(re.findall(r"<title>(\w+)&#45;&gt;(\w+)</title>", svg)) == drawn
@@ -95,9 +75,9 @@ def test_a_gpu_file_written_by_hand_is_compiled_for(tmp_path):
     assert f"({peak:.1f} TFLOPS)" in facts["source"]
     run = typed(project, command)
     assert run.status == 0, run.output
-    resources = pd.read_csv(project / "results/l40s/tables/resources.csv")
+    resources = pd.read_csv(project / "results/l40s/selected/tables/resources.csv")
     assert set(resources["architecture"]) == {"sm_89"}
-    table = pd.read_csv(project / "results/l40s/tables/rungs.csv", index_col="rung")
+    table = pd.read_csv(project / "results/l40s/selected/tables/rungs.csv", index_col="rung")
     assert table["status"].to_dict() == {"naive": "not recorded", "tma": "does not apply"}
     run = typed(project, keep)
     assert run.status != 0
@@ -118,7 +98,7 @@ def with_my_kernel(folder: Path) -> tuple[Path, str, str]:
 
 
 def rungs(project: Path) -> pd.DataFrame:
-    (folder,) = (project / "results").glob("*/tables")
+    (folder,) = (project / "results").glob("*/selected/tables")
     return pd.read_csv(folder / "rungs.csv", index_col="rung", keep_default_na=False)
 
 
@@ -129,7 +109,7 @@ def test_the_three_steps_add_a_kernel_that_compiles_and_is_inspected(tmp_path):
     table = rungs(project)
     assert list(table.index) == ["naive", "mine@WIDTH=4", "mine@WIDTH=8"]
     assert table.loc["mine@WIDTH=4", ["status", "before"]].tolist() == ["not recorded", "coalesced"]
-    resources = pd.read_csv(project / "results/h100-sxm/tables/resources.csv").set_index("rung")
+    resources = pd.read_csv(project / "results/h100-sxm/selected/tables/resources.csv").set_index("rung")
     assert resources.loc["mine@WIDTH=4", ["spill_store_bytes", "multiplies"]].tolist() == [0, True]
 
     run = typed(project, bench)

@@ -19,7 +19,7 @@ WRONG = a_check("failed", "4: NaN")
 @pytest.mark.parametrize(
     ("name", "changes", "status", "message", "sound"),
     [
-        ("naive", {}, "ok", "", True),
+        ("naive", {}, "not recorded", "", False),
         ("naive", {"timings": TIMED}, "ok", "", True),
         ("naive", {"check": None}, "not recorded", "", False),
         ("naive", {"check": None, "emulated": NEEDS_GPU}, "not checked", "a.cu:3: inline PTX", False),
@@ -151,7 +151,7 @@ def test_profiles_and_why_others_are_missing_are_read(recorded):
     profile = {"512": {"where": a_where(), "kernels": []}}
     item = recorded(check=a_check(), profiles=profile, profile_failure="ncu: not found")
     assert (item.profiles, item.profile_failure) == (profile, "ncu: not found")
-    assert item.status == "ok"
+    assert item.status == "not recorded"
 
 
 def test_profiles_of_a_rung_that_is_wrong_are_left_out(recorded):

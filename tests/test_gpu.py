@@ -136,13 +136,15 @@ def results_of(project: Path) -> Path:
 
 
 def rungs(project: Path) -> pd.DataFrame:
-    table = pd.read_csv(results_of(project) / "tables" / "rungs.csv", index_col="rung")
+    table = pd.read_csv(results_of(project) / "selected/tables" / "rungs.csv", index_col="rung")
     return table.fillna({"message": "", "profile_message": ""})
 
 
 def timed(project: Path) -> set[tuple[str, int]]:
     """The rungs and sizes that the table of timings has."""
-    return set(pd.read_csv(results_of(project) / "tables" / "timings.csv")[["rung", "shape"]].itertuples(index=False))
+    return set(
+        pd.read_csv(results_of(project) / "selected/tables" / "timings.csv")[["rung", "shape"]].itertuples(index=False)
+    )
 
 
 def runs(project: Path, rung: str) -> dict[str, dict[str, bytes]]:
@@ -371,7 +373,7 @@ def test_the_rungs_beside_failing_ones_are_timed(failing):
     _, project = failing
     assert rungs(project).loc["naive", "status"] == "ok"
     assert timed(project) == {("naive", 256), ("naive", 512)}
-    assert list((results_of(project) / "figures").glob("*.svg"))
+    assert list((results_of(project) / "selected/figures").glob("*.svg"))
 
 
 def test_two_runs_are_never_on_the_gpu_together(both):
@@ -413,7 +415,7 @@ def test_a_profile_has_metrics_and_advice_or_one_line_that_says_why_not(sound):
     assert {line["file"] for line in kernel["lines"]} >= {"kernels/sgemm/coalesced.cu"}
     assert kernel["instructions"]
     assert kernel["opcodes"]["FFMA"] > 0
-    table = pd.read_csv(results_of(sound) / "tables" / "profiles.csv")
+    table = pd.read_csv(results_of(sound) / "selected/tables" / "profiles.csv")
     for _, own in table.groupby(["rung", "shape", "kernel"]):
         values = own.set_index("name")["value"]
         empty = [ratio.name for ratio in RATIOS if values[ratio.under] == 0]  # to nothing there is no ratio
@@ -448,7 +450,7 @@ def test_a_run_that_is_killed_while_it_times_is_taken_up_by_the_same_command(sou
 
     before = contents(project / "results")
     again = snakemake(project, config, *arguments, gpu=True)
-    assert "Nothing to be done" in again.output
+    assert "1 of 1 steps" in again.output
     assert contents(project / "results") == before
 
 

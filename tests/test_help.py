@@ -35,8 +35,8 @@ def test_every_rule_is_listed_with_what_it_does(listed):
     recorded = set() if list((ROOT / "results").glob("*/raw/accuracy/*")) else {"accuracy"}
     without_a_gpu = names - {"sanitize_rung", "trials", "trial_builds", "measure_accuracy"} - recorded
     assert without_a_gpu == set(found["Targets"]) | set(found["Stages"])
-    assert {"all", "tune", "across", "compare", "sanitize", "help"} <= set(found["Targets"])
-    assert {"compile", "check", "time", "profile", "tables", "figures"} <= set(found["Stages"])
+    assert {"all", "tables", "figures", "tune", "across", "compare", "sanitize", "help"} <= set(found["Targets"])
+    assert {"compile", "inspect", "emulate", "check", "time", "profile"} <= set(found["Stages"])
     assert all(len(text) >= 10 for entries in (found["Targets"], found["Stages"]) for text in entries.values())
     assert max(len(line) for line in listed.splitlines() if line.startswith("  ")) <= 120
 

@@ -6,6 +6,7 @@ import gzip
 import json
 import os
 import re
+import runpy
 import shutil
 import signal
 import subprocess
@@ -13,6 +14,7 @@ import sys
 import sysconfig
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pandas as pd
 import pytest
@@ -25,8 +27,10 @@ from pipeline import (
     FEW_RUNGS,
     RECORDED,
     ROOT,
+    SIZES,
     Run,
     add_kernel,
+    an_h100,
     contents,
     copied,
     copy_project,
@@ -35,6 +39,7 @@ from pipeline import (
     few,
     finished_run,
     once,
+    selected,
     snakemake,
     started,
     wait_for,
@@ -69,7 +74,7 @@ def fresh(finished, tmp_path):
 
 
 def table(folder: Path, name: str, gpu: str = RECORDED) -> pd.DataFrame:
-    return pd.read_csv(folder / "results" / gpu / "tables" / f"{name}.csv")
+    return pd.read_csv(selected(folder, gpu) / "tables" / f"{name}.csv")
 
 
 def statuses(folder: Path, gpu: str = RECORDED) -> dict[str, str]:
@@ -92,7 +97,7 @@ def test_a_dry_run_plans_every_stage_that_needs_no_gpu_and_makes_nothing(fresh):
     run = snakemake(fresh, [], "--dry-run")
     planned = dict(re.findall(r"^([a-z]+) +([0-9]+)$", run.output, re.MULTILINE))
     assert run.status == 0, run.output
-    assert {"compile", "inspect", "tables", "figures", "summary"} <= planned.keys()
+    assert {"compile", "inspect", "tables", "figures", "all"} <= planned.keys()
     assert not {"check", "time", "profile"} & planned.keys()
     assert planned["compile"] == planned["inspect"]
     assert int(planned["compile"]) >= len(yaml.safe_load((fresh / "config/kernels.yaml").read_text()))
@@ -139,7 +144,7 @@ def test_make_run_has_the_settings_of_the_profile():
 
 def test_every_figure_says_whose_measurements_it_shows(finished):
     recorded = recorded_on(finished / RAW)
-    figures = sorted((finished / "results" / RECORDED / "figures").glob("*.svg"))
+    figures = sorted((selected(finished) / "figures").glob("*.svg"))
     assert len(figures) >= 3
     for figure in figures:
         texts = re.findall(r"<!-- (.*?) -->", figure.read_text())
@@ -148,7 +153,7 @@ def test_every_figure_says_whose_measurements_it_shows(finished):
 
 
 def test_a_run_makes_every_table_and_figure(finished):
-    results = finished / "results" / RECORDED
+    results = selected(finished)
     assert {path.stem for path in (results / "tables").glob("*.csv")} >= TABLES
     figures = {path.name for path in (results / "figures").iterdir()}
     assert {name for name in figures if name.endswith(".png")} == {
@@ -165,17 +170,37 @@ def test_a_run_makes_every_table_and_figure(finished):
 def test_a_run_ends_with_a_summary_of_every_rung(finished_log):
     summary = finished_log.output[finished_log.output.rindex("rung at 1024") :]
     assert all(rung in summary for rung in FEW_RUNGS)
-    assert f"results/{RECORDED}/figures" in summary
+    assert f"results/{RECORDED}/selected/figures" in summary
 
 
 def test_a_run_changes_no_record(finished):
     assert contents(finished / RAW) == contents(finished.parent / "source" / RAW)
 
 
-def test_a_second_run_has_nothing_to_do(project):
+def test_a_second_run_has_nothing_to_do_and_prints_the_summary_again(project, finished_log):
+    before = derived(project)
     run = snakemake(project, FEW)
     assert run.status == 0, run.output
-    assert "Nothing to be done" in run.output
+    assert "1 of 1 steps" in run.output
+    assert re.search(r"^rung at 1024 .*report\.html$", finished_log.output, re.MULTILINE | re.DOTALL)[0] in run.output
+    assert derived(project) == before
+
+
+def test_what_is_derived_of_rungs_and_sizes_that_are_gone_goes_with_them_and_the_whole_ladder_stays(project):
+    whole = project / "results" / RECORDED
+    kept = {whole / name: b"kept" for name in ("all/pages/tma.md", "all/report.html", "tables/rungs.csv")}
+    for path, content in kept.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+    selected(project).joinpath("comparison").mkdir()
+    selected(project).joinpath("comparison/old.csv").touch()
+    run = snakemake(project, ["kernels=[naive]", "sizes=[512]", CHECK])
+    assert run.status == 0, run.output
+    assert {path.stem for path in selected(project).glob("pages/*")} == {"naive", "README"}
+    assert {path.stem for path in selected(project).glob("drawings/*")} == {"naive"}
+    assert not selected(project).joinpath("comparison").exists()
+    assert set(table(project, "timings")["shape"]) == {512}
+    assert {path: path.read_bytes() for path in kept} == kept
 
 
 def planned(run) -> set[str]:
@@ -187,11 +212,11 @@ def planned(run) -> set[str]:
 def test_a_change_of_the_package_derives_anew_what_depends_on_it_and_nothing_else(project):
     with (project / "workflow/ladder/show/summary.py").open("a") as file:
         file.write("# changed\n")
-    assert planned(snakemake(project, FEW, "--dry-run")) == {"summary", "all"}
+    assert planned(snakemake(project, FEW, "--dry-run")) == {"all"}
     with (project / "workflow/ladder/model/bounds.py").open("a") as file:
         file.write("# changed\n")
     again = planned(snakemake(project, FEW, "--dry-run"))
-    assert again >= {"emulate", "tables", "figures", "summary"}
+    assert again >= {"emulate", "tables", "figures"}
     assert not again & {"compile", "inspect"}
 
 
@@ -223,6 +248,34 @@ def test_the_report_is_made_without_a_network(project):
     assert f"recorded on {recorded_on(project / RAW)}." in page
 
 
+def test_evidence_of_a_selection_is_refused_in_one_line(project):
+    assert one_error(snakemake(project, FEW, "evidence")).startswith("evidence: it is of the whole ladder; ")
+
+
+def test_evidence_is_copied_to_where_git_keeps_it_and_what_changed_is_told(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    derived = ["results/g/all/tables/rungs.csv", "results/g/all/figures/overview.png", "results/across/all/gpus.csv"]
+    for name in (*derived, "results/g/tables/rungs.csv"):
+        Path(name).parent.mkdir(parents=True, exist_ok=True)
+        Path(name).write_text(Path(name).name)
+    job = SimpleNamespace(input=SimpleNamespace(derived=derived), log=["log"], rule="evidence", wildcards={})
+    job.config = {"quiet": False}
+    runpy.run_path(str(ROOT / "workflow/scripts/evidence.py"), {"snakemake": job})
+    assert capsys.readouterr().err.splitlines()[1:] == [
+        "2 of 3 files changed",
+        "results/g/figures/overview.png",
+        "results/across/gpus.csv",
+    ]
+    assert {name.replace("/all/", "/") for name in derived} <= {f"results/{name}" for name in contents(Path("results"))}
+
+
+@pytest.mark.parametrize("folder", ["all", "selected"])
+def test_git_looks_at_nothing_that_a_run_derives(folder):
+    paths = [f"results/{gpu}/{folder}/{name}" for gpu in (RECORDED, "t4", "across") for name in ("a/b.csv", "c.html")]
+    said = subprocess.run(["git", "check-ignore", *paths], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert said.stdout.split() == paths
+
+
 # Other GPUs
 
 
@@ -235,8 +288,7 @@ def test_a_gpu_without_records_is_compiled_and_inspected(project):
     resources = table(project, "resources", "t4")
     assert set(resources["architecture"]) == {"sm_75"}
     assert (resources["registers"] > 0).all()
-    assert not (project / "results" / "t4" / "figures").exists()
-    assert (project / "build" / "t4" / "summary.txt").is_file()
+    assert not (selected(project, "t4") / "figures").exists()
     run = snakemake(project, config, "--report", "report.html")
     assert run.status == 0, run.output
     assert "Nothing is recorded for this GPU" in (project / "report.html").read_text()
@@ -294,6 +346,12 @@ def test_a_stage_that_measures_is_refused_in_one_line_without_a_gpu(project, ask
 # What the user may get wrong
 
 
+@pytest.mark.parametrize("asked", [["tables", "all"], ["inspect", "compile"]])
+def test_several_stages_to_stop_after_are_refused_in_one_line(project, asked):
+    line = one_error(snakemake(project, FEW, "--until", *asked))
+    assert line.startswith(f"--until: {' '.join(sorted(asked))}: name one stage, the last; ")
+
+
 @pytest.mark.parametrize(
     ("config", "words"),
     [
@@ -330,6 +388,20 @@ def test_an_entry_without_its_source_is_one_line_that_names_it(project):
     (project / "kernels" / "sgemm" / "sound.cu").unlink()
     line = one_error(snakemake(project, FEW))
     assert line.startswith("config/kernels.yaml: sound.source: kernels/sgemm/sound.cu")
+
+
+# Where a GPU is
+
+
+def test_remeasure_alone_checks_and_times_anew_what_the_records_hold(project, tmp_path):
+    def run(*arguments, more=()):
+        config = ["kernels=[naive,cublas]", SIZES, *more]
+        return snakemake(project, config, "--until", "time", *arguments, gpu=True, **variables)
+
+    variables = an_h100(tmp_path / "nvml")
+    assert run("--touch").status == 0
+    assert planned(run("--dry-run")) == set()
+    assert planned(run("--dry-run", more=["remeasure=true"])) == {"check", "time"}
 
 
 # Rungs that fail
@@ -372,7 +444,7 @@ def with_rungs_that_fail(finished, tmp_path_factory):
 
     def make(folder):
         project = copied(finished, folder)
-        shutil.rmtree(project / "results" / RECORDED / "figures")
+        shutil.rmtree(selected(project) / "figures")
         for source in FAILING:
             add_kernel(project, source)
         source = project / f"kernels/sgemm/{WRONG}.cu"
@@ -396,12 +468,12 @@ def test_a_rung_that_does_not_compile_fails_alone_with_the_compilers_line(with_r
     assert {rung: found.get(rung) for rung in FEW_RUNGS} == dict.fromkeys(FEW_RUNGS, "ok")
     assert found.keys() == {*FEW_RUNGS, *FAILING, WRONG} - {"syntax_error"}
     assert set(table(with_rungs_that_fail, "timings")["rung"]) == set(FEW_RUNGS)
-    assert len(list((with_rungs_that_fail / "results" / RECORDED / "figures").glob("*.svg"))) >= 3
+    assert len(list((selected(with_rungs_that_fail) / "figures").glob("*.svg"))) >= 3
 
 
 def test_rungs_whose_libraries_cannot_be_used_fail_alone(with_rungs_that_fail):
     said = (with_rungs_that_fail / "log").read_text()
-    assert f"Figures: results/{RECORDED}/figures" in said, "there is no summary"
+    assert f"Figures: results/{RECORDED}/selected/figures" in said, "there is no summary"
     messages = dict(table(with_rungs_that_fail, "rungs")[["rung", "message"]].fillna("").to_numpy())
     assert "EXPORT_SGEMM" in messages["no_export"]
     assert "defined_nowhere" in messages["undefined_symbol"]
@@ -418,8 +490,7 @@ def test_a_rung_that_the_emulator_finds_wrong_is_told_and_its_recorded_times_are
     assert re.search(r"^naive +\d+\.\d+ ms .* emulated$", summary, re.MULTILINE)
     assert re.search(rf"^{WRONG} +wrong +wrong$", summary, re.MULTILINE)
 
-    results = with_rungs_that_fail / "results" / RECORDED
-    assert (results / f"raw/time/{WRONG}.zip").exists()
+    assert (with_rungs_that_fail / RAW / f"time/{WRONG}.zip").exists()
     rungs = table(with_rungs_that_fail, "rungs").set_index("rung")
     assert rungs.loc[WRONG, ["status", "emulation"]].tolist() == ["wrong", "wrong"]
     assert rungs.loc[WRONG, "message"].startswith(f"in the emulator: {found}")
@@ -428,10 +499,10 @@ def test_a_rung_that_the_emulator_finds_wrong_is_told_and_its_recorded_times_are
         shown = set(table(with_rungs_that_fail, name)["rung"])
         assert "naive" in shown
         assert WRONG not in shown
-    figure = (results / "figures/gflops_by_size.svg").read_text()
+    figure = (selected(with_rungs_that_fail) / "figures/gflops_by_size.svg").read_text()
     assert "naive" in figure
     assert WRONG not in figure
-    page = (results / f"pages/{WRONG}.md").read_text()
+    page = (selected(with_rungs_that_fail) / f"pages/{WRONG}.md").read_text()
     assert found in page
 
 
@@ -516,7 +587,7 @@ def test_a_folder_whose_name_nvcc_or_snakemake_cannot_take_is_refused_before_any
 
 
 def test_a_run_killed_while_it_compiles_and_again_while_it_derives_is_taken_up_by_the_same_command(fresh, finished):
-    for when in (f"build/{RECORDED}/rungs/*/library.so", f"results/{RECORDED}/tables/timings.csv"):
+    for when in (f"build/{RECORDED}/rungs/*/library.so", f"results/{RECORDED}/selected/tables/timings.csv"):
         assert not any(fresh.glob(when))
         with started(fresh, FEW, "--cores", "4") as process:
             wait_for(lambda when=when: any(fresh.glob(when)))

@@ -31,12 +31,12 @@ if ACCURACY:
         """How accurate is it? Errors against k, with time beside them, as a table and a figure."""
         input:
             records=ACCURACY,
-            rungs=f"results/{GPU}/tables/rungs.csv",
+            rungs=f"{DERIVED}/tables/rungs.csv",
             code=code("accuracy"),
         output:
-            table=in_report(f"results/{GPU}/tables/accuracy.csv", "accuracy"),
-            svg=in_report(f"results/{GPU}/figures/accuracy.svg", "accuracy"),
-            png=f"results/{GPU}/figures/accuracy.png",
+            table=in_report(f"{DERIVED}/tables/accuracy.csv", "accuracy"),
+            svg=in_report(f"{DERIVED}/figures/accuracy.svg", "accuracy"),
+            png=f"{DERIVED}/figures/accuracy.png",
         log:
             f"logs/{GPU}/accuracy.log",
         priority: AWAITED
@@ -53,13 +53,13 @@ if ACCURACY:
     rule overview:
         """The README's figure: speed and error beside cuBLAS."""
         input:
-            timings=f"results/{GPU}/tables/timings.csv",
-            rungs=f"results/{GPU}/tables/rungs.csv",
-            accuracy=f"results/{GPU}/tables/accuracy.csv",
+            timings=f"{DERIVED}/tables/timings.csv",
+            rungs=f"{DERIVED}/tables/rungs.csv",
+            accuracy=f"{DERIVED}/tables/accuracy.csv",
             code=code("overview"),
         output:
-            svg=in_report(f"results/{GPU}/figures/overview.svg", "overview"),
-            png=f"results/{GPU}/figures/overview.png",
+            svg=in_report(f"{DERIVED}/figures/overview.svg", "overview"),
+            png=f"{DERIVED}/figures/overview.png",
         log:
             f"logs/{GPU}/overview.log",
         conda:
@@ -72,9 +72,9 @@ if ACCURACY:
             "../scripts/overview.py"
 
 
-OVERVIEW = [f"results/{GPU}/figures/overview.svg"] if ACCURACY else []
+OVERVIEW = ["overview"] if ACCURACY else []
 ACCURACY_FILES = (
-    [f"results/{GPU}/tables/accuracy.csv", f"results/{GPU}/figures/accuracy.svg"]
+    [f"{DERIVED}/tables/accuracy.csv", f"{DERIVED}/figures/accuracy.svg"]
     if ACCURACY
     else []
 )

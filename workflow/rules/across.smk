@@ -1,15 +1,18 @@
 # across: no part of `all`.
+ACROSS = f"results/across/{PLAN.folder}"
+
+
 rule across:
-    """Every GPU that has records beside the others, from raw alone: results/across."""
+    """Every GPU that has records beside the others, from raw alone."""
     input:
         records=recorded_anywhere(),
         code=code("across"),
     output:
-        table=in_report("results/across/gpus.csv", "across"),
-        svg=in_report("results/across/gpus.svg", "across"),
-        png="results/across/gpus.png",
-        by_size_svg=in_report("results/across/gpus_by_size.svg", "across"),
-        by_size_png="results/across/gpus_by_size.png",
+        table=in_report(f"{ACROSS}/gpus.csv", "across"),
+        svg=in_report(f"{ACROSS}/gpus.svg", "across"),
+        png=f"{ACROSS}/gpus.png",
+        by_size_svg=in_report(f"{ACROSS}/gpus_by_size.svg", "across"),
+        by_size_png=f"{ACROSS}/gpus_by_size.png",
     log:
         "logs/across.log",
     conda:

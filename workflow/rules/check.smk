@@ -5,6 +5,7 @@ if PLAN.measuring:
         """Is it right? A verdict for each rung on the GPU, with the errors of every case; a wrong rung fails no job."""
         input:
             "build/{gpu}/rungs/{kernel}",
+            REMEASURE,
         output:
             update("results/{gpu}/raw/check/{kernel}.json"),
         log:

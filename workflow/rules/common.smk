@@ -1,6 +1,7 @@
 # What every stage shares: the plan of this run, the names of rungs, and the files that the plan leads to.
 import os
 import sys
+import time
 from pathlib import Path
 
 WORKFLOW = Path(workflow.current_basedir).parent
@@ -17,6 +18,7 @@ from ladder.commands.session import (
     offer_package,
     run_alone,
     silent,
+    stages_to_stop_after,
     uses_conda,
 )
 from ladder.config.plan import plan, recorded_on
@@ -49,10 +51,23 @@ onstart:
     config["remeasure"] = config["remeasure"] or forced(workflow)
 
 
+# An input of what measures. Its time counts, so that Snakemake runs the stage again, only where that is asked for.
+REMEASURE = ".snakemake/remeasure"
+if workflow.is_main_process and (config["remeasure"] or not os.path.exists(REMEASURE)):
+    Path(REMEASURE).write_text(
+        str(time.time_ns())
+    )  # of equal content Snakemake takes no notice
+if not config["remeasure"]:
+    REMEASURE = ancient(REMEASURE)
+
 SETTINGS, SHAPES = PLAN.settings, [str(shape) for shape in PLAN.shapes]
-CONDA = f"../../envs/{'cuda12' if PLAN.gpu.cuda == '12' else 'gemm-ladder'}.yaml"
+CONDA = str(
+    WORKFLOW.parent
+    / f"envs/{'cuda12' if PLAN.gpu.cuda == '12' else 'gemm-ladder'}.yaml"
+)
 GPU = PLAN.gpu.name
 RAW = f"results/{GPU}/raw"
+DERIVED = f"results/{GPU}/{PLAN.folder}"
 RECORDED = recorded_on(Path(RAW))
 
 # What is ready is begun in this order: what a GPU is free for, what the last steps of a run wait for, all else.
@@ -87,6 +102,22 @@ def present(paths):
     return [path for path in paths if os.path.exists(path)]
 
 
+def table_files(names):
+    """The derived tables of these names."""
+    return [f"{DERIVED}/tables/{name}.csv" for name in names]
+
+
+def figure_files(names, ending="svg"):
+    """The derived figures of these names."""
+    return [f"{DERIVED}/figures/{name}.{ending}" for name in names]
+
+
+def derived_files():
+    """Every file that this run derives: what else stands in their folder is of rungs that are gone."""
+    outputs = {str(path) for each in workflow.rules for path in each.output}
+    return sorted(path for path in outputs if path.startswith(f"{DERIVED}/"))
+
+
 def recorded_anywhere():
     """The check and time records of every GPU: those that are there, and those that this run makes."""
     found = {
@@ -117,6 +148,25 @@ def refuse_to_measure(wildcards):
         sys.exit(
             f"gemm-ladder: {', '.join(asked)}: nothing is measured here; run where `nvidia-smi` lists a GPU, or leave "
             "it out to see what is recorded"
+        )
+    return []
+
+
+def refuse_several_stages(wildcards):
+    """No input; ends a run that is to stop after several stages, one of which may need another."""
+    asked = stages_to_stop_after(workflow)
+    if len(asked) > 1:
+        sys.exit(
+            f"gemm-ladder: --until: {' '.join(asked)}: name one stage, the last; it makes all that it needs"
+        )
+    return []
+
+
+def refuse_a_selection(wildcards):
+    """No input; ends a run that is to keep the tables of some rungs or sizes as those of the whole ladder."""
+    if PLAN.folder != "all":
+        sys.exit(
+            "gemm-ladder: evidence: it is of the whole ladder; leave out every setting but gpu"
         )
     return []
 

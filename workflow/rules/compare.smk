@@ -4,14 +4,15 @@ rule comparison:
     input:
         records("time", "zip", RUNGS),
     output:
-        table="results/{gpu}/comparison/comparison.csv",
-        svg="results/{gpu}/comparison/comparison.svg",
-        png="results/{gpu}/comparison/comparison.png",
+        table=f"{DERIVED}/comparison/comparison.csv",
+        svg=f"{DERIVED}/comparison/comparison.svg",
+        png=f"{DERIVED}/comparison/comparison.png",
     log:
-        "logs/{gpu}/comparison.log",
+        f"logs/{GPU}/comparison.log",
     conda:
         CONDA
     params:
+        gpu=GPU,
         rungs=RUNGS,
         shapes=SHAPES,
         title=PLAN.gpu.title,
@@ -26,7 +27,7 @@ rule comparison:
 rule compare:
     """This run against another: --config baseline=FOLDER_OR_GIT_REVISION, fail_on=slower for CI."""
     input:
-        f"results/{GPU}/comparison/comparison.csv",
+        f"{DERIVED}/comparison/comparison.csv",
     log:
         "logs/compare.log",
     conda:

@@ -2,18 +2,18 @@
 from ladder.show.drawings import constants_of, is_drawn
 
 DRAWN = {rung.name: constants_of(rung) for rung in PLAN.rungs if is_drawn(rung)}
-DRAWINGS = list(DRAWN)
+DRAWING_FILES = [f"{DERIVED}/drawings/{name}.svg" for name in DRAWN]
 
-if DRAWINGS:
+if DRAWN:
 
     rule drawings:
         """Tiles, threads, banks and buffers of each tutorial rung, drawn from its constants."""
         input:
             code=code("drawings"),
         output:
-            expand("results/{{gpu}}/drawings/{name}.svg", name=DRAWINGS),
+            DRAWING_FILES,
         log:
-            "logs/{gpu}/drawings.log",
+            f"logs/{GPU}/drawings.log",
         conda:
             CONDA
         params:

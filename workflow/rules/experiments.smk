@@ -10,9 +10,9 @@ rule experiments:
         records=EXPERIMENTS,
         code=code("experiments"),
     output:
-        "results/{gpu}/tables/experiments.csv",
+        f"{DERIVED}/tables/experiments.csv",
     log:
-        "logs/{gpu}/experiments.log",
+        f"logs/{GPU}/experiments.log",
     conda:
         CONDA
     params:

@@ -4,17 +4,14 @@ if FIGURES:
     rule figures:
         """What the tables say, as SVG and PNG."""
         input:
-            timings="results/{gpu}/tables/timings.csv",
-            rungs="results/{gpu}/tables/rungs.csv",
+            timings=f"{DERIVED}/tables/timings.csv",
+            rungs=f"{DERIVED}/tables/rungs.csv",
             code=code("figures"),
         output:
-            [
-                in_report(f"results/{{gpu}}/figures/{figure}.svg", "figures")
-                for figure in FIGURES
-            ],
-            expand("results/{{gpu}}/figures/{figure}.png", figure=FIGURES),
+            [in_report(path, "figures") for path in figure_files(FIGURES)],
+            figure_files(FIGURES, "png"),
         log:
-            "logs/{gpu}/figures.log",
+            f"logs/{GPU}/figures.log",
         conda:
             CONDA
         params:

@@ -4,9 +4,8 @@ if FIGURES:
     rule analysis:
         """The figures that say why: roofline, issue slots, instructions, occupancy, prediction."""
         input:
-            tables=expand(
-                "results/{{gpu}}/tables/{table}.csv",
-                table=[
+            tables=table_files(
+                [
                     "rungs",
                     "timings",
                     "profiles",
@@ -14,17 +13,14 @@ if FIGURES:
                     "instructions",
                     "resources",
                     "paper",
-                ],
+                ]
             ),
             code=code("analysis"),
         output:
-            [
-                in_report(f"results/{{gpu}}/figures/{figure}.svg", "analysis")
-                for figure in ANALYSIS
-            ],
-            expand("results/{{gpu}}/figures/{figure}.png", figure=ANALYSIS),
+            [in_report(path, "analysis") for path in figure_files(ANALYSIS)],
+            figure_files(ANALYSIS, "png"),
         log:
-            "logs/{gpu}/analysis.log",
+            f"logs/{GPU}/analysis.log",
         conda:
             CONDA
         params:
@@ -36,18 +32,21 @@ if FIGURES:
             "../scripts/analysis.py"
 
 
+PAGE_FILES = [f"{DERIVED}/pages/{rung.name}.md" for rung in PAGES]
+
+
 rule pages:
     """One page a rung with all that is known of it, and their index."""
     input:
-        tables=expand("results/{{gpu}}/tables/{table}.csv", table=TABLES),
+        tables=table_files(TABLES),
         inspections=[f"build/{GPU}/inspect/{rung.name}.json" for rung in PAGES],
         code=code("pages"),
-        drawings=expand("results/{{gpu}}/drawings/{name}.svg", name=DRAWINGS),
+        drawings=DRAWING_FILES,
     output:
-        index="results/{gpu}/pages/README.md",
-        pages=[f"results/{{gpu}}/pages/{rung.name}.md" for rung in PAGES],
+        index=f"{DERIVED}/pages/README.md",
+        pages=PAGE_FILES,
     log:
-        "logs/{gpu}/pages.log",
+        f"logs/{GPU}/pages.log",
     priority: AWAITED
     conda:
         CONDA

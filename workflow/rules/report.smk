@@ -4,16 +4,16 @@ if FIGURES:
     rule published:
         """What others published beside what was measured."""
         input:
-            timings="results/{gpu}/tables/timings.csv",
-            geomeans="results/{gpu}/tables/geomeans.csv",
-            rungs="results/{gpu}/tables/rungs.csv",
+            timings=f"{DERIVED}/tables/timings.csv",
+            geomeans=f"{DERIVED}/tables/geomeans.csv",
+            rungs=f"{DERIVED}/tables/rungs.csv",
             code=code("published"),
         output:
-            table=in_report("results/{gpu}/tables/published.csv", "published"),
-            svg=in_report("results/{gpu}/figures/published.svg", "published"),
-            png="results/{gpu}/figures/published.png",
+            table=in_report(f"{DERIVED}/tables/published.csv", "published"),
+            svg=in_report(f"{DERIVED}/figures/published.svg", "published"),
+            png=f"{DERIVED}/figures/published.png",
         log:
-            "logs/{gpu}/published.log",
+            f"logs/{GPU}/published.log",
         priority: AWAITED
         conda:
             CONDA
@@ -26,21 +26,19 @@ if FIGURES:
 rule html_report:
     """One HTML page a GPU, self-contained."""
     input:
-        tables=expand("results/{{gpu}}/tables/{table}.csv", table=TABLES + PUBLISHED)
-        + ACCURACY_FILES[:1],
-        figures=expand("results/{{gpu}}/figures/{figure}.svg", figure=PUBLISHED)
-        + ACCURACY_FILES[1:],
-        pages=[f"results/{{gpu}}/pages/{rung.name}.md" for rung in PAGES],
+        tables=table_files(TABLES + PUBLISHED) + ACCURACY_FILES[:1],
+        figures=figure_files(PUBLISHED) + ACCURACY_FILES[1:],
+        pages=PAGE_FILES,
         code=code("report"),
-        drawings=expand("results/{{gpu}}/drawings/{name}.svg", name=DRAWINGS),
+        drawings=DRAWING_FILES,
         templates=[
             "workflow/report/report.html.j2",
             "workflow/report/report.css",
         ],
     output:
-        "results/{gpu}/report.html",
+        f"{DERIVED}/report.html",
     log:
-        "logs/{gpu}/report.log",
+        f"logs/{GPU}/report.log",
     priority: AWAITED
     conda:
         CONDA

@@ -17,6 +17,7 @@ TABLES = [
     "records",
     "samples",
 ]
+SHOWN_TABLES = ["rungs", "timings", "geomeans", "environment"]  # in Snakemake's report
 
 
 rule tables:
@@ -29,20 +30,10 @@ rule tables:
         profiles=records("profile", "json.gz", PLAN.profiled),
         code=code("tables"),
     output:
-        [
-            in_report(f"results/{{gpu}}/tables/{table}.csv", "tables")
-            for table in ["rungs", "timings", "geomeans", "environment"]
-        ],
-        expand(
-            "results/{{gpu}}/tables/{table}.csv",
-            table=[
-                table
-                for table in TABLES
-                if table not in ["rungs", "timings", "geomeans", "environment"]
-            ],
-        ),
+        [in_report(path, "tables") for path in table_files(SHOWN_TABLES)],
+        table_files(name for name in TABLES if name not in SHOWN_TABLES),
     log:
-        "logs/{gpu}/tables.log",
+        f"logs/{GPU}/tables.log",
     priority: AWAITED
     conda:
         CONDA

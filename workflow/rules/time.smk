@@ -13,6 +13,7 @@ if PLAN.measuring:
                 for name in PLAN.side_by_side(wildcards.kernel)
                 if name in PLAN.checked
             ],
+            remeasure=REMEASURE,
         output:
             update("results/{gpu}/raw/time/{kernel}.zip"),
         log:

@@ -6,8 +6,8 @@ TRIED = [
 ]
 # A run that does not measure derives these as it derives everything that is recorded; one that does leaves them alone.
 TUNING = (
-    [f"results/{GPU}/tables/trials.csv"]
-    + [f"results/{GPU}/figures/tuning.{ending}" for ending in ("svg", "png")]
+    [f"{DERIVED}/tables/trials.csv"]
+    + [f"{DERIVED}/figures/tuning.{ending}" for ending in ("svg", "png")]
     if TRIED and not PLAN.measuring
     else []
 )
@@ -71,9 +71,9 @@ if TRIED:
             trials=[f"{RAW}/trials/{entry}.json.gz" for entry in TRIED],
             code=code("tune"),
         output:
-            table=in_report(f"results/{GPU}/tables/trials.csv", "trials"),
-            svg=in_report(f"results/{GPU}/figures/tuning.svg", "trials"),
-            png=f"results/{GPU}/figures/tuning.png",
+            table=in_report(f"{DERIVED}/tables/trials.csv", "trials"),
+            svg=in_report(f"{DERIVED}/figures/tuning.svg", "trials"),
+            png=f"{DERIVED}/figures/tuning.png",
             tuned=[update(PLAN.tuned_path)] if PLAN.measuring else [],
         log:
             f"logs/{GPU}/tune.log",

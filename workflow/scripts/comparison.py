@@ -10,7 +10,7 @@ from ladder.system.terminal import job
 from ladder.tables.files import write_table
 
 with job(snakemake):
-    params, output, gpu = snakemake.params, snakemake.output, snakemake.wildcards.gpu
+    params, output, gpu = snakemake.params, snakemake.output, snakemake.params.gpu
     shapes, baseline = [Shape.parse(shape) for shape in params.shapes], params.baseline["name"]
     table = compare_with(baseline, gpu, params.rungs, shapes, Path(f"results/{gpu}/raw/time"))
     caption = (

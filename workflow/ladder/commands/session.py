@@ -120,6 +120,15 @@ def measuring_stages(workflow: Any) -> list[str]:
     return [stage for stage in MEASURING if stage in asked]
 
 
+def stages_to_stop_after(workflow: Any) -> list[str]:
+    """Those that --until names.
+
+    Snakemake (9.27, `DAG.finish`) starts no job that needs a job of one of them. Where one needs another it ends with
+    `BUG: Out of jobs ready to be started`.
+    """
+    return sorted(map(str, workflow.dag_settings.until))
+
+
 def uses_conda(workflow: Any) -> bool:
     """Whether jobs run in conda environments (--sdm conda), whose compiler this process does not see."""
     return "conda" in {str(method).lower() for method in workflow.deployment_settings.deployment_method}

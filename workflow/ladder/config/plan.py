@@ -20,7 +20,7 @@ from ladder.model.cases import Case, all_cases, emulated_cases, sanitizer_cases
 from ladder.model.claims import claimed_cases, claimed_shapes, in_words
 from ladder.model.gpu import Gpu
 from ladder.model.rung import Rung
-from ladder.model.shape import Shape
+from ladder.model.shape import Shape, in_order
 from ladder.records import store
 from ladder.system import nvml
 from ladder.system.errors import LadderError
@@ -29,6 +29,8 @@ from ladder.system.paths import ROOT, read_text, shown
 
 KERNELS = ROOT / "config" / "kernels.yaml"
 PROGRAMS = {"nvcc": "compile", "ncu": "profile", "compute-sanitizer": "sanitize"}  # where settings name a program
+# The settings that change nothing of what is derived of a GPU's records.
+DERIVES_THE_SAME = {"gpu", "fallback_gpu", "device", "measure", "remeasure", "quiet", "baseline", "fail_on"}
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,7 @@ class Plan:
     profile_shapes: tuple[Shape, ...]
     tune_shapes: tuple[Shape, ...]
     settings: Mapping[str, Any]
+    folder: str  # of results/GPU, for what the run derives: `all`, or `selected` where the user chose what to show
 
     @cached_property
     def shapes(self) -> tuple[Shape, ...]:
@@ -55,7 +58,12 @@ class Plan:
     @cached_property
     def headline(self) -> str:
         """The first line of the run."""
-        return _headline(self.gpu, self.device, self.measuring)
+        line = _headline(self.gpu, self.device, self.measuring)
+        held = set() if self.measuring else recorded_shapes(self.raw())
+        missing = [str(shape) for shape in self.listed_shapes if shape not in held]
+        if not held or not missing:
+            return line
+        return f"{line}; not recorded: {', '.join(missing)}; recorded are {', '.join(in_order(list(held)))}"
 
     @property
     def baseline(self) -> Rung:
@@ -208,6 +216,7 @@ def plan(config: Mapping[str, Any], sources: Mapping[str, str] | None = None) ->
         ),
         profile_shapes=tuple(read_shapes(settings["profile"]["sizes"], at("profile.sizes"), "profile.sizes")),
         settings=settings,
+        folder=_folder(settings, places),
     )
     for rung in (rung for rung in rungs if rung.claims):
         claims = f"{rung.name} claims none of them ({in_words(rung.claims)})"
@@ -216,6 +225,11 @@ def plan(config: Mapping[str, Any], sources: Mapping[str, str] | None = None) ->
         if not made.emulated_cases(rung.name):
             raise LadderError(f"{places.get('check', file)}: check.cases: {claims}; add one that it claims")
     return made
+
+
+def _folder(settings: Mapping[str, Any], places: Mapping[str, str]) -> str:
+    chosen = {key.split(".")[0] for key in places} - DERIVES_THE_SAME
+    return "selected" if chosen or (settings["kernels"], settings["sizes"]) != ("all", "gpu") else "all"
 
 
 def check_macros(rung: Rung, place: str) -> None:

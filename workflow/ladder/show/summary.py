@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import textwrap
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -23,10 +24,10 @@ def why_run_fails(rungs: pd.DataFrame) -> str:
     return "; ".join(f"{len(of)} of {len(rungs)} rungs {how}: {', '.join(of)}" for how, of in named.items() if len(of))
 
 
-def run_summary(rungs: pd.DataFrame, timings: pd.DataFrame, headline: str, results: str) -> str:
+def run_summary(rungs: pd.DataFrame, timings: pd.DataFrame, headline: str, results: Path | str) -> str:
     """The summary as text: each rung at the shape that stands for the run, then what failed.
 
-    `rungs` and `timings` are the tables of those names, `results` is the folder of this GPU's results.
+    `rungs` and `timings` are the tables of those names, `results` is the folder of what the run derived.
     """
     lines = [headline, ""]
     shape = headline_shape(timings[~timings["rung"].isin(rungs.loc[rungs["role"] == "floor", "rung"])])

@@ -1,0 +1,27 @@
+# evidence: no part of `all`, for git keeps what it writes.
+ALL_TABLES = (
+    table_files(TABLES + PUBLISHED)
+    + ([f"{DERIVED}/tables/experiments.csv"] if EXPERIMENTS else [])
+    + ACCURACY_FILES[:1]
+    + TUNING[:1]
+)
+
+
+rule evidence:
+    """Copy the whole ladder's tables, the README's figure and the comparison of GPUs to where git keeps them."""
+    input:
+        refuse_a_selection,
+        derived=[
+            path for path in ALL_TABLES if Path(path).stem not in ("checks", "samples")
+        ]
+        + figure_files(OVERVIEW, "png")
+        + expand(
+            f"{ACROSS}/{{name}}",
+            name=["gpus.csv", "gpus.png", "gpus_by_size.png"],
+        ),
+    log:
+        "logs/evidence.log",
+    conda:
+        CONDA
+    script:
+        "../scripts/evidence.py"
