@@ -97,9 +97,7 @@ class Library:
             self._sgemm = self._library.sgemm
         except (OSError, AttributeError) as error:
             problem = str(error).replace(f"{path.resolve()}: ", "")
-            raise LadderError(
-                f"the library is not that of a rung ({problem}); end the source with EXPORT_SGEMM"
-            ) from None
+            raise LadderError(f"it cannot be used as a rung ({problem}); end the source with EXPORT_SGEMM") from None
         self._sgemm.argtypes = _SGEMM
         self._sgemm.restype = ctypes.c_int
 
