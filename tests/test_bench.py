@@ -5,10 +5,13 @@ import re
 import shutil
 import subprocess
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from conftest import a_device, asked, time_run
+from conftest import a_device, asked, time_run, write
+from ladder.build import emulator
 from ladder.build.compile import Build
 from ladder.commands import bench
 from ladder.config import plan
@@ -16,7 +19,8 @@ from ladder.config.documents import read_yaml
 from ladder.records import store
 from ladder.show.summary import heading
 from ladder.system import nvml, process
-from pipeline import ROOT, TEST_KERNELS, contents, environment
+from ladder.system.terminal import Progress, waiting
+from pipeline import ROOT, TEST_KERNELS, contents, environment, wait_for
 
 H100 = "NVIDIA H100 SXM5 80 GB"
 QUICK = ["-C", "check={shapes: [1], cases: [{alpha: 0.5, beta: 1}], runs: 2}", "timing={iterations: 5}"]
@@ -45,31 +49,29 @@ def run(*arguments: str, here: Path = ROOT, on_gpu: bool = False) -> subprocess.
 # Without a GPU
 
 
-def test_without_a_gpu_a_rung_is_checked_in_the_emulator_and_one_line_says_that_it_is_not_timed(tmp_path):
-    result = run("tiled@TILE=4", "64", *QUICK, here=tmp_path)
-    assert result.returncode == 1
-    assert result.stdout == ""
-    assert result.stderr.splitlines() == [
-        f"bench: {H100}, sm_90a",
-        "[compile] tiled@TILE=4  ok",
-        f"[emulate] tiled@TILE=4  12 cases on {len(os.sched_getaffinity(0))} CPUs",
-        "[emulate] tiled@TILE=4  emulated",
-        f"bench: tiled@TILE=4: passes the check in the emulator; not timed, for that needs the GPU: {H100}",
+def test_without_a_gpu_a_rung_that_passes_in_the_emulator_ends_well_and_one_line_says_what_is_not_timed(tmp_path):
+    result = run("tiled@TILE=4", "64", "96", *QUICK, here=tmp_path)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.splitlines() == [
+        "tiled@TILE=4: passes the check in the emulator (12 cases)",
+        f"Not timed: 64, 96, for that needs the GPU: {H100}",
     ]
+    ended = [line.rpartition("  ")[0] for line in result.stderr.splitlines()]  # without the seconds
+    assert {"[compile] tiled@TILE=4  ok", "[emulate] tiled@TILE=4  emulated"} <= set(ended)
 
 
 def test_without_a_gpu_a_rung_is_emulated_with_the_cases_of_the_stage(monkeypatch, tmp_path):
     asked = {}
 
-    def emulate_rung(rung, made, cases, *_):
+    def emulate_source(rung, cases, *_):
         asked[rung.name] = cases
         return {"status": "emulated", "message": "", "cases": cases}
 
     monkeypatch.chdir(ROOT)
     monkeypatch.setattr(nvml, "present", lambda index: None)
     monkeypatch.setattr(bench, "build", compiled_as_told)
-    monkeypatch.setattr(bench, "emulate_rung", emulate_rung)
-    assert bench.main(["tiled", "64"]) == 1
+    monkeypatch.setattr(bench, "emulate_source", emulate_source)
+    assert bench.main(["tiled", "64"]) == 0
     assert list(asked) == ["tiled@TILE=8", "tiled@TILE=16", "tiled@TILE=32"]
     stage = plan.plan(read_yaml(ROOT / "config/config.yaml")).emulated_cases()
     assert {case.family for case in stage} >= {"uniform", "nonfinite"}
@@ -86,7 +88,9 @@ def test_without_a_gpu_a_wrong_rung_is_told_with_what_the_emulator_found(source_
 
 
 def test_without_a_gpu_what_the_emulator_cannot_run_is_not_said_to_be_right():
-    last = run("tma", "64", *QUICK, "tune={use: false}").stderr.splitlines()[-1]
+    result = run("tma", "64", *QUICK, "tune={use: false}")
+    assert (result.returncode, result.stdout) == (1, "")
+    last = result.stderr.splitlines()[-1]
     assert last.startswith("bench: tma: not checked: kernels/include/bulk_copy.cuh:")
     assert "has other code for a GPU than for a CPU" in last
 
@@ -97,9 +101,7 @@ def test_a_file_of_ones_own_is_compiled_for_the_gpu_that_is_named(tmp_path):
     (tmp_path / "mine.cu").write_text(source)
     result = run("mine.cu@WIDTH=3", "64", *QUICK, "gpu=t4", here=tmp_path)
     assert "bench: NVIDIA Tesla T4, sm_75" in result.stderr
-    assert (
-        "mine.cu@WIDTH=3: passes the check in the emulator; not timed, for that needs the GPU: NVIDIA" in result.stderr
-    )
+    assert "mine.cu@WIDTH=3: passes the check in the emulator" in result.stdout
     assert "mine.cu: does not compile: mine.cu(2)" not in result.stderr
     assert sorted(path.name for path in tmp_path.iterdir()) == ["mine.cu", "own.cuh"]
 
@@ -167,6 +169,83 @@ def test_what_cannot_be_is_one_line(arguments, words, capsys, monkeypatch):
     assert words in line
 
 
+FINDING = {"status": "failed", "message": "1: a race", "cases": []}
+VERDICTS = {
+    "emulated": ({"status": "emulated", "message": "", "cases": []}, 0),
+    "failed": (FINDING, 1),
+    "needs a GPU": ({"status": "needs a GPU", "message": "PTX", "cases": []}, 1),
+    "not emulated": ({"status": "not emulated", "message": "no g++", "cases": []}, 1),
+}
+
+
+@pytest.mark.parametrize("verdict", VERDICTS)
+@pytest.mark.parametrize("every", [False, True])
+def test_the_exit_status_is_the_verdict_of_all_rungs_and_the_first_finding_ends_the_run(
+    monkeypatch, capsys, verdict, every
+):
+    asked = []
+
+    def emulate_source(rung, *arguments):
+        asked.append((rung.name, arguments[-1]))
+        return VERDICTS[verdict][0] if rung.name == "tiled@TILE=8" else VERDICTS["emulated"][0]
+
+    monkeypatch.setattr(nvml, "present", lambda index: None)
+    monkeypatch.setattr(bench, "build", compiled_as_told)
+    monkeypatch.setattr(bench, "emulate_source", emulate_source)
+    assert bench.main(["tiled", "64", *["--all"][: int(every)]]) == VERDICTS[verdict][1]
+    stopped = VERDICTS[verdict][1] and not every
+    assert asked == [(f"tiled@TILE={tile}", not every) for tile in ([8] if stopped else [8, 16, 32])]
+    assert ("Not timed: 64" in capsys.readouterr().out) == (not stopped)
+
+
+def test_the_engine_is_compiled_once_also_by_two_at_once_and_anew_where_its_sources_change(monkeypatch, tmp_path):
+    made = []
+
+    def compile_engine(engine, headers):
+        made.append(engine)
+        both.wait(10)
+        for path in (engine, headers):
+            write(path, "made")
+
+    monkeypatch.setattr(emulator, "compile_engine", compile_engine)
+    write(tmp_path / "sources/engine.cpp", "1")
+    monkeypatch.setattr(emulator, "EMULATOR", tmp_path / "sources")
+    both = threading.Barrier(2)
+    with ThreadPoolExecutor() as pool:
+        first, second = pool.map(emulator.cached_engine, [tmp_path / "cache"] * 2)
+    assert first == second == emulator.cached_engine(tmp_path / "cache")
+    assert len(made) == 2
+    assert [path.name for path in (tmp_path / "cache").iterdir()] == [first.parent.name]
+    assert first.read_text() == "made"
+
+    write(tmp_path / "sources/engine.cpp", "2")
+    both = threading.Barrier(1)
+    assert emulator.cached_engine(tmp_path / "cache") != first
+
+
+def test_an_engine_whose_compilation_ends_half_way_does_not_count(monkeypatch, tmp_path):
+    def killed(engine, headers):
+        write(engine, "half")
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(emulator, "compile_engine", killed)
+    with pytest.raises(KeyboardInterrupt):
+        emulator.cached_engine(tmp_path)
+    assert not any(tmp_path.iterdir())
+
+
+def test_what_is_waited_for_is_said_and_for_how_long(capsys):
+    said = []
+
+    def heard():
+        said.append(capsys.readouterr().err)
+        return said[-1]
+
+    with waiting(Progress("emulate", "mine.cu"), lambda: "33x65x17  (3/93 cases)", 0.05):
+        wait_for(heard, 10)
+    assert said[-1].startswith("[emulate] mine.cu  33x65x17  (3/93 cases)  0 s")
+
+
 # With measurements that are made up
 
 
@@ -192,8 +271,8 @@ def measured(monkeypatch, tmp_path):
         return ""
 
     monkeypatch.setattr(bench, "build", compiled_as_told)
-    for function in (check_rung, time_rung):
-        monkeypatch.setattr(bench, function.__name__, function)
+    monkeypatch.setattr(bench, "check_rung", check_rung)
+    monkeypatch.setattr("ladder.measure.time.stage.time_rung", time_rung)
     return asked
 
 
@@ -247,7 +326,9 @@ def test_nothing_is_timed_where_a_check_failed(measured, capsys, wrong):
 
 
 def test_a_timing_that_fails_is_one_line(measured, capsys, monkeypatch):
-    monkeypatch.setattr(bench, "time_rung", lambda *_: "naive at 512: no progress for 120 s; stopped")
+    monkeypatch.setattr(
+        "ladder.measure.time.stage.time_rung", lambda *_: "naive at 512: no progress for 120 s; stopped"
+    )
     assert bench.main(["naive", "512"]) == 1
     last = capsys.readouterr().err.splitlines()[-1]
     assert last == "bench: naive: not timed: naive at 512: no progress for 120 s; stopped"

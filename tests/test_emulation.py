@@ -16,7 +16,7 @@ from ladder.config.kernels import read_kernels
 from ladder.config.plan import plan
 from ladder.config.sources import sources
 from ladder.config.tuned_file import with_tuned
-from ladder.measure.check.emulate import emulate_rung
+from ladder.measure.check.emulate import emulate_rung, emulate_source
 from ladder.measure.check.worker import check_case
 from ladder.measure.devices import EmulatedDevice
 from ladder.measure.inputs import FAMILIES
@@ -113,9 +113,27 @@ def test_a_wrong_rung_fails_in_one_line(tmp_path, source_of, fault, message):
 
 def test_a_rung_that_does_not_end_is_tried_once(tmp_path):
     rung = replace(LADDER["naive"], source="../tests/kernels/endless.cu")
-    record = emulate_rung(rung, a_build(tmp_path / "naive"), CASES, 2, 1, tmp_path / "log")
+    record = emulate_rung(rung, a_build(tmp_path / "naive"), CASES, 2, 1, tmp_path / "log", compiled_engine())
     assert record["status"] == "failed"
-    assert len(record["cases"]) == 1
+    assert len(record["cases"]) == 2, "each of two threads tries one case"
+
+
+@pytest.mark.parametrize(("fault", "found"), [("missing_first_barrier", 2), ("last_tile_of_k_skipped", 4)])
+def test_the_first_finding_ends_the_check_where_that_is_asked_for_and_wrong_values_do_not(
+    tmp_path, source_of, fault, found
+):
+    rung = replace(LADDER["naive"], source=os.path.relpath(source_of(fault), ROOT / "kernels"))
+    cases = [asked("33x35x65", beta=beta) for beta in range(4)]
+    record = emulate_source(rung, cases, 2, 60, tmp_path / "log", compiled_engine(), first_only=True)
+    assert record["status"] == "failed"
+    assert len(record["cases"]) == found
+
+
+def test_each_case_is_told_as_it_begins(tmp_path):
+    told = []
+    arguments = LADDER["naive"], [asked("2"), asked("16")], 1, 60, tmp_path / "log", compiled_engine()
+    emulate_source(*arguments, lambda done, case: told.append((done, str(case.shape))))
+    assert told == [(0, "2"), (1, "16")]
 
 
 def test_a_rung_that_declares_that_its_sums_change_order_is_not_blamed_for_it(tmp_path, source_of):
@@ -212,7 +230,7 @@ def test_what_a_rung_keeps_from_its_first_product_is_found(tmp_path):
     kept = kept.replace("stream) {\n", "stream) {\n  static const dim3 grid = tile_grid(g, TILE, TILE);\n")
     source = tmp_path / "rung.cu"
     source.write_text(kept)
-    cases = [asked(shape) for shape in ("5", "40")]
+    cases = [asked(shape) for shape in ("5", "6", "40", "41")]
     assert emulated(tmp_path, source, cases)["message"].startswith("40: NaN or infinity")
 
 

@@ -24,7 +24,7 @@ WRONG = a_check("failed", "4: NaN")
         ("naive", {"check": None}, "not recorded", "", False),
         ("naive", {"check": None, "emulated": NEEDS_GPU}, "not checked", "a.cu:3: inline PTX", False),
         ("naive", {"check": None, "emulated": EMULATED}, "not recorded", "", False),
-        ("naive", {"emulated": NEEDS_GPU}, "ok", "", True),
+        ("naive", {"emulated": NEEDS_GPU, "timings": TIMED}, "ok", "", True),
         ("cublas", {"check": None, "emulated": NEEDS_GPU}, "not recorded", "", False),
         ("naive", {"check": WRONG}, "wrong", "4: NaN", False),
         ("naive", {"check": WRONG, "timing_failure": "it hung"}, "wrong", "4: NaN", False),
@@ -144,7 +144,7 @@ def test_why_the_last_attempt_at_timing_failed_is_read(recorded):
 @pytest.mark.parametrize(("claims", "status"), [(None, "ok"), ({"beta": 0}, "not recorded")])
 def test_a_check_of_what_a_rung_claimed_is_no_check_of_more(recorded, claims, status):
     check = a_check() | ({"claims": claims} if claims else {})
-    assert recorded(check=check).status == status
+    assert recorded(check=check, runs=[run("512")]).status == status
 
 
 def test_profiles_and_why_others_are_missing_are_read(recorded):

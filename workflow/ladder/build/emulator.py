@@ -5,15 +5,19 @@ What it finds is derived from the sources alone: the inputs and the order of thr
 
 from __future__ import annotations
 
+import contextlib
 import re
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
 from ladder.build.cuda_syntax import in_plain_cpp
 from ladder.build.toolchain import run_compiler
 from ladder.config.cpp import tokens
+from ladder.config.sources import INCLUDE
+from ladder.records.store import digest_files
 from ladder.system.errors import LadderError
 from ladder.system.paths import ROOT, shown
 
@@ -57,6 +61,23 @@ def compile_engine(target: Path, headers: Path) -> None:
     for made, arguments in made_of.items():
         if error := _compile(["-c", *arguments, "-o", str(made)], Path(arguments[-1])):
             raise LadderError(error)
+
+
+def cached_engine(folder: Path) -> Path:
+    """The engine of the present sources and compiler below a folder, compiled where it is not there yet.
+
+    It is compiled in a folder that takes its name once it is whole: of two at once one counts, of a killed one none.
+    """
+    sources = sorted(path for place in (EMULATOR, INCLUDE) for path in place.rglob("*") if path.is_file())
+    version = subprocess.run(["g++", "--version"], capture_output=True, text=True, check=False).stdout
+    made = folder / digest_files(sources, version)[:16]
+    if not made.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=folder) as place:
+            compile_engine(Path(place) / made.name / "engine.o", Path(place) / made.name / f"{HEADER.name}.gch")
+            with contextlib.suppress(OSError):
+                (Path(place) / made.name).rename(made)
+    return made / "engine.o"
 
 
 def compile_for_emulator(

@@ -1,7 +1,8 @@
 """One rung by itself: compile, check and time it at given sizes, print its lines, and keep nothing.
 
 Its stages, its settings and its choice of the GPU are the pipeline's own; what it leaves out is all that comes after.
-Where no GPU is measured, the check is the emulator's, and nothing is timed.
+Where no GPU is measured, the check is the emulator's, and nothing is timed. What only a measurement needs is imported
+by it, for the command is to be quick.
 """
 
 from __future__ import annotations
@@ -11,44 +12,44 @@ import dataclasses
 import os
 import sys
 import tempfile
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from ladder.build.compile import NOT_APPLICABLE, Build, build
-from ladder.build.emulator import EMULATED
+from ladder.build.emulator import EMULATED, ENGINE, cached_engine, why_no_emulator
 from ladder.build.toolchain import find_nvcc, require_architecture
 from ladder.config.documents import read_yaml
 from ladder.config.kernels import read_kernels
 from ladder.config.plan import KERNELS, Plan, check_macros, plan
-from ladder.measure.check.emulate import emulate_rung
+from ladder.measure.check.emulate import emulate_source
 from ladder.measure.check.stage import check_rung
-from ladder.measure.time.stage import time_rung
 from ladder.model.cases import Case, all_cases
 from ladder.model.rung import Rung, parse_variant, variant_name
 from ladder.model.shape import Shape, in_order
 from ladder.records.provenance import environment
-from ladder.records.timings import read_time_record, timing_digest
-from ladder.show.summary import heading, line
 from ladder.system.errors import LadderError
 from ladder.system.paths import ROOT, shown
 from ladder.system.process import gpu_lock
-from ladder.system.terminal import Progress
-from ladder.tables.evidence import Evidence
-from ladder.tables.timings import timing_table
+from ladder.system.terminal import Progress, waiting
 
 COMMAND_LINE = "command line"
 SIZES = ["1024", "2048", "4096"]
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the command; returns its exit status: 0, 1 with one line on the standard error, or 130 when interrupted."""
+    """Run the command; returns its exit status.
+
+    It is 0 where the rung is right, and timed if there is a GPU; 1, with one line on the standard error, where it is
+    not, or was not checked; 130 when interrupted.
+    """
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # whose threads would spin while they wait
     asked = _parser().parse_args(arguments)
     try:
-        bench(planned(asked.rung, asked.sizes or SIZES, asked.config))
+        bench(planned(asked.rung, asked.sizes or SIZES, asked.config), asked.all)
     except LadderError as error:
         print(f"bench: {error}", file=sys.stderr, flush=True)
         return 1
@@ -72,6 +73,7 @@ def _parser() -> argparse.ArgumentParser:
         metavar="KEY=VALUE",
         help="settings as snakemake takes them: gpu=t4, device=1, timing='{iterations: 10}'",
     )
+    parser.add_argument("--all", action="store_true", help="check every case, also after the first finding")
     return parser
 
 
@@ -141,66 +143,112 @@ def _own_source(text: str) -> tuple[Rung, ...]:
     )
 
 
-def bench(run: Plan) -> None:
+def bench(run: Plan, every: bool = False) -> None:
     """Compile, check and time the rungs of a plan, those of one entry, beside cuBLAS and naive.
 
-    Progress goes to the standard error, the lines to the standard output. Raises LadderError with what was not done:
-    a rung that does not compile, is wrong or cannot be timed, or no GPU to time it on.
+    Without a GPU the emulator checks them, while nvcc compiles them, up to the first finding, or with `every` up to the
+    last. Progress goes to the standard error, what came of it to the standard output. Raises LadderError with what was
+    not done: a rung that does not compile, is wrong, not checked or not timed.
     """
-    names = [rung.name for rung in run.rungs]
+    print(f"bench: {run.gpu.title}, {run.gpu.architecture}", file=sys.stderr, flush=True)
     beside = [run.baseline, run.first] if run.measuring else []
     needed = {rung.name: rung for rung in [*run.rungs, *beside]}
-    print(f"bench: {run.gpu.title}, {run.gpu.architecture}", file=sys.stderr, flush=True)
-    with tempfile.TemporaryDirectory(prefix="gemm-ladder-") as folder:
-        builds = compiled(run, list(needed.values()), Path(folder))
-        if not run.measuring:
-            found = [emulated(run, builds[name], Path(folder) / "log") for name in names]
-            raise LadderError(f"{'; '.join(found)}; not timed, for that needs the GPU: {run.gpu.title}")
-        with gpu_lock(run.device.uuid):
-            for name in needed:
-                check(run, builds[name], Path(folder) / "log", list(needed), full=name in names)
-            print(heading(f"{run.rungs[0].entry} at" if len(names) == 1 else run.rungs[0].entry), flush=True)
-            for name in names:
-                for row in timed(run, name, builds, Path(folder)):
-                    label = row.shape if len(names) == 1 else f"{name} {row.shape}"
-                    print(line(label, row), flush=True)
+    with tempfile.TemporaryDirectory(prefix="gemm-ladder-") as folder, ThreadPoolExecutor() as pool:
+        compiles = compiling(run, list(needed.values()), Path(folder), pool)
+        if run.measuring:
+            on_gpu(run, {name: made.result() for name, made in compiles.items()}, Path(folder))
+        else:
+            on_cpu(run, compiles, Path(folder) / "log", every)
 
 
-def compiled(run: Plan, rungs: list[Rung], folder: Path) -> dict[str, Build]:
-    """Compile rungs in parallel below a folder.
+def on_cpu(run: Plan, compiles: Mapping[str, Future[Build]], log: Path, every: bool) -> None:
+    """Check the rungs of a plan in the emulator and say what came of it and what is not timed.
 
-    Raises LadderError, after the compiler's words, where one does not compile or does not apply to the GPU.
+    Raises LadderError, at the first or with `every` at the end, where one does not compile, is wrong or not checked.
+    """
+    failed = []
+    for name, made in compiles.items():
+        try:
+            print(
+                f"{name}: passes the check in the emulator ({emulated(run, name, made, log, every)} cases)", flush=True
+            )
+        except LadderError as error:
+            if not every:
+                raise
+            failed.append(str(error))
+    shapes = ", ".join(map(str, run.shapes))
+    print(f"Not timed: {shapes}, for that needs the GPU: {run.gpu.title}", flush=True)
+    if failed:
+        raise LadderError("; ".join(failed))
+
+
+def on_gpu(run: Plan, builds: dict[str, Build], folder: Path) -> None:
+    """Check the rungs of a plan on the GPU, time them, and print their lines."""
+    names = [rung.name for rung in run.rungs]
+    with gpu_lock(run.device.uuid):
+        for name, made in builds.items():
+            check(run, made, folder / "log", list(builds), full=name in names)
+        from ladder.show.summary import heading, line
+
+        print(heading(f"{run.rungs[0].entry} at" if len(names) == 1 else run.rungs[0].entry), flush=True)
+        for name in names:
+            for row in timed(run, name, builds, folder):
+                print(line(row.shape if len(names) == 1 else f"{name} {row.shape}", row), flush=True)
+
+
+def compiling(run: Plan, rungs: list[Rung], folder: Path, pool: Executor) -> dict[str, Future[Build]]:
+    """Begin to compile rungs below a folder, side by side.
+
+    A result raises LadderError, after the compiler's words, where a rung does not compile or apply to the GPU.
     """
     nvcc = find_nvcc(run.settings["compile"]["nvcc"])
     require_architecture(nvcc, run.gpu)
-    flags = run.settings["compile"]["flags"]
-    with ThreadPoolExecutor() as pool:
-        made = pool.map(lambda rung: build(rung, run.gpu, nvcc, flags, folder / rung.name), rungs)
-        for rung, record in zip(rungs, made, strict=True):
-            Progress("compile", rung.name)(record["status"])
-            if record["status"] == NOT_APPLICABLE:
-                raise LadderError(f"{rung.name}: {record['message']}")
-            if record["status"] != "ok":
-                print(record["log"], file=sys.stderr, flush=True)
-                raise LadderError(f"{rung.name}: does not compile: {record['message']}")
-    return {rung.name: Build(folder / rung.name) for rung in rungs}
+
+    def compiled(rung: Rung) -> Build:
+        progress = Progress("compile", rung.name)
+        with waiting(progress, lambda: "nvcc"):
+            record = build(rung, run.gpu, nvcc, run.settings["compile"]["flags"], folder / rung.name)
+        progress.ended(record["status"])
+        if record["status"] == NOT_APPLICABLE:
+            raise LadderError(f"{rung.name}: {record['message']}")
+        if record["status"] != "ok":
+            print(record["log"], file=sys.stderr, flush=True)
+            raise LadderError(f"{rung.name}: does not compile: {record['message']}")
+        return Build(folder / rung.name)
+
+    return {rung.name: pool.submit(compiled, rung) for rung in rungs}
 
 
-def emulated(run: Plan, made: Build, log: Path) -> str:
-    """Check a rung in the emulator, with the cases of the emulate stage; what came of it, in a few words.
+def emulated(run: Plan, name: str, made: Future[Build], log: Path, every: bool) -> int:
+    """Check a rung in the emulator with the cases of the emulate stage, the smallest first; how many passed.
 
-    Raises LadderError where it is wrong.
+    Raises LadderError where it is wrong or cannot be checked, and at once where it turns out not to compile.
     """
-    name = made.folder.name
-    cases, threads = run.emulated_cases(name), len(os.sched_getaffinity(0))
+    cases = sorted(run.emulated_cases(name), key=lambda case: case.shape.flop)
+    threads = len(os.sched_getaffinity(0))
     progress = Progress("emulate", name)
-    progress(f"{len(cases)} cases on {threads} CPUs")
-    record = emulate_rung(run.by_name(name), made, cases, threads, run.settings["check"]["time_limit_s"], log)
-    progress(record["status"])
+    doing = "g++"
+
+    def started(done: int, case: Case) -> None:
+        nonlocal doing
+        doing = f"{case}  ({done}/{len(cases)} cases)"
+        if made.done():
+            made.result()
+
+    limit_s = run.settings["check"]["time_limit_s"]
+    with waiting(progress, lambda: doing):
+        engine = ENGINE if why_no_emulator() else cached_engine(ROOT / "build" / "emulator")
+        record = emulate_source(run.by_name(name), cases, threads, limit_s, log, engine, started, not every)
+    made.result()
+    progress.ended(record["status"])
     if record["status"] == "failed":
+        wrong = [case for case in record["cases"] if case["verdict"] != "pass"]
+        for case in wrong if every else ():
+            print(f"{name}: {Case.of(case)}: {case['verdict']}", flush=True)
         raise LadderError(f"{name}: wrong: in the emulator: {record['message']}")
-    right = record["status"] == EMULATED
-    return f"{name}: passes the check in the emulator" if right else f"{name}: not checked: {record['message']}"
+    if record["status"] != EMULATED:
+        raise LadderError(f"{name}: not checked: {record['message']}")
+    return len(record["cases"])
 
 
 def check(run: Plan, made: Build, log: Path, names: list[str], full: bool) -> None:
@@ -236,6 +284,11 @@ def timed(run: Plan, name: str, builds: dict[str, Build], folder: Path) -> Seque
 
     Raises LadderError where the timing fails.
     """
+    from ladder.measure.time.stage import time_rung
+    from ladder.records.timings import read_time_record, timing_digest
+    from ladder.tables.evidence import Evidence
+    from ladder.tables.timings import timing_table
+
     shapes = in_order(run.timed(name))
     progress = Progress("time", name)
 

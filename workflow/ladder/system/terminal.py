@@ -5,9 +5,10 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+import threading
 import time
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +62,27 @@ def told() -> Iterator[None]:
         if line := one_line(error):
             sys.exit(f"gemm-ladder: {line}")
         raise
+
+
+@contextlib.contextmanager
+def waiting(progress: Progress, doing: Callable[[], str], after_s: float = 2) -> Iterator[None]:
+    """Say what is waited for, and for how long, after so many seconds, and again each time that has doubled."""
+    over = threading.Event()
+
+    def tell() -> None:
+        pause = after_s
+        while not over.wait(pause):
+            waited = time.monotonic() - progress.began
+            progress(f"{doing()}  {waited:.0f} s")
+            pause = waited
+
+    thread = threading.Thread(target=tell, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
 
 
 @contextlib.contextmanager

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +49,25 @@ def emulate_rung(
     compiled = made.record
     if compiled["status"] != "ok":
         return {"status": compiled["status"], "message": compiled["message"], "cases": []}
+    return emulate_source(rung, cases, threads, time_limit_s, log, engine)
+
+
+def emulate_source(
+    rung: Rung,
+    cases: Sequence[Case],
+    threads: int,
+    time_limit_s: float,
+    log: Path,
+    engine: Path = ENGINE,
+    progress: Callable[[int, Case], None] = lambda done, case: None,
+    first_only: bool = False,
+) -> dict[str, Any]:
+    """`emulate_rung` of a rung of which nothing is said to have been compiled.
+
+    Each thread is a process with a share of the cases. The progress is told how many cases have begun, and which one
+    begins. With `first_only` each ends with its first finding of the emulator. Wrong values are none, for what passes
+    tells more of them.
+    """
     if rung.role == "baseline":  # whose source calls what no emulator has
         return {"status": NEEDS_GPU, "message": "a library of NVIDIA's, which has code for GPUs alone", "cases": []}
     if why := why_no_emulator():
@@ -56,6 +75,7 @@ def emulate_rung(
     files = [path for path in sources(rung) if not (EMULATOR / path.name).exists()]  # the others are its own
     if apart := next(filter(None, map(other_code, files)), ""):
         return {"status": NEEDS_GPU, "message": apart, "cases": []}
+    runs = list(map(emulated_runs, cases))
     with tempfile.TemporaryDirectory() as folder:
         library = Path(folder) / "library.so"
         source, macros = ROOT / "kernels" / rung.source, dict(rung.macros)
@@ -69,9 +89,9 @@ def emulate_rung(
             return {"status": NEEDS_GPU, "message": error, "cases": []}
         request = {
             "library": str(library),
-            "emulate": {"threads": threads, "time_limit_s": time_limit_s / 2},
+            "emulate": {"threads": 1, "time_limit_s": time_limit_s / 2, "first_only": first_only},
             "declared": rung.declared,
         }
-        answers = run_cases(cases, list(map(emulated_runs, cases)), request, time_limit_s, log)
+        answers = run_cases(cases, runs, request, time_limit_s, log, progress, threads)
     status, message = answers.verdict(f"emulate: {rung.name}")
     return {"status": EMULATED if status == "pass" else status, "message": message, "cases": answers.records}

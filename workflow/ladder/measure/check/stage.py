@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -88,18 +89,52 @@ def run_cases(
     time_limit_s: float,
     log: Path,
     progress: Callable[[int, Case], None] = lambda done, case: None,
+    workers: int = 1,
 ) -> Answers:
-    """Let the worker compute each case so many times, and keep what it answers.
+    """Let workers, which share the cases, compute each so many times, and keep what they answer.
 
-    The progress is told how many cases are done, and the one that begins. `request` holds the rest of what the worker
-    is asked (`ladder.measure.check.worker.main`).
+    The progress is told how many cases have begun, and which one begins. `request` holds the rest of what a worker is
+    asked (`ladder.measure.check.worker.main`). `current` and `outcome` are those of a worker that failed, if one did.
     """
+    begun: list[Case] = []
+
+    def begins(case: Case) -> None:
+        progress(len(begun), case)
+        begun.append(case)
+
+    def share(first: int) -> Answers:
+        own = cases[first::workers], runs[first::workers]
+        return _run_share(*own, request, time_limit_s, log, begins)
+
+    with ThreadPoolExecutor() as pool:
+        shares = list(pool.map(share, range(max(1, min(workers, len(cases))))))
+    ended = next((each for each in shares if each.outcome.status != OK), shares[-1])
+    place = {case: index for index, case in enumerate(cases)}
+    records = [record for each in shares for record in each.records]
+    return Answers(
+        asked=cases,
+        records=sorted(records, key=lambda record: place.get(Case.of(record), 0)),
+        left_out=[case for each in shares for case in each.left_out],
+        current=ended.current,
+        outcome=ended.outcome,
+    )
+
+
+def _run_share(
+    cases: Sequence[Case],
+    runs: Sequence[int],
+    request: Mapping[str, Any],
+    time_limit_s: float,
+    log: Path,
+    begins: Callable[[Case], None],
+) -> Answers:
+    """`run_cases` for one worker."""
     answers = Answers(cases)
 
     def on_event(event: Event) -> None:
         if "starts" in event:
             answers.current = Case.of(event["starts"])
-            progress(len(answers.records), answers.current)
+            begins(answers.current)
         elif "left_out" in event:
             answers.left_out.append(Case.of(event["left_out"]))
         else:
