@@ -11,9 +11,10 @@ from conftest import ROUND_GPU, a_rung, a_timing, an_evidence
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from ladder.model.shape import Shape
+from ladder.show.dark import PAGE, for_both, on_dark
 from ladder.show.figures import by_size
 from ladder.show.figures.by_size import best_rung, irregular
-from ladder.show.figures.specification import Axis, Key, Layer, Specification, one_of, size_axis
+from ladder.show.figures.specification import Axis, Key, Layer, Specification, apart, one_of, size_axis
 from ladder.show.static import draw, save, spread
 from ladder.show.style import MOST, families, rung_key
 from ladder.tables.every import all_tables
@@ -120,11 +121,19 @@ def test_rungs_of_one_colour_differ_in_line_and_marker():
             assert key.dashes[one] != key.dashes[other]
 
 
+def test_no_two_rungs_have_marker_and_dash_in_common():
+    variants = [f"tiled@T={tile}" for tile in range(5)]
+    key = rung_key(rungs_of("cublas", "naive", *variants, *(f"rung{index}" for index in range(20))), "cublas")
+    marks = {name: (key.markers[name], key.dashes[name]) for name in key.colors}
+    assert len(marks) == 27
+    assert len(set(marks.values())) == 27
+
+
 def test_families_keep_fp32_apart_from_tensor_cores_and_hold_no_more_rungs_than_a_reader_can_follow():
     rungs = rungs_of("cublas", "first", *(f"rung{index}" for index in range(MOST)), "last", "fast")
     rungs.loc[rungs["rung"] == "last", "precision"] = "tf32"
     found = families(rungs, "cublas")
-    assert list(found) == ["FP32: first to rung3", "FP32: rung4 to fast", "Tensor cores: last"]
+    assert list(found) == ["FP32: first to rung2", "FP32: rung3 to fast", "Tensor cores: last"]
     assert all(names[-1] == "cublas" and len(names) <= MOST + 1 for names in found.values())
     assert [name for names in found.values() for name in names[:-1]] == [
         *("first", *(f"rung{index}" for index in range(MOST)), "fast"),
@@ -132,7 +141,7 @@ def test_families_keep_fp32_apart_from_tensor_cores_and_hold_no_more_rungs_than_
     ]
 
 
-def test_the_eight_rungs_of_one_family_have_eight_colours():
+def test_the_lines_of_one_panel_have_a_colour_each():
     rungs = rungs_of("cublas", *(f"rung{index}" for index in range(24)))
     key = rung_key(rungs, "cublas")
     for names in families(rungs, "cublas").values():
@@ -251,8 +260,8 @@ def test_the_figures_show_the_numbers_of_the_tables(figures):
 def test_each_title_says_the_figures_message(figures):
     rate = 2 * 1024**3 / (4.0 * 1.05 * 1e-3) / 1e12
     assert [figure.title for figure in figures.values()] == [
-        f"tiled does {rate:.1f} TFLOP/s at 1024, {rate / 25.6:.0%} of the peak",
-        "tiled comes to 50% of cuBLAS at 1024",
+        f"tiled does {rate:.1f} TFLOP/s at 1024, {100 * rate / 25.6:.0f} % of the peak",
+        "tiled comes to 50 % of cuBLAS at 1024",
         "tiled is 20.0 times as fast as naive at 1024",
     ]
 
@@ -303,6 +312,28 @@ def test_the_other_families_lie_in_grey_behind_and_widen_no_axis():
     grey = [line for line in second.lines if list(line.get_ydata()) == [50.0, 90.0]]
     assert len({to_rgb(line.get_color()) for line in grey}) == 1
     assert np.ptp(to_rgb(grey[0].get_color())) == 0
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(st.tuples(st.floats(1, 1000), st.floats(1, 1000)), min_size=2, max_size=20))
+def test_marks_are_moved_sideways_until_none_covers_another(places):
+    rows = pd.DataFrame(places, columns=["x", "y"])
+    axis = Axis(scale="log", limits=(1, 1000))
+    moved = np.log(apart(rows, "x", "y", axis, axis, width=0.02, height=0.04)) / np.log(1000)
+    heights = np.log(rows["y"]) / np.log(1000)
+    for one, other in combinations(range(len(rows)), 2):
+        assert abs(heights[one] - heights[other]) >= 0.04 or abs(moved[one] - moved[other]) >= 0.019
+    assert moved[0] == pytest.approx(np.log(rows["x"][0]) / np.log(1000))
+
+
+def test_a_picture_has_other_colours_where_its_reader_prefers_dark_pages():
+    svg = for_both('<svg a="b"><path style="fill: #ffffff; stroke: #332288"/><rect fill="#000000"/></svg>')
+    head, rules, body = svg.partition("</style>")[0].partition("{")
+    assert head == '<svg a="b"><style>@media screen and (prefers-color-scheme: dark)'
+    for name, color in (("fill", "#ffffff"), ("stroke", "#332288"), ("fill", "#000000")):
+        assert f'[style*="{name}: {color}"],[{name}="{color}"]{{{name}:{on_dark(color)}!important}}' in body
+    assert on_dark("#ffffff") == PAGE
+    assert sum(to_rgb(on_dark("#000000"))) > 2.5
 
 
 def test_marks_of_one_name_stand_one_below_the_other():

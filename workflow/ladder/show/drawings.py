@@ -11,6 +11,7 @@ from xml.sax.saxutils import escape
 from ladder.config.search_space import defaults
 from ladder.model.rung import Rung
 from ladder.show import layouts
+from ladder.show.dark import for_both
 from ladder.show.layouts import BANKS, SECTOR, Access, Constants, Element, Layout, pieces, sectors
 from ladder.system.paths import ROOT
 
@@ -602,7 +603,7 @@ def drawing(entry: str, constants: Constants) -> str:
     sheet = _stacked([_gap(8), head, *panels, _gap(10)])
     body = "\n".join([_tag("title", escape(said)), _box(0, 0, ACROSS, sheet.height, PAPER), *sheet.elements])
     frame = f'viewBox="0 0 {ACROSS} {_number(sheet.height)}" font-family="sans-serif" font-size="{_SIZE}" fill="{INK}"'
-    return f'<svg xmlns="http://www.w3.org/2000/svg" {frame}>\n{body}\n</svg>\n'
+    return for_both(f'<svg xmlns="http://www.w3.org/2000/svg" {frame}>\n{body}\n</svg>\n')
 
 
 def picture(rung: Rung) -> list[str]:

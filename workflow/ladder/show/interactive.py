@@ -8,8 +8,8 @@ from typing import Any
 
 import altair as alt
 import pandas as pd
-from matplotlib.colors import to_hex, to_rgb
 
+from ladder.show.dark import legible
 from ladder.show.figures.specification import Axis, Choice, Key, Layer, Specification
 
 HEIGHT = 380  # pixels
@@ -201,19 +201,3 @@ def _rules(base, layer, axes, legend, picks) -> list[alt.Chart]:
 
 
 _MARKS = {"line": _lines, "point": _points, "bar": _bars, "stack": _stack, "text": _texts, "rule": _rules}
-
-
-def legible(color: str) -> str:
-    """A colour of the same hue that stands out from a white and from a nearly black page alike.
-
-    Its relative luminance (WCAG 2) is brought to between 0.15 and 0.30 by mixing it with white or with black.
-    """
-    red, green, blue = to_rgb(color)
-    for toward in (0.0, 1.0):
-        for share in range(100):
-            mixed = tuple((1 - share / 100) * channel + toward * share / 100 for channel in (red, green, blue))
-            linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in mixed]
-            luminance = 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
-            if 0.15 <= luminance <= 0.30:
-                return to_hex(mixed)
-    raise AssertionError(color)

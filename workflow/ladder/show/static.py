@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from io import BytesIO
+from io import BytesIO, StringIO
 from pathlib import Path
 
 import matplotlib as mpl
@@ -21,10 +21,12 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 from PIL import Image
 
+from ladder.show.dark import for_both
 from ladder.show.figures.specification import Axis, Key, Layer, Specification
+from ladder.show.numbers import SMALL
 
 _WIDTH, DPI = 8.0, 150  # inches, and dots an inch
-_ROW, APART = 0.27, 0.08  # inches of a name on an axis of names, and of marks one below the other
+_ROW, APART = 0.27, 0.1  # inches of a name on an axis of names, and of marks one below the other
 LABEL_GAP = 0.15  # inches between the names of two lines
 PLAIN = {"facecolor": "white", "edgecolor": "none", "pad": 0.6}  # behind a text, so that no grid line crosses it
 _SIZES = {"axes.titlesize": 10, "axes.labelsize": 9.5, "xtick.labelsize": 8.5, "ytick.labelsize": 8.5}
@@ -46,14 +48,16 @@ def draw(figure: Specification, caption: str) -> Figure:
         keys = 0 if beside or not handles else 0.1 + 0.17 * -(-len(handles) // across)
         first, second, last = _inches(title, 0.2), _inches(note, 0.145), _inches(foot, 0.13)
         above, below = first + second + 0.1, last + keys + 0.05
-        height = lines * _height(figure) + above + below + 0.3
+        heights = [_height(figure, panel) for panel in panels]
+        rows = [max(heights[at : at + columns]) for at in range(0, len(panels), columns)]
+        height = sum(rows) + above + below + 0.3
         picture = Figure(figsize=(_WIDTH, height), dpi=DPI, layout="constrained")
         picture.get_layout_engine().set(rect=(0.01, below / height, 0.98, 1 - (above + below) / height))
         write = partial(picture.text, 0.01, va="top", color="dimgray")
         write(1 - 0.08 / height, title, fontsize=12, weight="bold", color="black")
         write(1 - (first + 0.08) / height, note, fontsize=8)
         write(last / height, foot, fontsize=7)
-        grid = picture.subplots(lines, columns, squeeze=False)
+        grid = picture.subplots(lines, columns, squeeze=False, height_ratios=rows)
         for axes in grid.flat[len(panels) :]:
             axes.set_axis_off()
         for axes, panel in zip(grid.flat, panels, strict=False):
@@ -82,16 +86,14 @@ def _inches(text: str, line: float) -> float:
     return line * (text.count("\n") + 1) + 0.08 if text else 0.0
 
 
-def _height(figure: Specification) -> float:
+def _height(figure: Specification, panel: str) -> float:
     """Inches of a panel with its title and ticks."""
-    if not isinstance(figure.y, Axis) or figure.y.scale != "names":
+    y = figure.axes(panel)[1]
+    if y.scale != "names":
         return figure.height
-    panels = figure.panels.options if figure.panels else [""]
-    dodged = [layer for layer in figure.layers if layer.dodge and len(layer.data)]
-    crowd = max(
-        (figure.rows(layer, panel)[layer.y].value_counts().max() for layer in dodged for panel in panels), default=1
-    )
-    return max(_ROW, APART * crowd / 0.86) * max(4, len(figure.y.names)) + 0.7
+    dodged = [figure.rows(layer, panel)[layer.y] for layer in figure.layers if layer.dodge]
+    crowd = max((names.value_counts().max() for names in dodged if len(names)), default=1)
+    return max(_ROW, APART * crowd / 0.86) * max(3, len(y.names)) + 0.7
 
 
 def _panel(axes: Axes, figure: Specification, panel: str) -> None:
@@ -107,7 +109,7 @@ def _panel(axes: Axes, figure: Specification, panel: str) -> None:
             axes.set(xlim=axes.get_xlim(), ylim=axes.get_ylim())
         if len(rows):
             drawn |= layer.mark not in ("rule", "text")
-            _MARKS[layer.mark](axes, rows, layer if figure.columns < 4 else replace(layer, size=0.6 * layer.size))
+            _MARKS[layer.mark](axes, rows, layer if figure.columns < 3 else replace(layer, size=0.6 * layer.size))
     for axis, which in ((x, axes.xaxis), (y, axes.yaxis)):
         _finish(axes, axis, which, 0.5 * any(layer.mark == "heat" for layer in figure.layers))
     if panel and len(figure.panels.options) > 1:
@@ -150,7 +152,8 @@ def _finish(axes: Axes, axis: Axis, which: mpl.axis.Axis, shift: float) -> None:
     elif axis.scale == "log":
         ends = sorted(getattr(axes, f"get_{name}lim")())
         which.set_major_locator(LogLocator(subs=(1, 2, 5) if ends[1] < 2000 * ends[0] else (1,)))
-        which.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}".replace("e-0", "e-")))
+        form = "{:.0e}" if ends[0] < SMALL else "{:g}"
+        which.set_major_formatter(FuncFormatter(lambda value, _: form.format(value).replace("e-0", "e-")))
     which.set_minor_locator(NullLocator())
 
 
@@ -176,9 +179,9 @@ def _lines(axes: Axes, rows: pd.DataFrame, layer: Layer) -> None:
 
 
 def _points(axes: Axes, rows: pd.DataFrame, layer: Layer) -> None:
-    key, symbols = layer.key, layer.symbols or layer.key
+    key = layer.key
     colors = {"hue": key.column, "palette": dict(key.colors)} if key else {"color": layer.color}
-    styles = {"style": symbols.column, "markers": dict(symbols.markers)} if symbols and symbols.markers else {}
+    styles = {"style": key.column, "markers": dict(key.markers)} if key and key.markers else {}
     size = layer.size**2 * (0.4 if layer.behind else 1)
     sns.scatterplot(
         rows, x=layer.x, y=layer.y, **colors, **styles, s=size, legend=False, linewidth=0 if layer.dodge else 0.4,
@@ -249,7 +252,7 @@ def _end_labels(axes: Axes, rows: pd.DataFrame, layer: Layer, height: float) -> 
         start = {"line": ([1, 1.02, 1.06], [place, y, y])}.get(layer.mark, ([1.06], [y]))
         axes.plot(
             *start, linewidth=0.8, markersize=5, markevery=[-1], color=color,
-            marker="o" if layer.symbols else layer.key.markers[name],
+            marker=layer.key.markers[name],
             markeredgecolor="white", markeredgewidth=0.4, **outside,
         )  # fmt: skip
         dark = [0.7 * channel for channel in to_rgb(color)]
@@ -304,7 +307,8 @@ def save(figure: Figure, paths: Sequence[Path]) -> None:
         for path in paths:
             path.parent.mkdir(parents=True, exist_ok=True)
             if path.suffix == ".svg":
-                figure.savefig(path, metadata={"Date": None, "Creator": None})
+                figure.savefig(text := StringIO(), format="svg", metadata={"Date": None, "Creator": None})
+                path.write_text(for_both(text.getvalue()))
                 continue
             drawn = BytesIO()
             figure.savefig(drawn, format="rgba")

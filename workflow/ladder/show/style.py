@@ -9,16 +9,16 @@ import pandas as pd
 from ladder.model.precision import name_of
 from ladder.show.figures.specification import MARKERS, PALETTE, Choice, Key
 
-MOST = 8  # lines of one panel
-DASHES = ((), (4, 1.5), (1, 1))  # one for each time that the colours are used up
+MOST = 7  # rungs of one panel, beside the baseline
+DASHES = ((), (4, 1.5), (1, 1), (4, 1, 1, 1), (7, 2))  # one for each time that the colours are used up
 
 
 def rung_key(rungs: pd.DataFrame, baseline: str, ladder: Sequence[str] = (), direct: bool = True) -> Key:
     """Colour, dash and marker of each rung by its entry's place in the ladder; the baseline is black and dashed.
 
-    Variants of one entry share its colour and differ in their markers; floors have none. `rungs` is the table of
-    rungs, `ladder` the entries in climbing order, which are the table's own where it is empty. A rung may be named by
-    its label.
+    Variants of one entry share its colour and differ in their markers; no two rungs have marker and dash in common;
+    floors have none. `rungs` is the table of rungs, `ladder` the entries in climbing order, which are the table's own
+    where it is empty. A rung may be named by its label.
     """
     rungs = rungs[rungs["role"] != "floor"]
     named = [*ladder, *(_entry(name) for name in rungs["rung"])]
@@ -33,7 +33,9 @@ def rung_key(rungs: pd.DataFrame, baseline: str, ladder: Sequence[str] = (), dir
         variants[entry] = variants.get(entry, -1) + 1
         colors[name] = PALETTE[index % len(PALETTE)]
         markers[name] = MARKERS[(index + variants[entry]) % len(MARKERS)]
-        dashes[name] = DASHES[index // len(PALETTE) % len(DASHES)]
+        first = index // len(PALETTE) % len(DASHES)
+        taken = {dashes[other] for other in dashes if markers[other] == markers[name]}
+        dashes[name] = next((dash for dash in (*DASHES[first:], *DASHES) if dash not in taken), DASHES[first])
     order = {name: colors[name] for name in rungs["rung"]} | {baseline: colors[baseline]}
     return Key("rung", order, markers, dashes, direct)
 

@@ -8,45 +8,50 @@ from dataclasses import replace
 import pandas as pd
 
 from ladder.model.precision import BOUNDS, TITLES, labelled
-from ladder.show.figures.specification import Axis, Choice, Layer, Specification
+from ladder.show.figures.specification import Axis, Choice, Layer, Specification, apart
 from ladder.show.style import rung_key
 
 FAMILY_TITLES = {"normal": "normal", "positive": "uniform in [0, 1)", "wide_range": "wide range"}
 
 
 def figure(table: pd.DataFrame, rungs: pd.DataFrame, baseline: str, ladder: Sequence[str] = ()) -> Specification:
-    """The error's norm against k, a panel a size and family of inputs, and against the time at one k of each size.
+    """The error's norm against k, a panel a family of inputs, and against the time at one k; a choice of the size.
 
     `table` is of `accuracy_table`, `rungs` the table of rungs.
     """
+    if table.empty:
+        return Specification(_title(table, baseline), "", [], Axis("k"), Axis())
     key = replace(rung_key(labelled(rungs, rungs), baseline, ladder), direct=False)
+    table = labelled(table, rungs).assign(order=lambda rows: rows["rung"].map(list(key.colors).index))
+    table = table.assign(size=table["m"].astype(str)).sort_values(["order", "k"])
     families = [family for family in FAMILY_TITLES if family in set(table["family"])]
-    parts, x = [], {}
-    for size, rows in table.groupby("m"):
-        for family in families:
-            panel = f"m = n = {size}, {FAMILY_TITLES[family]}"
-            own = rows[rows["family"] == family].sort_values("k")
-            parts.append(own.assign(panel=panel, at=own["k"]))
-            ticks = [4**power for power in range(12) if own["k"].min() <= 4**power <= own["k"].max()]
-            x[panel] = Axis("k", "log", {tick: f"{tick}" for tick in ticks})
-        own = rows[rows["family"] == families[0]]
-        k = min(own["k"].unique(), key=lambda k: abs(k - 4096))
-        panel = f"m = n = {size}, k = {k}: beside time"
-        own = own[own["k"] == k].dropna(subset=["time_ms"])
-        parts.append(own.assign(panel=panel, at=own["time_ms"]))
-        x[panel] = Axis("ms", limits=(0, None))
-    data = labelled(pd.concat(parts) if parts else table.assign(panel="", at=0.0), rungs)
-    errors = data["error_normwise"]
-    time = f" Time is that of {FAMILY_TITLES[families[0]]} inputs." if families else ""
+    titles = [FAMILY_TITLES[family] for family in families]
+    errors, ks = table["error_normwise"], table["k"]
+    y = Axis("relative error, by norms", "log", limits=(errors.min() / 2, errors.max() * 2))
+    ticks = {float(4**power): f"{4**power}" for power in range(12) if ks.min() <= 4**power <= ks.max()}
+    by_k = Axis("k", "log", ticks, (ks.min() / 1.5, ks.max() * 1.5))
+    time = f"{titles[0]}: beside time"
+    parts = []
+    for (_, family), rows in table.groupby(["size", "family"], sort=False):
+        places = apart(rows, "k", "error_normwise", by_k, y, width=0.016)
+        parts.append(rows.assign(panel=FAMILY_TITLES[family], at=places))
+        if family == families[0]:
+            k = min(rows["k"].unique(), key=lambda k: abs(k - 4096))
+            parts.append(rows[rows["k"] == k].assign(panel=time, at=rows["time_ms"]).dropna(subset=["at"]))
+    sizes = [str(size) for size in sorted(table["m"].unique())]
+    hints = {"rung": "rung", "size": "m = n", "k": "k", "error_normwise": "relative error", "time_ms": "median, ms"}
     return Specification(
         title=_title(table, baseline),
-        note="The norm of the error over the norm of the product, against a product in float64." + time,
-        layers=[Layer("line", data, "at", "error_normwise", key=key)],
-        x=x or Axis("k"),
-        y=Axis("relative error, by norms", "log", limits=(errors.min() / 2, errors.max() * 2)) if families else Axis(),
-        panels=Choice("panel", "Panel", list(x), next(iter(x))) if x else None,
-        columns=2,
-        height=2.5,
+        note=f"m = n = {sizes[0]}: the norm of the error over the norm of the product, against a product in float64."
+        " Time is at k = 4096, or next to it. Marks that would cover each other stand side by side, at their error."
+        + " The report shows the other sizes."
+        * (len(sizes) > 1),
+        layers=[Layer("line", pd.concat(parts), "at", "error_normwise", key=key, hints=hints)],
+        x=dict.fromkeys(titles, by_k) | {time: Axis("ms", limits=(0, None))},
+        y=y,
+        panels=Choice("panel", "Panel", [*titles, time], titles[0]),
+        choices=[Choice("size", "m = n", sizes, sizes[0])],
+        height=1.9,
     )
 
 

@@ -9,6 +9,7 @@ import pandas as pd
 
 from ladder.model.precision import labelled, name_of, other_baselines
 from ladder.show.figures.specification import Axis, Layer, Specification, size_axis
+from ladder.show.numbers import percent
 from ladder.show.style import families, family_choice, in_panels, rung_key
 from ladder.tables.timings import headline_shape, square_rows
 
@@ -89,7 +90,6 @@ def figures(
         notes["times naive"] += f" Left out: {sizes}, where naive itself is so much faster than at the sizes beside it."
     titles = _titles(best)
     members = families(rungs[rungs["rung"].isin(data["rung"])], baseline)
-    grey = "\nGrey: the rungs of the other panels." if len(members) > 1 else ""
     found = {}
     for name, metric in zip(("gflops_by_size", "share_of_cublas", "speedup_over_naive"), BY_SIZE_METRICS, strict=True):
         rows = data[data["metric"] == metric]
@@ -99,9 +99,8 @@ def figures(
         peak = [{"value": peak_gflops / 1e3, "text": "FP32 peak"}] if metric == "TFLOP/s" else []
         found[name] = Specification(
             title=titles[metric],
-            note=notes[metric] + grey,
+            note=notes[metric],
             layers=[
-                Layer("line", rows[["rung", "n", "value"]], "n", "value", group="rung", behind=True),
                 Layer("rule", pd.DataFrame(peak, columns=["value", "text"]), y="value", text="text"),
                 Layer(
                     "line", in_panels(rows, members), "n", "value", key=rung_key(rungs, baseline, ladder), low="low",
@@ -109,7 +108,7 @@ def figures(
                 ),
             ],
             x=size_axis(rows["n"]),
-            y=Axis(metric, "log") if log else Axis(metric, limits=(0, None)),
+            y=Axis(metric, "log" if log else "linear"),
             panels=family_choice(members),
         )  # fmt: skip
     return found
@@ -119,8 +118,8 @@ def _titles(best: Mapping[str, Any] | None) -> dict[str, str]:
     titles = ["Rate by size", "Share of cuBLAS by size", "Speedup over naive by size"]
     if best:
         rung, at = best["rung"], f"at {best['n']}"
-        titles[0] = f"{rung} does {best['gflops'] / 1000:.1f} TFLOP/s {at}, {best['share_of_peak']:.0%} of the peak"
-        titles[1] = f"{rung} comes to {best['speedup_over_cublas']:.0%} of cuBLAS {at}"
+        titles[0] = f"{rung} does {best['gflops'] / 1e3:.1f} TFLOP/s {at}, {percent(best['share_of_peak'])} of the peak"
+        titles[1] = f"{rung} comes to {percent(best['speedup_over_cublas'])} of cuBLAS {at}"
         if best["speedup_over_naive"] > 0:
             titles[2] = f"{rung} is {best['speedup_over_naive']:.1f} times as fast as naive {at}"
     return dict(zip(BY_SIZE_METRICS, titles, strict=True))

@@ -23,6 +23,8 @@ _USES = {
     "tensor core results": ("gmma", "warpgroup_arrive"),
 }
 
+SLOTS, CYCLES = "% of issue slots", "% of cycles (tensor cores)"
+
 
 def slot_shares(slots: pd.DataFrame, shape: str) -> pd.DataFrame:
     """Percent of the issue slots of each rung at a shape by the uses of _USES and `other waits`; `slots` the table."""
@@ -40,6 +42,7 @@ def figure(slots: pd.DataFrame, order: Sequence[str]) -> Specification:
     shapes = list(slots["shape"].unique())
     by_shape = {shape: slot_shares(slots, shape) for shape in shapes}
     shape = largest(shapes)
+    tensor = set(slots.loc[(slots["use"] == "tensor cores") & (slots["percent"] > 0), "rung"])
     best = by_shape[shape]["FFMA"].idxmax() if shape else ""
     return stacked(
         by_shape,
@@ -48,8 +51,8 @@ def figure(slots: pd.DataFrame, order: Sequence[str]) -> Specification:
         if shape
         else "Where the issue slots go",
         note="Each scheduler has one slot a cycle. Green slots hold FFMAs, grey ones other instructions. The others are"
-        " empty, by what the warps waited for. For kernels of tensor cores the bar is of cycles: indigo are those in"
-        " which their pipe works.",
-        label="% of slots, or of cycles",
+        " empty, by what the warps waited for. Bars of kernels of tensor cores are of cycles: indigo are those in which"
+        " their pipe works.",
+        label={rung: CYCLES if rung in tensor else SLOTS for rung in order},
         empty="No profile is recorded.",
     )

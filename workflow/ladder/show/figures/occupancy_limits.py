@@ -35,18 +35,20 @@ def figure(resources: pd.DataFrame, order: Sequence[str]) -> Specification:
     frames = [warp_limits(resources, shape).rename_axis("rung").reset_index().assign(shape=shape) for shape in shapes]
     held = pd.concat(frames) if frames else pd.DataFrame(columns=["rung", "shape", "held", *LIMITS])
     held = held[held["rung"].isin(order)]
-    limits = held.melt(["rung", "shape"], LIMITS, "limit", "allowed").dropna()
+    most = held[["held", "warps"]].max(axis=None) if len(held) else 64
+    limits = held.melt(["rung", "shape"], LIMITS, "limit", "allowed")
+    limits = limits[limits["allowed"] < most]
     key = Key("limit", dict(zip(LIMITS, PALETTE, strict=False)), dict(zip(LIMITS, MARKERS, strict=False)))
     first = largest(shapes)
     at = held[held["shape"] == first]
     kept = at[(at["held"] < at["warps"]) & (at["held"] == at["registers"])]
-    most = max([64, *limits["allowed"], *held["held"]])
     same = {"rung": "rung", "shape": "shape"}
     return Specification(
         title=f"Registers keep {len(kept)} of {len(at)} rungs from filling an SM at {first}"
         if len(at)
         else "What limits the warps of an SM",
-        note="The bar is how many warps an SM holds at once. A mark is how many one resource alone would let it hold.",
+        note="The bar is how many warps an SM holds at once. A mark is how many one resource alone would let it hold;"
+        f" one that would allow {most:.0f} or more, what an SM has room for, has none.",
         layers=[
             Layer("bar", held, "held", "rung", color="#cccccc", hints={**same, "held": "warps held"}),
             Layer(
@@ -54,7 +56,7 @@ def figure(resources: pd.DataFrame, order: Sequence[str]) -> Specification:
                 hints={**same, "limit": "limit by", "allowed": "warps"},
             ),
         ],
-        x=Axis("warps an SM", "log", {2.0**power: f"{2**power}" for power in range(0, 11, 2)}, (1, 1.25 * most)),
+        x=Axis("warps an SM", limits=(0, 1.02 * most)),
         y=Axis(scale="names", names=[rung for rung in order if rung in set(held["rung"])]),
         choices=[Choice("shape", "Shape", shapes, first)],
     )  # fmt: skip

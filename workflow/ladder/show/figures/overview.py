@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pandas as pd
 
-from ladder.show.figures.specification import Axis, Choice, Layer, Specification
+from ladder.show.figures.specification import Axis, Choice, Layer, Specification, apart
 from ladder.show.style import rung_key
 from ladder.tables.timings import square_rows
 
@@ -30,18 +30,22 @@ def figure(
     errors = accuracy[(accuracy["m"] == SIZE) & (accuracy["family"] == FAMILY)]
     errors = errors[errors["rung"].isin([baseline, *ACCURATE])]
     errors = errors.assign(panel=ERROR, at=errors["k"], value=errors["error_normwise"])
+    by_k = Axis("k", "log", {k: str(k) for k in (64, 1024, 16384)}, (48, 90000))
+    by_error = Axis("", "log", limits=(1e-7, 5e-4))
+    errors = errors.assign(at=apart(errors, "at", "value", by_k, by_error, width=0.025))
     data = pd.concat([part[["rung", "panel", "at", "value"]] for part in (shares, errors)])
     best = shares.loc[shares["rung"] != baseline].nlargest(1, "value")
     title = f"{best['rung'].item()} runs at up to {best['value'].item():.0f} % of cuBLAS" if len(best) else "Overview"
     return Specification(
         title=title,
-        note=f"Errors are of products with m = n = {SIZE} and {FAMILY} inputs, against a product in float64.",
+        note=f"Errors are of products with m = n = {SIZE} and {FAMILY} inputs, against a product in float64. Marks that"
+        " would cover each other stand side by side, at their error.",
         layers=[Layer("line", data, "at", "value", key=rung_key(rungs, baseline, ladder))],
         x={
             SPEED: Axis("m = n = k", "log", {size: str(size) for size in (128, 512, 2048, 8192)}),
-            ERROR: Axis("k", "log", {k: str(k) for k in (64, 1024, 16384)}),
+            ERROR: by_k,
         },
-        y={SPEED: Axis("", "log", {share: f"{share} %" for share in (25, 50, 100, 200, 400)}), ERROR: Axis("", "log")},
+        y={SPEED: Axis("", "log", {share: f"{share} %" for share in (25, 50, 100, 200, 400)}), ERROR: by_error},
         panels=Choice("panel", "Panel", [SPEED, ERROR], SPEED),
         columns=2,
         height=3.2,

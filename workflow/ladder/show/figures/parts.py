@@ -18,9 +18,17 @@ _COLORS = {
 
 
 def stacked(
-    by_shape: Mapping[str, pd.DataFrame], order: Sequence[str], title: str, note: str, label: str, empty: str
+    by_shape: Mapping[str, pd.DataFrame],
+    order: Sequence[str],
+    title: str,
+    note: str,
+    label: str | Mapping[str, str],
+    empty: str,
 ) -> Specification:
-    """Stacked bars of percents: `by_shape` has a frame a shape, with a row a rung and a column a part."""
+    """Stacked bars of percents: `by_shape` has a frame a shape, with a row a rung and a column a part.
+
+    `label` says what they are percents of, or of what for each rung, which then stand in panels.
+    """
     frames = {shape: frame[frame.index.isin(order)] for shape, frame in by_shape.items()}
     frames = {shape: frame for shape, frame in frames.items() if len(frame)}
     tall = [
@@ -29,7 +37,9 @@ def stacked(
     ]
     data = pd.concat(tall) if tall else pd.DataFrame(columns=["rung", "part", "percent", "shape"])
     first = largest(list(frames))
-    rungs = set(data["rung"])
+    of = {rung: label if isinstance(label, str) else label[rung] for rung in order if rung in set(data["rung"])}
+    panels = list(dict.fromkeys(of.values()))
+    data = data.assign(of=data["rung"].map(of))
     rest = (color for color in PALETTE if color not in _COLORS.values())
     colors = {part: _COLORS.get(part) or next(rest) for part in dict.fromkeys(data["part"])}
     occurring = set(data.loc[data["percent"] > 0, "part"])
@@ -39,8 +49,9 @@ def stacked(
         title=title,
         note=note,
         layers=[Layer("stack", data[data["percent"] > 0], "percent", "rung", key=key, hints=hints)],
-        x=Axis(label, limits=(0, 100)),
-        y=Axis(scale="names", names=[rung for rung in order if rung in rungs]),
+        x={panel: Axis(panel, limits=(0, 100)) for panel in panels} or Axis(),
+        y={panel: Axis(scale="names", names=[rung for rung in of if of[rung] == panel]) for panel in panels} or Axis(),
+        panels=Choice("of", "Share of", panels, panels[0]) if panels else None,
         choices=[Choice("shape", "Shape", list(frames), first)],
         empty=empty,
     )

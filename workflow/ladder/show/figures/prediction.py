@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import pandas as pd
 
 from ladder.show.figures.specification import PALETTE, Axis, Choice, Key, Layer, Specification
+from ladder.show.numbers import percent
 from ladder.tables.timings import headline_shape, largest
 
 CEILINGS = ("fp32_units", "issue_slots", "load_pipe", "dram")
@@ -25,7 +26,7 @@ def figure(paper: pd.DataFrame, order: Sequence[str]) -> Specification:
     table = paper[paper["rung"].isin(order) & paper["predicted_gflops"].notna()]
     shapes = list(table["shape"].unique())
     first = headline_shape(table[table["measured_gflops"].notna()]) or largest(shapes)
-    share = table["share_of_prediction"].map(lambda value: "" if pd.isna(value) else f"{value:.0%}")
+    share = table["share_of_prediction"].map(percent)
     least = ((table["bound_by"] == "load pipe") & (table["wavefronts_from"] == "code")).map({True: "*", False: ""})
     data = table[["rung", "shape", "bound_by", "wavefronts_from", "share_of_prediction"]].assign(
         text=share + least,
@@ -39,7 +40,8 @@ def figure(paper: pd.DataFrame, order: Sequence[str]) -> Specification:
     hints |= {"bound_by": "which", "share_of_prediction": "share of it"}
     hints |= {name: name.replace("_", " ") for name in CEILINGS} | {"wavefronts_from": "load pipe passes from"}
     return Specification(
-        title=f"Rungs reach {shares.min():.0%} to {shares.max():.0%} of their lowest ceiling on paper at {first}"
+        title=f"Rungs reach {percent(shares.min())} to {percent(shares.max())} of their lowest ceiling on paper"
+        f" at {first}"
         if len(shares)
         else "The lowest ceiling on paper",
         note="The outer bar is the lowest of four ceilings: the FP32 units, the issue slots that the inner loop needs,"

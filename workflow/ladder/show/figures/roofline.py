@@ -6,18 +6,19 @@ S. Williams, A. Waterman, D. Patterson, Roofline, Communications of the ACM 52(4
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import replace
 
 import pandas as pd
 
 from ladder.model.gpu import Gpu
-from ladder.show.figures.specification import Axis, Choice, Key, Layer, Specification
-from ladder.show.style import families, family_choice, in_panels, rung_key
+from ladder.show.figures.specification import Axis, Choice, Layer, Specification, apart
+from ladder.show.numbers import percent
+from ladder.show.style import families, rung_key
 from ladder.tables.timings import largest
 
 _SECTOR = 32  # bytes
-LOW, HIGH = 0.3, 3000.0  # FLOP a byte
-LEVELS = {"L2": "o", "DRAM": "^"}
+LEVELS = ("L2", "DRAM")
+_MARGIN = 1.3  # between a mark and the end of its axis
 
 
 def rates(profiles: pd.DataFrame, shape: str) -> pd.DataFrame:
@@ -66,83 +67,64 @@ def figure(
     baseline: str,
     ladder: Sequence[str] = (),
 ) -> Specification:
-    """Two points a rung, one for each level of memory, in panels of families; `rungs` are those of FP32 alone."""
-    points, lines, names = [], [], []
-    for shape in profiles["shape"].unique():
-        table = rates(profiles, shape)
-        table = table[table.index.isin(rungs["rung"])]
-        if len(table):
-            points += _points(table, shape)
-            for found, into in zip(_ceilings(table, timings, gpu, shape), (lines, names), strict=True):
-                into += found
-    columns = ["shape", "intensity", "tflops"]
-    dots = pd.DataFrame(points, columns=["rung", "level", *columns])
-    texts = pd.DataFrame(names, columns=["ceiling", *columns])
-    shapes = list(dots["shape"].unique())
-    shown = rungs[rungs["rung"].isin(dots["rung"])]
-    members = families(shown, baseline)
-    first = largest(shapes)
-    at = rates(profiles[profiles["rung"].isin(rungs["rung"])], first) if first else pd.DataFrame()
-    used = {level: (at[level] / at[f"{level}_peak"]).max() for level in ("l2", "dram") if first}
-    bottom, top = 0.5 * dots["tflops"].min(), 1.4 * texts["tflops"].max()
-    hints = {name: name for name in ("rung", "shape", "level")} | {"intensity": "FLOP a byte", "tflops": "TFLOP/s"}
-    key = rung_key(rungs, baseline, ladder)
-    decades = {float(f"1e{power}"): f"{float(f'1e{power}'):g}" for power in range(-3, 4)}
+    """A point a rung, in a panel for each family and level of memory; `rungs` are those of FP32 alone."""
+    tables = {shape: rates(profiles, shape) for shape in profiles["shape"].unique()}
+    tables = {shape: table[table.index.isin(rungs["rung"])] for shape, table in tables.items()}
+    tables = {shape: table for shape, table in tables.items() if len(table)}
+    key = replace(rung_key(rungs, baseline, ladder), direct=False)
+    first = largest(list(tables))
+    if not first:
+        return Specification("Roofline", "", [], Axis(), Axis(), empty="No profile is recorded.")
+    flat = {shape: compute_ceilings(timings, gpu, shape) for shape in tables}
+    members = families(rungs[rungs["rung"].isin(set().union(*(table.index for table in tables.values())))], baseline)
+    points, lines, names, x, y = [], [], [], {}, {}
+    for family, inside in members.items():
+        for level in LEVELS:
+            panel = f"{level}: {family.removeprefix('FP32: ')}"
+            at = {shape: _points(table[table.index.isin(inside)], level) for shape, table in tables.items()}
+            slope = {shape: table[f"{level.lower()}_peak"].median() / 1e12 for shape, table in tables.items()}
+            every = pd.concat(at.values())
+            roof = max(value for each in flat.values() for value in each.values()) / 1e12
+            left = min(every["intensity"].min(), roof / max(slope.values())) / _MARGIN
+            right, bottom = every["intensity"].max() * _MARGIN, every["tflops"].min() / _MARGIN
+            top = roof * (roof / bottom) ** 0.6  # above the roof stand the names of the lines
+            x[panel], y[panel] = (
+                Axis("FLOP a byte", "log", limits=(left, right)), Axis("TFLOP/s", "log", limits=(bottom, top))
+            )  # fmt: skip
+            for shape, rows in at.items():
+                here = {"panel": panel, "shape": shape}
+                points.append(rows.assign(**here, at=apart(rows, "intensity", "tflops", x[panel], y[panel])))
+                ceilings = [(f"{level}, {slope[shape]:.1f} TB/s", max(left, bottom / slope[shape]), slope[shape])]
+                ceilings += [(f"{name}: {rate / 1e12:.1f} TFLOP/s", left, 0) for name, rate in flat[shape].items()]
+                for place, (name, start, rise) in enumerate(ceilings):
+                    rate = roof if rise else flat[shape][name.rsplit(":", 1)[0]] / 1e12
+                    ends = [(start, start * rise), (rate / rise, rate)] if rise else [(start, rate), (right, rate)]
+                    lines += [here | {"ceiling": name, "at": end, "tflops": height} for end, height in ends]
+                    height = top * (bottom / top) ** (0.05 + 0.085 * place)
+                    names.append(here | {"ceiling": name, "at": left, "tflops": height})
+    hints = {name: name for name in ("rung", "shape")} | {"intensity": "FLOP a byte", "tflops": "TFLOP/s"}
+    used = {level: (tables[first][level] / tables[first][f"{level}_peak"]).max() for level in ("l2", "dram")}
     return Specification(
-        title=f"FP32 rungs take at most {used['l2']:.0%} of L2's bandwidth and {used['dram']:.0%} of DRAM's at {first}"
-        if first
-        else "Roofline",
-        note="Rate against the FLOP done for each byte that comes from L2 (circles) and from DRAM (triangles), as"
-        " profiled. The slanted lines are those bandwidths, the flat ones FP32 ceilings."
-        + " Grey: the rungs of the other panels." * (len(members) > 1),
+        title=f"FP32 rungs take at most {percent(used['l2'])} of L2's bandwidth"
+        f" and {percent(used['dram'])} of DRAM's at {first}",
+        note="Rate against the FLOP done for each byte that comes from L2 (left) and from DRAM (right), as profiled."
+        " The slanted line is that bandwidth, the flat ones are FP32 ceilings. Marks that would cover each other stand"
+        " side by side, at their rate.",
         layers=[
-            Layer("point", dots[columns], "intensity", "tflops", behind=True),
-            Layer(
-                "line", pd.DataFrame(lines, columns=["ceiling", *columns]), "intensity", "tflops", group="ceiling",
-                color="dimgray",
-            ),
-            Layer("text", texts, "intensity", "tflops", text="ceiling", offset=(2, -11)),
-            Layer(
-                "point", in_panels(dots, members), "intensity", "tflops", key=key,
-                symbols=Key("level", {}, LEVELS), hints=hints,
-            ),
+            Layer("line", pd.DataFrame(lines), "at", "tflops", group="ceiling", color="dimgray"),
+            Layer("text", pd.DataFrame(names), "at", "tflops", text="ceiling", offset=(4, -3)),
+            Layer("point", pd.concat(points), "at", "tflops", key=key, hints=hints),
         ],
-        x=Axis("FLOP a byte", "log", {x: text for x, text in decades.items() if LOW <= x <= HIGH}, (LOW, HIGH)),
-        y=Axis(
-            "TFLOP/s", "log", {y: text for y, text in decades.items() if shapes and bottom <= y <= top},
-            (bottom, top) if shapes else (None, None),
-        ),
-        panels=family_choice(members),
-        choices=[Choice("shape", "Shape", shapes, first)],
-        empty="No profile is recorded.",
-    )  # fmt: skip
+        x=x,
+        y=y,
+        panels=Choice("panel", "Panel", list(x), next(iter(x))),
+        choices=[Choice("shape", "Shape", list(tables), first)],
+        columns=2,
+        height=2.6,
+    )
 
 
-def _points(table: pd.DataFrame, shape: str) -> list[dict[str, Any]]:
-    return [
-        {"rung": name, "shape": shape, "level": level, "intensity": row["flops"] / row[level.lower()],
-         "tflops": row["flops"] / 1e12}
-        for name, row in table.iterrows()
-        for level in LEVELS
-    ]  # fmt: skip
-
-
-def _ceilings(table: pd.DataFrame, timings: pd.DataFrame, gpu: Gpu, shape: str) -> tuple[list[dict], list[dict]]:
-    """The lines of the ceilings at a shape, and their names in places that are free."""
-    flat = {label: value / 1e12 for label, value in compute_ceilings(timings, gpu, shape).items()}
-    top = max(flat.values())
-    lines, names = [], []
-    for label, value in flat.items():
-        lines += [{"shape": shape, "ceiling": label, "intensity": x, "tflops": value} for x in (LOW, HIGH)]
-    for level in LEVELS:
-        slope = table[f"{level.lower()}_peak"].median() / 1e12
-        if slope > 0:
-            name = f"{level} {slope:.1f} TB/s"
-            ends = (LOW, top / slope)
-            lines += [{"shape": shape, "ceiling": name, "intensity": x, "tflops": x * slope} for x in ends]
-            names.append({"shape": shape, "ceiling": name, "intensity": LOW, "tflops": LOW * slope})
-    # The flat ceilings lie too close for names in their places: these stand in a column above, the highest first.
-    for place, (label, value) in enumerate(sorted(flat.items(), key=lambda pair: pair[1]), 1):
-        text = f"{label}: {value:.1f} TFLOP/s"
-        names.append({"shape": shape, "ceiling": text, "intensity": LOW, "tflops": 1.35 * top * 1.6**place})
-    return lines, names
+def _points(table: pd.DataFrame, level: str) -> pd.DataFrame:
+    return pd.DataFrame(
+        {"rung": table.index, "intensity": table["flops"] / table[level.lower()], "tflops": table["flops"] / 1e12}
+    )

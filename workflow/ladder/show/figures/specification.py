@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+import numpy as np
 import pandas as pd
 
 # Paul Tol's «muted» scheme, nine colours that colour-blind readers can tell apart (SRON, Colour Schemes).
@@ -50,7 +51,7 @@ class Layer:
     """Marks of one kind, each from a row of `data`: `line`, `point`, `bar`, `stack`, `text`, `rule` or `heat`.
 
     `x`, `y`, `low` and `high` (an interval), `text`, `group` (a line each) and `value` (a colour of a heat map, on the
-    axis `scale`) are columns; `symbols` are markers of another column than the key's.
+    axis `scale`) are columns.
     `hints` are what an interactive chart tells of a mark: column -> heading.
     """
 
@@ -64,7 +65,6 @@ class Layer:
     high: str = ""
     text: str = ""
     group: str = ""
-    symbols: Key | None = None
     value: str = ""
     scale: Axis | None = None
     width: float = 0.8  # of a bar, as a share of its place
@@ -90,7 +90,8 @@ class Specification:
     """A figure: a title that says its message, a note on how to read it, and layers of marks on two axes.
 
     A layer shows the rows of each choice whose column it has. `panels` is a choice whose values a static figure draws
-    side by side, `columns` in a row, each `height` inches high; an axis may be another in each of them.
+    side by side, `columns` in a row, each `height` inches high. An axis may be another in each of them; an interactive
+    chart then draws them side by side too.
     """
 
     title: str
@@ -150,3 +151,23 @@ def size_axis(sizes: Iterable[int], apart: float = 1) -> Axis:
             ticks[place] = "\n".join(map(str, group))
     ends = (groups[0][0] / 1.15, groups[-1][-1] * 1.15) if groups else (None, None)
     return Axis("m = n = k", "log", ticks, ends)
+
+
+def apart(
+    rows: pd.DataFrame, x: str, y: str, x_axis: Axis, y_axis: Axis, width: float = 0.024, height: float = 0.035
+) -> list[float]:
+    """Places along x at which no mark covers another: each moved sideways as little as that takes, y as it is.
+
+    Both axes are logarithmic and have limits; a mark takes `width` and `height` of them.
+    """
+    logs = [np.log(np.array([*axis.limits, *rows[each]], float)) for axis, each in ((x_axis, x), (y_axis, y))]
+    across, up = ((log[2:] - log[0]) / (log[1] - log[0]) for log in logs)
+    steps = sorted(range(-len(rows), len(rows) + 1), key=abs)
+    placed: list[tuple[float, float]] = []
+    for place, level in zip(across, up, strict=True):
+        near = [other for other, at in placed if abs(at - level) < height]
+        candidates = (place + step * width for step in steps)
+        free = next(each for each in candidates if all(abs(each - other) > 0.99 * width for other in near))
+        placed.append((float(free), level))
+    low, high = logs[0][:2]
+    return [float(np.exp(low + (high - low) * place)) for place, _ in placed]

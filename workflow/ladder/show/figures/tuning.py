@@ -1,4 +1,4 @@
-"""What the two parameters that matter most of each tuned rung do."""
+"""What the parameters that matter most do."""
 
 from __future__ import annotations
 
@@ -10,27 +10,28 @@ from ladder.model.rung import parse_variant
 from ladder.model.shape import Shape
 from ladder.show.figures.specification import MARKERS, PALETTE, Axis, Choice, Key, Layer, Specification
 
-PARAMETERS = 2  # of a rung, at most
+PANELS = 6  # at most, each of another rung
 
 
 def figure(trials: pd.DataFrame) -> Specification:
-    """A panel a rung and parameter: a dot each trial, a line along the best of each value, by size.
+    """A panel a rung and its costliest parameter: a dot each trial, a line along the best of each value, by size.
 
     Heights are shares of the rung's fastest trial at the size, so that sizes and rungs compare. `trials` is
-    `trial_table`'s. Of a rung's parameters those are shown whose worst value costs most, none that only ever had one
-    value, and of two that change together the first.
+    `trial_table`'s. Those rungs are shown whose parameter's worst value costs most.
     """
     timed = trials.dropna(subset=["gflops"])
     timed = timed.assign(share=100 * timed["gflops"] / timed.groupby(["rung", "shape"])["gflops"].transform("max"))
     macros = pd.DataFrame([parse_variant(name)[1] for name in timed["trial"]], index=timed.index).apply(pd.to_numeric)
+    costs = {rung: influences(rows, macros.loc[rows.index])[:1] for rung, rows in timed.groupby("rung", sort=False)}
+    costly = sorted((rung for rung in costs if costs[rung]), key=lambda rung: -costs[rung][0][1])[:PANELS]
     found, parts = [], []
-    for rung, rows in timed.groupby("rung", sort=False):
-        for name, loss, shape in influences(rows, macros.loc[rows.index])[:PARAMETERS]:
-            panel = f"{rung}: {name}"
-            values = macros.loc[rows.index, name]
-            found.append((panel, [f"{value:g}" for value in sorted(values.unique())], loss, shape))
-            part = rows[["shape", "share"]].assign(panel=panel, setting=values.map("{:g}".format), number=values)
-            parts.append(part.sort_values("number"))
+    for rung in (rung for rung in costs if rung in costly):
+        rows = timed[timed["rung"] == rung]
+        ((name, loss, shape),) = costs[rung]
+        panel, values = f"{rung}: {name}", macros.loc[rows.index, name]
+        found.append((panel, [f"{value:g}" for value in sorted(values.unique())], loss, shape))
+        part = rows[["shape", "share"]].assign(panel=panel, setting=values.map("{:g}".format), number=values)
+        parts.append(part.sort_values("number"))
     data = pd.concat(parts) if parts else pd.DataFrame(columns=["shape", "share", "panel", "setting"])
     shapes = sorted(data["shape"].unique(), key=lambda text: Shape.parse(text).flop)
     data = data.assign(size=data["shape"].map("at {}".format))
@@ -44,17 +45,17 @@ def figure(trials: pd.DataFrame) -> Specification:
     return Specification(
         title=_title(found),
         note="% of the rung's fastest trial at that size, over the values of a parameter. A line runs along the best"
-        f" trial of each value; grey dots are all trials. Of each rung at most {PARAMETERS} parameters are shown, those"
-        " whose worst value costs most.",
+        f" trial of each value; grey dots are all trials. Shown are the {len(found)} rungs whose costliest parameter"
+        " costs most, each with that parameter.",
         layers=[
             Layer("point", data, "setting", "share", behind=True),
             Layer("line", best, "setting", "share", key=key),
         ],
         x={panel: Axis("", "names", names=names) for panel, names, *_ in found} or Axis(),
-        y=Axis("%", limits=(0, 108)),
+        y=Axis("% of the fastest", limits=(0, 108)),
         panels=Choice("panel", "Panel", panels, panels[0]) if panels else None,
-        columns=4,
-        height=1.5,
+        columns=3,
+        height=2.0,
     )
 
 
