@@ -38,7 +38,7 @@ function outside(text) {
   return box.left < frame.left - 1 || box.right > frame.right + 1 || box.bottom > frame.bottom + 1;
 }
 // What a chart shows before and after another choice of its first select.
-const shown = () => document.querySelector("#at_one_size svg")?.textContent;
+const shown = () => document.querySelector("#at_one_size .panel svg")?.textContent;
 let first = "";
 const heads = () => [...document.querySelectorAll("#ladder-table thead th")];
 const rate = () => heads().findIndex(head => head.textContent.trim() === "TFLOP/s");
@@ -48,7 +48,32 @@ function choose() {
   const select = document.querySelector("#at_one_size select");
   if (!select) return;
   select.selectedIndex = (select.selectedIndex + 1) % select.options.length;
-  select.dispatchEvent(new Event("change"));
+  select.dispatchEvent(new Event("change", {bubbles: true}));
+  pick();
+}
+// Two rungs of the chart by size, in % of cuBLAS, and two others side by side.
+let before = "";
+function pick() {
+  const form = document.querySelector("#by_size");
+  form.querySelector("select[name=figure]").value = "% of cuBLAS";
+  for (const box of form.querySelectorAll("input")) if (["async_copy", "fastest"].includes(box.value)) box.click();
+  const [one] = document.querySelectorAll("#compare select");
+  before = document.querySelector("#compared").textContent;
+  one.value = "async_copy";
+  one.dispatchEvent(new Event("change", {bubbles: true}));
+}
+function overlapping() {
+  const found = [];
+  for (const chart of document.querySelectorAll(".panel svg")) {
+    const boxes = [...chart.querySelectorAll("text")].filter(text => text.textContent && text.style.opacity !== "0"
+      && text.getAttribute("opacity") !== "0").map(text => [text.textContent, text.getBoundingClientRect()]);
+    boxes.forEach(([one, a], place) => boxes.slice(place + 1).forEach(([other, b]) => {
+      const wide = Math.min(a.right, b.right) - Math.max(a.left, b.left);
+      const high = Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top);
+      if (Math.min(wide, high) > 3) found.push(`${one} on ${other}`);
+    }));
+  }
+  return found;
 }
 function switched() { return Boolean(first) && first !== shown(); }
 function report() {
@@ -67,10 +92,15 @@ function report() {
   }
   parent.postMessage({
     width: innerWidth, scroll: document.documentElement.scrollWidth, texts, faint: [...new Set(faint)].slice(0, 20),
-    clipped: [...document.querySelectorAll(".chart svg text")].filter(outside).map(text => text.textContent),
-    charts: document.querySelectorAll(".chart svg").length, tables: document.querySelectorAll("table.dataTable").length,
+    clipped: [...document.querySelectorAll(".panel svg text")].filter(outside).map(text => text.textContent),
+    charts: document.querySelectorAll(".panel svg").length, overlapping: overlapping(),
+    tables: document.querySelectorAll("table.dataTable").length,
     dark: matchMedia("(prefers-color-scheme: dark)").matches,
     switched: switched(),
+    axis: document.querySelector('#by_size [aria-label^="Y-axis"]')?.ariaLabel.match(/[\\d.]+/g).map(Number),
+    compared: before !== document.querySelector("#compared")?.textContent
+      && document.querySelectorAll("#difference ins").length && document.querySelectorAll("#compared tr").length,
+    buttons: document.querySelectorAll("#ladder .dt-button").length,
     rates: [...document.querySelectorAll("#ladder-table tbody tr")].map(row => row.children[rate()].textContent),
     requests: performance.getEntriesByType("resource").map(one => one.name).filter(name => !/^(data|blob)/.test(name)),
   }, "*");

@@ -23,10 +23,8 @@ from ladder.model.shape import Shape
 from ladder.records import store
 from ladder.records.timings import Measurement, ShapeTiming
 from ladder.show.drawings import constants_of, drawing, is_drawn
-from ladder.show.figures import accuracy, published
 from ladder.show.pages import page
 from ladder.show.report import Material
-from ladder.show.static import draw, save
 from ladder.system import nvml
 from ladder.system.errors import LadderError
 from ladder.system.nvml import Present
@@ -315,12 +313,6 @@ def recorded_material(tmp_path_factory) -> Material:
     )
     tables = {path.stem: read_table(path) for path in sorted((folder / "tables").glob("*.csv"))}
     ladder = [rung.entry for rung in run.ladder.values() if rung.role == "rung"]
-    drawn = {
-        "published": published.figure(tables["published"], list(tables["rungs"]["rung"])),
-        "accuracy": accuracy.figure(tables["accuracy"], tables["rungs"], run.baseline.name, ladder),
-    }
-    for name, figure in drawn.items():
-        save(draw(figure, "Recorded"), [folder / f"figures/{name}.svg"])
     for each in run.rungs:
         if each.role != "floor":
             write(folder / f"pages/{each.name}.md", page(each, {"launches": {}, "kernels": []}, tables))

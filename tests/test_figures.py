@@ -328,7 +328,7 @@ def test_marks_are_moved_sideways_until_none_covers_another(places):
 
 def test_a_picture_has_other_colours_where_its_reader_prefers_dark_pages():
     svg = for_both('<svg a="b"><path style="fill: #ffffff; stroke: #332288"/><rect fill="#000000"/></svg>')
-    head, rules, body = svg.partition("</style>")[0].partition("{")
+    head, _, body = svg.partition("</style>")[0].partition("{")
     assert head == '<svg a="b"><style>@media screen and (prefers-color-scheme: dark)'
     for name, color in (("fill", "#ffffff"), ("stroke", "#332288"), ("fill", "#000000")):
         assert f'[style*="{name}: {color}"],[{name}="{color}"]{{{name}:{on_dark(color)}!important}}' in body

@@ -9,7 +9,8 @@ import pytest
 from conftest import ROUND_GPU, a_rung, a_timing, a_where, an_evidence, write
 from ladder.config.kernels import read_kernels
 from ladder.model.rung import TunedClass
-from ladder.show.pages import by_work, markdown_table, number, own_words, page, pages_index, scaled
+from ladder.show.numbers import number
+from ladder.show.pages import by_work, markdown_table, own_words, page, pages_index, scaled
 from ladder.system.paths import ROOT
 from ladder.tables.diagnosis import Profile
 from ladder.tables.every import all_tables
@@ -253,6 +254,12 @@ def test_the_largest_shape_is_the_largest_square():
     assert largest([]) == ""
 
 
-@pytest.mark.parametrize(("value", "text"), [(1234.5, "1,234"), (0.12345, "0.1235"), (float("nan"), ""), ("x", "x")])
-def test_numbers_of_pages_are_short(value, text):
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (1234.5, "1,234"), (0.12345, "0.1235"), (56.0123, "56.01"), (1.443e-7, "1.44e-7"), (148480, "148,480"),
+        (0, "0"), (float("nan"), ""), (None, ""), ("x", "x"),
+    ],
+)  # fmt: skip
+def test_numbers_have_four_digits(value, text):
     assert number(value) == text

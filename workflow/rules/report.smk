@@ -27,13 +27,13 @@ rule html_report:
     """One HTML page a GPU, self-contained."""
     input:
         tables=table_files(TABLES + PUBLISHED) + ACCURACY_FILES[:1],
-        figures=figure_files(PUBLISHED) + ACCURACY_FILES[1:],
         pages=PAGE_FILES,
         code=code("report"),
         drawings=DRAWING_FILES,
         templates=[
             "workflow/report/report.html.j2",
             "workflow/report/report.css",
+            "workflow/report/report.js",
         ],
     output:
         f"{DERIVED}/report.html",

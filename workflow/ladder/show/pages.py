@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from ladder.model.precision import TITLES
 from ladder.model.rung import Rung
 from ladder.model.shape import Shape
 from ladder.show.drawings import picture
+from ladder.show.numbers import number, percent
 from ladder.show.origin import origin_columns, origin_line
 from ladder.system.paths import ROOT
 from ladder.tables.diagnosis import FP32_UNITS, LEAST, SLOTS, TENSOR_CORES, TENSOR_PIPE
@@ -25,6 +27,7 @@ from ladder.tables.timings import headline_shape, largest
 
 LINES = 60  # of an inner loop that a page shows at most
 LISTED = 4  # limits of a rung that a page lists, of those that are shares of the same
+_share = partial(percent, decimals=1)
 CHANGED = 5.0  # percent by which a share has to change from one rung to the next to be worth a line
 # Work that the issue slots hold, or the tensor pipe's cycles: the more of it the better. Limit -> use of the slots.
 WORK = {FP32_UNITS: "FFMA", TENSOR_CORES: TENSOR_CORES}
@@ -46,15 +49,6 @@ def own_words(rung: Rung) -> str:
             break
         words.append(line.removeprefix("//").removeprefix(" "))
     return "\n".join(words)
-
-
-def number(value: Any) -> str:
-    """A value for a table: four digits, thousands apart, empty where there is none."""
-    if value is None or (isinstance(value, float) and math.isnan(value)):
-        return ""
-    if isinstance(value, str):
-        return value
-    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
 
 
 def scaled(value: float, unit: str) -> tuple[float, str]:
@@ -80,9 +74,9 @@ def markdown_table(rows: Sequence[Sequence[Any]], head: Sequence[str]) -> list[s
     return ["| " + " | ".join(line) + " |" for line in zip(*columns, strict=True)] + [""] if columns else []
 
 
-def _columns(frame: pd.DataFrame, heads: Mapping[str, str], **formats: str) -> list[str]:
+def _columns(frame: pd.DataFrame, heads: Mapping[str, str], **formats: Callable[[Any], str]) -> list[str]:
     """A Markdown table of these columns of a frame, under these heads; numbers in a format of their own where given."""
-    texts = {name: frame[name].map(form.format, na_action="ignore") for name, form in formats.items()}
+    texts = {name: frame[name].map(form, na_action="ignore") for name, form in formats.items()}
     return markdown_table(frame.assign(**texts)[list(heads)].to_numpy(object).tolist(), list(heads.values()))
 
 
@@ -142,13 +136,12 @@ def _benchmark(timings: pd.DataFrame) -> list[str]:
         return ["## Benchmark", "", "No times are recorded.", ""]
     heads = {
         "shape": "m x n x k", "time_ms_median": "median, ms", "time_ms_ci_low": "95 % from", "time_ms_ci_high": "to",
-        "gflops": "GFLOP/s", "speedup_over_cublas": "of cuBLAS", "speedup_over_naive": "times naive",
+        "tflops": "TFLOP/s", "speedup_over_cublas": "of cuBLAS", "speedup_over_naive": "times naive",
         "speedup_over_before": "times the rung before",
     }  # fmt: skip
     apart = origin_columns(timings)
-    table = _columns(
-        by_work(timings.assign(**apart)), heads | {title: title for title in apart}, speedup_over_cublas="{:.1%}"
-    )
+    rows = by_work(timings.assign(tflops=timings["gflops"] / 1e3, **apart))
+    table = _columns(rows, heads | {title: title for title in apart}, speedup_over_cublas=_share)
     return ["## Benchmark", "", origin_line(timings), "", *table]
 
 
@@ -264,17 +257,18 @@ def _paper(paper: pd.DataFrame) -> list[str]:
         "tail_percent": "empty in the last wave, %",
     }  # fmt: skip
     ceilings = {
-        "shape": "m x n x k", "wavefronts_per_ffma": "passes an FFMA", "predicted_gflops": "lowest ceiling, GFLOP/s",
-        "bound_by": "that of", "measured_gflops": "measured, GFLOP/s", "share_of_prediction": "share of the ceiling",
+        "shape": "m x n x k", "wavefronts_per_ffma": "passes an FFMA", "predicted_gflops": "lowest ceiling, TFLOP/s",
+        "bound_by": "that of", "measured_gflops": "measured, TFLOP/s", "share_of_prediction": "share of the ceiling",
     }  # fmt: skip
     paper = by_work(paper)
+    paper = paper.assign(**{name: paper[name] / 1e3 for name in ("predicted_gflops", "measured_gflops")})
     parts = ["## On paper", "", *_columns(paper, needs)]
     limited = paper[paper["predicted_gflops"].notna()]
     profiled = limited[limited["wavefronts_from"] == "profile"]
     if len(limited):
         counted = "as the profile counted them" if len(profiled) else "the fewest that the code needs"
         parts += [f"Ceilings, with the passes of the load/store pipe {counted}:", ""]
-        parts += _columns(profiled if len(profiled) else limited, ceilings, share_of_prediction="{:.0%}")
+        parts += _columns(profiled if len(profiled) else limited, ceilings, share_of_prediction=percent)
         parts += _picture("prediction", "Measured against the lowest ceiling on paper")
     return parts
 
@@ -285,7 +279,7 @@ def _hotspots(hotspots: pd.DataFrame) -> list[str]:
     at = hotspots[(hotspots["shape"] == largest(list(hotspots["shape"]))) & (hotspots["percent"] >= 0.1)]
     at = at.assign(place=at["file"] + ":" + at["line"].map(str), reason=at["reason"].str.replace("_", " "))
     heads = {"place": "line", "percent": "of stalled samples", "reason": "mostly", "text": "source"}
-    return ["## Hot source lines", "", *_columns(at, heads, percent="{:.1f} %", text="`{}`")]
+    return ["## Hot source lines", "", *_columns(at, heads, percent="{:.1f} %".format, text="`{}`".format)]
 
 
 def _profile(profiles: pd.DataFrame) -> list[str]:
@@ -299,7 +293,7 @@ def _profile(profiles: pd.DataFrame) -> list[str]:
     parts = [f"## Profile at {shape}", ""]
     if len(kernels) > 1:
         kernels = kernels.assign(share=kernels["ms"] / kernels["ms"].sum())
-        parts += _columns(kernels, {"kernel": "kernel", "ms": "ms", "share": "of the time"}, share="{:.1%}")
+        parts += _columns(kernels, {"kernel": "kernel", "ms": "ms", "share": "of the time"}, share=_share)
     more = ", which computes the product" if len(kernels) > 1 else ""
     parts += [f"Nsight Compute's metrics of `{at['kernel'].iloc[0]}`{more}.", ""]
     parts += _picture("roofline", "Roofline of all rungs")
@@ -318,7 +312,7 @@ def _profile(profiles: pd.DataFrame) -> list[str]:
 def _stalls(cycles: pd.Series) -> list[str]:
     """What a warp does between two instructions, the longest first, but for what is next to nothing."""
     rows = [
-        (reason.replace("_", " "), value, f"{value / cycles.sum():.1%}", STALLS.get(reason))
+        (reason.replace("_", " "), value, _share(value / cycles.sum()), STALLS.get(reason))
         for reason, value in cycles.rename(lambda name: name.removeprefix("stall_"))
         .sort_values(ascending=False, kind="stable")
         .items()
@@ -341,7 +335,7 @@ def _advice(advice: pd.DataFrame) -> list[str]:
     at = advice[advice["multiplies"].astype(bool) & (advice["shape"] == largest(list(advice["shape"])))]
     at = at[at["estimated_speedup_percent"].notna()].head(5).assign(rule=at["title"].fillna(at["rule"]))
     heads = {"section": "section", "rule": "rule", "estimated_speedup_percent": "estimated speedup"}
-    table = _columns(at, heads, estimated_speedup_percent="{:.1f} %")
+    table = _columns(at, heads, estimated_speedup_percent="{:.1f} %".format)
     return ["## Nsight Compute's advice", "", *table] if table else []
 
 
@@ -361,7 +355,7 @@ def _counts(instructions: pd.DataFrame, shape: str) -> list[str]:
     rows = [(name, count) for name, count in counts.items() if count]
     if not math.isnan(row["ffma_share"]):
         rows += [
-            ("FFMA, share of the issue slots", f"{row['ffma_share']:.1%}"),
+            ("FFMA, share of the issue slots", _share(row["ffma_share"])),
             ("shared loads an FFMA", row["shared_loads_per_ffma"]),
             ("global loads an FFMA", row["global_loads_per_ffma"]),
             ("FFMAs with a register-bank conflict", row["bank_conflicts"]),
@@ -402,11 +396,12 @@ def pages_index(rungs: Sequence[Rung], tables: Mapping[str, pd.DataFrame]) -> st
     apart = origin_columns(timings)
     times = timings[["rung", "gflops", "speedup_over_cublas"]].join(apart)
     heads = {
-        "page": "rung", "title": "what it is", "gflops": f"GFLOP/s at {shape}", "speedup_over_cublas": "of cuBLAS",
+        "page": "rung", "title": "what it is", "tflops": f"TFLOP/s at {shape}", "speedup_over_cublas": "of cuBLAS",
         "limit": "first limit",
     }  # fmt: skip
     heads |= {title: title for title in apart}
-    table = _columns(index.merge(times, how="left"), heads, speedup_over_cublas="{:.1%}")
+    index = index.merge(times, how="left").assign(tflops=lambda rows: rows["gflops"] / 1e3)
+    table = _columns(index, heads, speedup_over_cublas=_share)
     pictures = {
         "roofline": "Roofline", "issue_slots": "Where the issue slots go", "instruction_mix": "Instructions",
         "occupancy_limits": "Occupancy", "prediction": "Prediction",

@@ -17,7 +17,7 @@ import pandas as pd
 import vl_convert
 from itables.javascript import generate_init_offline_itables_html
 from markdown_it import MarkdownIt
-from markupsafe import Markup
+from markupsafe import Markup, escape
 from pygments import highlight
 from pygments.formatters import HtmlFormatter
 from pygments.lexers import CppLexer
@@ -26,11 +26,12 @@ from ladder.model.claims import in_words
 from ladder.model.gpu import Gpu
 from ladder.model.precision import BOUNDS, label, labelled, name_of, other_baselines
 from ladder.model.rung import Rung
-from ladder.show import interactive
-from ladder.show.figures import at_one_size, by_size, check_errors, why
+from ladder.show import compare, interactive
+from ladder.show.figures import accuracy, at_one_size, by_size, check_errors, published, why
 from ladder.show.figures.by_size import best_rung
 from ladder.show.figures.specification import Specification, one_of
-from ladder.show.pages import by_work, number
+from ladder.show.numbers import number, percent
+from ladder.show.pages import by_work
 from ladder.show.style import rung_key
 from ladder.system.paths import ROOT
 from ladder.tables.published import findings
@@ -60,7 +61,7 @@ def render(material: Material) -> str:
     material = replace(material, tables=_labelled(material.tables))
     rungs, timings = material.tables["rungs"], material.tables["timings"]
     timed = [name for name in rungs.loc[rungs["role"] != "floor", "rung"] if name in set(timings["rung"])]
-    specs = {name: interactive.chart(figure, name) for name, figure in figures.items()}
+    charts = {name: interactive.charts(figure) for name, figure in figures.items()}
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(TEMPLATES), autoescape=True, trim_blocks=True, lstrip_blocks=True,
         undefined=jinja2.StrictUndefined,
@@ -69,10 +70,16 @@ def render(material: Material) -> str:
         gpu=material.gpu.title,
         recorded=material.recorded,
         answer=answer(material),
-        charts=figures,
+        figures=figures,
+        choices={name: interactive.choices(figure) for name, figure in figures.items()},
+        legends={name: interactive.legend(figure) for name, figure in figures.items()},
+        charts=charts,
         why=[name for name in WHY if name in figures],
         compared=_comparison(material.tables["metrics_by_rung"], rungs),
-        specs=_script(specs),
+        specs=_script({name: list(each.values()) for name, each in charts.items()}),
+        compare=_script(_compared(material)) if timed else "",
+        pair=[material.baseline, _fastest(material) or material.baseline],
+        shapes=list(by_work(timings.drop_duplicates("shape"))["shape"]),
         vega=Markup(_vega()),
         tables_script=Markup(generate_init_offline_itables_html(itables.options.dt_bundle)),
         ladder=_ladder_table(rungs, timings) if timed else "",
@@ -81,7 +88,6 @@ def render(material: Material) -> str:
         shape=headline_shape(timings[timings["rung"].isin(timed)]) if timed else "",
         timings=_timing_table(timings) if timed else "",
         published=_published(material),
-        figure=_figure(material.results / "figures" / "published.svg"),
         accuracy=_accuracy(material),
         rungs=[_section(rung, material) for rung in material.rungs],
         failed=[row for row in rungs.to_dict("records") if row["message"]],
@@ -109,8 +115,9 @@ def answer(material: Material) -> list[str]:
     naive = f"{best['speedup_over_naive']:.0f} times naive, " if best["speedup_over_naive"] > 0 else ""
     lines = [
         f"{best['rung']} is the fastest rung at {best['n']}: {best['gflops'] / 1e3:.1f} TFLOP/s, "
-        f"{best['speedup_over_cublas']:.1%} of cuBLAS, {naive}and "
-        f"{best['share_of_peak']:.0%} of the {material.gpu.peak_gflops / 1e3:.1f} TFLOP/s that the FP32 units could do."
+        f"{percent(best['speedup_over_cublas'], 1)} of cuBLAS, {naive}and "
+        f"{percent(best['share_of_peak'])} of the {material.gpu.peak_gflops / 1e3:.1f} TFLOP/s that the FP32 units"
+        " could do."
     ]
     square = square_rows(fp32[fp32["rung"] != baseline]).dropna(subset=["speedup_over_cublas"])
     winners = square.loc[square.groupby("n")["gflops"].idxmax()]
@@ -125,12 +132,27 @@ def answer(material: Material) -> list[str]:
     if len(means):
         top = means.loc[means["speedup"].idxmax()]
         lines.append(
-            f"Over the square sizes from 512 up, {top['rung']} is best: {top['speedup']:.1%} of cuBLAS"
+            f"Over the square sizes from 512 up, {top['rung']} is best: {percent(top['speedup'], 1)} of cuBLAS"
             " in the geometric mean."
         )
     if split := _best_split(material):
         lines.append(split)
     return lines
+
+
+def _fastest(material: Material) -> str | None:
+    """The label of the fastest rung of FP32 at the size that stands for the run."""
+    timings, rungs = material.tables["timings"], material.tables["rungs"]
+    fp32 = timings[timings["rung"].isin(rungs.loc[rungs["precision"] == "fp32", "rung"])]
+    best = best_rung(fp32, material.baseline) if len(fp32) else None
+    return best["rung"] if best else None
+
+
+def _compared(material: Material) -> dict[str, Any]:
+    """What two rungs are compared by: their labels, and numbers by group."""
+    rungs = material.tables["rungs"]
+    labels = list(rungs.loc[rungs["role"] != "floor", "rung"])
+    return {"rungs": {each: name_of(each) for each in labels}, "groups": compare.numbers(material.tables, labels)}
 
 
 def _best_split(material: Material) -> str:
@@ -165,6 +187,10 @@ def _figures(material: Material) -> dict[str, Specification]:
         **why.figures(tables, gpu, baseline, ladder),
         "check_errors": check_errors.figure(labelled(tables["checks"], rungs), list(named["rung"])),
     }
+    if "accuracy" in tables:
+        found["accuracy"] = accuracy.figure(tables["accuracy"], rungs, baseline, ladder)
+    if "published" in tables:
+        found["published"] = published.figure(tables["published"], list(rungs["rung"]))
     return {
         name: figure for name, figure in found.items() if any(len(layer.data) for layer in figure.layers if layer.x)
     }
@@ -176,20 +202,20 @@ def _script(value: Any) -> Markup:
 
 
 def _table(frame: pd.DataFrame, name: str, pages: bool = False, **options: Any) -> Markup:
-    """A table that sorts and searches, with an id of its own so that equal data give equal bytes.
+    """A table that sorts, copies and saves as CSV, with an id of its own so that equal data give equal bytes.
 
-    Its first column stays in sight where it is wider than the page. With `pages` it shows 15 rows at a time.
+    Its first column stays in sight where it is wider than the page; the names of rungs in it lead to what is said of
+    them. With `pages` it shows 15 rows at a time.
     """
     fixed = {"showIndex": False, "connected": False, "order": [], "text_in_header_can_be_selected": False}
     options = {"classes": "display compact nowrap"} | fixed | options
     options |= {"lengthMenu": [[15, 50, -1], [15, 50, "all"]]} if pages else {"paging": False}
-    shown = frame.astype(object).where(frame.notna(), "")
-    return Markup(itables.to_html_datatable(shown, table_id=name, **options))
-
-
-def _fixed(values: pd.Series, decimals: int) -> pd.Series:
-    """Numbers as text with so many decimals, so that they stand one below the other; tables sort them as numbers."""
-    return values.map(lambda value: "" if pd.isna(value) else f"{value:.{decimals}f}")
+    options["buttons"] = ["copyHtml5", {"extend": "csvHtml5", "title": name}]
+    shown = frame.astype(object).map(lambda value: str(escape(number(value))))
+    if "rung" in shown:
+        links = [f'<a href="#rung-{name_of(label)}">{label}</a>' for label in shown["rung"]]
+        shown = shown.assign(rung=links)
+    return Markup(itables.to_html_datatable(shown, table_id=name, allow_html=True, **options))
 
 
 def _ladder_table(rungs: pd.DataFrame, timings: pd.DataFrame) -> Markup:
@@ -208,15 +234,15 @@ def _ladder_table(rungs: pd.DataFrame, timings: pd.DataFrame) -> Markup:
         index=kept.index,
     )
     numbers = {
-        "ms": _fixed(top["time_ms_median"], 4),
-        "± %": _fixed(50 * (top["time_ms_ci_high"] - top["time_ms_ci_low"]) / top["time_ms_median"], 2),
-        "TFLOP/s": _fixed(top["gflops"] / 1e3, 2),
-        "% of peak": _fixed(100 * top["share_of_peak"], 1),
-        "% of cuBLAS": _fixed(100 * top["speedup_over_cublas"], 1),
-        "times naive": _fixed(top["speedup_over_naive"], 1),
-        "times before": _fixed(top["speedup_over_before"], 2),
+        "ms": top["time_ms_median"],
+        "± %": 50 * (top["time_ms_ci_high"] - top["time_ms_ci_low"]) / top["time_ms_median"],
+        "TFLOP/s": top["gflops"] / 1e3,
+        "% of peak": 100 * top["share_of_peak"],
+        "% of cuBLAS": 100 * top["speedup_over_cublas"],
+        "times naive": top["speedup_over_naive"],
+        "times before": top["speedup_over_before"],
     }
-    return _table(frame.join(pd.DataFrame(numbers)), "ladder-table", layout={"topStart": None})
+    return _table(frame.join(pd.DataFrame(numbers)), "ladder-table")
 
 
 def _comparison(compared: pd.DataFrame, rungs: pd.DataFrame) -> Markup | str:
@@ -226,7 +252,7 @@ def _comparison(compared: pd.DataFrame, rungs: pd.DataFrame) -> Markup | str:
     frame = compared[["metric", "unit", "shape"]]
     for title in rungs["rung"]:
         if (name := name_of(title)) in compared:
-            frame = frame.assign(**{title: compared[name].map(number)})
+            frame = frame.assign(**{title: compared[name]})
     return _table(frame, "comparison-table", maxBytes=0)
 
 
@@ -238,16 +264,16 @@ def _timing_table(timings: pd.DataFrame) -> Markup:
             "rung": timings["rung"],
             "shape": timings["shape"],
             "samples": timings["samples"],
-            "median, ms": _fixed(timings["time_ms_median"], 5),
-            "95 % from": _fixed(timings["time_ms_ci_low"], 5),
-            "95 % to": _fixed(timings["time_ms_ci_high"], 5),
-            "noise, %": _fixed(timings["noise_percent"], 2),
-            "TFLOP/s": _fixed(timings["gflops"] / 1e3, 3),
-            "% of cuBLAS": _fixed(100 * timings["speedup_over_cublas"], 1),
-            "times naive": _fixed(timings["speedup_over_naive"], 2),
-            "SM MHz": _fixed(timings["sm_clock_mhz"], 0),
+            "median, ms": timings["time_ms_median"],
+            "95 % from": timings["time_ms_ci_low"],
+            "95 % to": timings["time_ms_ci_high"],
+            "noise, %": timings["noise_percent"],
+            "TFLOP/s": timings["gflops"] / 1e3,
+            "% of cuBLAS": 100 * timings["speedup_over_cublas"],
+            "times naive": timings["speedup_over_naive"],
+            "SM MHz": timings["sm_clock_mhz"],
             "°C": timings["temperature_c"],
-            "W": _fixed(timings["power_w"], 0),
+            "W": timings["power_w"],
         }
     )
     return _table(frame, "timing-table", pages=True, maxBytes=0)
@@ -264,44 +290,36 @@ def _published(material: Material) -> dict[str, Any] | None:
             "n": table["sizes"],
             "kind": table["kind"],
             "rung": table["rung"],
-            "% of cuBLAS there": _fixed(100 * table["published_share_of_cublas"], 1),
-            "here": _fixed(100 * table["share_of_cublas"], 1),
-            "times naive there": _fixed(table["published_speedup_over_naive"], 2),
-            "here ": _fixed(table["speedup_over_naive"], 2),
-            "step from": table["compared_with"].fillna(""),
-            "there": _fixed(table["published_step"], 2),
-            "here  ": _fixed(table["step"], 2),
-            "verdict": table["verdict"].fillna(""),
+            "% of cuBLAS there": 100 * table["published_share_of_cublas"],
+            "here": 100 * table["share_of_cublas"],
+            "times naive there": table["published_speedup_over_naive"],
+            "here ": table["speedup_over_naive"],
+            "step from": table["compared_with"],
+            "there": table["published_step"],
+            "here  ": table["step"],
+            "verdict": table["verdict"],
         }
     )
     sources = list(dict.fromkeys(zip(table["publication"], table["source"], strict=True)))
     return {"findings": findings(table), "table": _table(frame, "published-table"), "sources": sources}
 
 
-def _accuracy(material: Material) -> dict[str, Any] | None:
-    """The table and the figure of errors against k; None where none are recorded."""
+def _accuracy(material: Material) -> Markup | str:
+    """The table of errors against k; empty where none are recorded."""
     table = material.tables.get("accuracy")
     if table is None or table.empty:
-        return None
+        return ""
     frame = pd.DataFrame(
         {
             "rung": table["rung"],
             "inputs": table["family"].str.replace("_", " "),
             "k": table["k"],
-            "norm of the error": table["error_normwise"].map("{:.2e}".format, na_action="ignore"),
-            "largest error, u |A| |B|": _fixed(table["error_componentwise"], 2),
-            "ms": _fixed(table["time_ms"], 4),
+            "norm of the error": table["error_normwise"],
+            "largest error, u |A| |B|": table["error_componentwise"],
+            "ms": table["time_ms"],
         }
     )
-    figure = _figure(material.results / "figures" / "accuracy.svg")
-    return {"table": _table(frame, "accuracy-table", pages=True), "figure": figure}
-
-
-def _figure(path: Path) -> str:
-    """A figure as a data address, empty where it is not drawn."""
-    if not path.exists():
-        return ""
-    return f"data:image/svg+xml;base64,{base64.b64encode(path.read_bytes()).decode()}"
+    return _table(frame, "accuracy-table", pages=True)
 
 
 def _section(rung: Rung, material: Material) -> dict[str, Any]:
@@ -328,7 +346,11 @@ def _page(text: str, name: str, results: Path) -> str:
     first, _, rest = text.partition("\n")
     body = rest if first.startswith("# ") else text
     drawing = f"../drawings/{name}.svg"
-    kept = f"]({drawing})" if (results / "pages" / drawing).exists() else None
+    file = results / "drawings" / f"{name}.svg"
+    kept = f"]({drawing})" if file.exists() else None
     lines = [line for line in body.splitlines() if not line.startswith("![") or (kept and line.endswith(kept))]
     page = MarkdownIt("commonmark", {"html": False}).enable("table").render("\n".join(lines))
-    return page.replace(f'src="{drawing}"', f'class="drawing" src="{_figure(results / "drawings" / f"{name}.svg")}"')
+    if not kept:
+        return page
+    data = f"data:image/svg+xml;base64,{base64.b64encode(file.read_bytes()).decode()}"
+    return page.replace(f'src="{drawing}"', f'class="drawing" src="{data}"')

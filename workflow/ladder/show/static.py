@@ -40,7 +40,8 @@ def draw(figure: Specification, caption: str) -> Figure:
         panels = list(figure.panels.options) if figure.panels else [""]
         columns = min(figure.columns, len(panels))
         lines = -(-len(panels) // columns)
-        title, note = textwrap.fill(figure.title, 76), textwrap.fill(figure.note, 108)
+        shown = "".join(f" Here {each.label} = {each.first}." for each in figure.choices if len(each.options) > 1)
+        title, note = textwrap.fill(figure.title, 76), textwrap.fill(figure.note + shown, 108)
         foot = "\n".join(textwrap.fill(line, 125) for line in caption.split("\n"))
         handles = _handles(figure)
         beside = len(panels) == 1  # the legend; else it stands below

@@ -42,10 +42,8 @@ def figure(table: pd.DataFrame, rungs: pd.DataFrame, baseline: str, ladder: Sequ
     hints = {"rung": "rung", "size": "m = n", "k": "k", "error_normwise": "relative error", "time_ms": "median, ms"}
     return Specification(
         title=_title(table, baseline),
-        note=f"m = n = {sizes[0]}: the norm of the error over the norm of the product, against a product in float64."
-        " Time is at k = 4096, or next to it. Marks that would cover each other stand side by side, at their error."
-        + " The report shows the other sizes."
-        * (len(sizes) > 1),
+        note="The norm of the error over the norm of the product, against a product in float64. Time is at k = 4096, or"
+        " next to it. Marks that would cover each other stand side by side, at their error.",
         layers=[Layer("line", pd.concat(parts), "at", "error_normwise", key=key, hints=hints)],
         x=dict.fromkeys(titles, by_k) | {time: Axis("ms", limits=(0, None))},
         y=y,

@@ -50,7 +50,7 @@ def figure(table: pd.DataFrame, baseline: str) -> Specification:
         layers=[Layer("point", data, "value", "rung", key=gpu_key(table), low="low", high="high", dodge=True)],
         x={metric: Axis(metric, limits=(0, None)) for metric in _METRICS},
         y=Axis(scale="names", names=[name for name in order if name in set(data["rung"])]),
-        panels=Choice("metric", "Metric", list(_METRICS), next(iter(_METRICS))),
+        panels=Choice("metric", "metric", list(_METRICS), next(iter(_METRICS))),
         columns=3,
     )
 

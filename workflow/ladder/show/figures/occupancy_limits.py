@@ -58,5 +58,5 @@ def figure(resources: pd.DataFrame, order: Sequence[str]) -> Specification:
         ],
         x=Axis("warps an SM", limits=(0, 1.02 * most)),
         y=Axis(scale="names", names=[rung for rung in order if rung in set(held["rung"])]),
-        choices=[Choice("shape", "Shape", shapes, first)],
+        choices=[Choice("shape", "shape", shapes, first)],
     )  # fmt: skip

@@ -49,9 +49,9 @@ def stacked(
         title=title,
         note=note,
         layers=[Layer("stack", data[data["percent"] > 0], "percent", "rung", key=key, hints=hints)],
-        x={panel: Axis(panel, limits=(0, 100)) for panel in panels} or Axis(),
+        x={panel: Axis(panel if len(panels) == 1 else "", limits=(0, 100)) for panel in panels} or Axis(),
         y={panel: Axis(scale="names", names=[rung for rung in of if of[rung] == panel]) for panel in panels} or Axis(),
         panels=Choice("of", "Share of", panels, panels[0]) if panels else None,
-        choices=[Choice("shape", "Shape", list(frames), first)],
+        choices=[Choice("shape", "shape", list(frames), first)],
         empty=empty,
     )

@@ -55,5 +55,5 @@ def figure(paper: pd.DataFrame, order: Sequence[str]) -> Specification:
         ],
         x=Axis("TFLOP/s", limits=(0, None)),
         y=Axis(scale="names", names=[rung for rung in order if rung in set(data["rung"])]),
-        choices=[Choice("shape", "Shape", shapes, first)],
+        choices=[Choice("shape", "shape", shapes, first)],
     )

@@ -94,11 +94,13 @@ def figure(
             for shape, rows in at.items():
                 here = {"panel": panel, "shape": shape}
                 points.append(rows.assign(**here, at=apart(rows, "intensity", "tflops", x[panel], y[panel])))
-                ceilings = [(f"{level}, {slope[shape]:.1f} TB/s", max(left, bottom / slope[shape]), slope[shape])]
-                ceilings += [(f"{name}: {rate / 1e12:.1f} TFLOP/s", left, 0) for name, rate in flat[shape].items()]
-                for place, (name, start, rise) in enumerate(ceilings):
-                    rate = roof if rise else flat[shape][name.rsplit(":", 1)[0]] / 1e12
-                    ends = [(start, start * rise), (rate / rise, rate)] if rise else [(start, rate), (right, rate)]
+                rise = slope[shape]
+                start = max(left, bottom / rise)
+                ceilings = [(f"{level}, {rise:.1f} TB/s", [(start, start * rise), (roof / rise, roof)])]
+                for name, rate in flat[shape].items():
+                    height = rate / 1e12
+                    ceilings.append((f"{height:.1f}: {name}", [(left, height), (right, height)]))
+                for place, (name, ends) in enumerate(ceilings):
                     lines += [here | {"ceiling": name, "at": end, "tflops": height} for end, height in ends]
                     height = top * (bottom / top) ** (0.05 + 0.085 * place)
                     names.append(here | {"ceiling": name, "at": left, "tflops": height})
@@ -118,7 +120,7 @@ def figure(
         x=x,
         y=y,
         panels=Choice("panel", "Panel", list(x), next(iter(x))),
-        choices=[Choice("shape", "Shape", list(tables), first)],
+        choices=[Choice("shape", "shape", list(tables), first)],
         columns=2,
         height=2.6,
     )

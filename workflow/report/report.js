@@ -1,0 +1,90 @@
+const data = id => JSON.parse(document.getElementById(id)?.textContent ?? "{}");
+
+// Charts: a form's choices and ticks are parameters of each of its charts.
+const look = {actions: false, renderer: "svg", logLevel: 1, config: {font: "system-ui, sans-serif", background: "transparent"}};
+for (const [id, specs] of Object.entries(data("specs"))) {
+  const form = document.getElementById(id);
+  const panels = [...form.querySelectorAll(".panel")];
+  const drawn = Promise.all(panels.map((panel, place) => vegaEmbed(panel, specs[place], look)));
+  form.addEventListener("submit", event => event.preventDefault());
+  form.addEventListener("change", async () => {
+    const picked = [...form.querySelectorAll("input:checked")].map(box => box.value);
+    for (const {view} of await drawn) {
+      for (const {name, value} of form.querySelectorAll("select")) view.signal("choose_" + name, value);
+      view.signal("picked", picked).runAsync();
+    }
+  });
+}
+
+// Two rungs side by side.
+function text(value) {  // as ladder.show.numbers writes it
+  if (value == null) return "";
+  if (Number.isInteger(value) || Math.abs(value) >= 1000) return Math.round(value).toLocaleString("en");
+  return Math.abs(value) < 1e-3 ? value.toExponential(2) : value.toPrecision(4);
+}
+
+function difference(one, other) {  // lines of both in order, marked " ", "-" or "+": the longest common subsequence
+  const common = Array.from({length: one.length + 1}, () => new Uint16Array(other.length + 1));
+  for (let i = one.length - 1; i >= 0; i--)
+    for (let j = other.length - 1; j >= 0; j--)
+      common[i][j] = one[i] === other[j] ? common[i + 1][j + 1] + 1 : Math.max(common[i + 1][j], common[i][j + 1]);
+  const lines = [];
+  for (let i = 0, j = 0; i < one.length || j < other.length;) {
+    if (i < one.length && j < other.length && one[i] === other[j]) lines.push([" ", one[i++], j++]);
+    else if (j === other.length || (i < one.length && common[i + 1][j] >= common[i][j + 1])) lines.push(["-", one[i++]]);
+    else lines.push(["+", other[j++]]);
+  }
+  return lines;
+}
+
+function compare({rungs, groups}, form) {
+  const [one, other, shape] = [...form.querySelectorAll("select")].map(select => select.value);
+  const places = [one, other].map(name => Object.keys(rungs).indexOf(name));
+  const row = (cells, tag = "td") => `<tr>${cells.map(cell => `<${tag}>${cell}</${tag}>`).join("")}</tr>`;
+  const links = [one, other].map(name => `<a href="#rung-${rungs[name]}">${name}</a>`);
+  let html = row([`at ${shape}`, ...links, "second / first"], "th");
+  for (const [title, metrics] of Object.entries(groups)) {
+    const rows = metrics.map(metric => [metric, ...places.map(place => metric.at[shape]?.[place])])
+      .filter(([, ...values]) => values.some(value => value != null));
+    const known = Object.keys(metrics[0]?.at ?? {}).filter(each => places.some(place => metrics[0].at[each][place] != null));
+    html += `<tr><th colspan="4">${title}${rows.length ? "" : `: not recorded at ${shape}, but at ${known.join(", ") || "no shape"}`}</th></tr>`;
+    for (const [{name, hint}, first, second] of rows)
+      html += row([hint ? `<abbr title="${hint}">${name}</abbr>` : name, text(first), text(second), first && second ? text(second / first) : ""]);
+  }
+  document.getElementById("compared").innerHTML = html;
+  const sources = [one, other].map(name => document.querySelector(`[id="rung-${rungs[name]}"] .code pre`)?.innerHTML.split("\n") ?? []);
+  const lines = difference(...sources);
+  const near = place => lines.slice(Math.max(0, place - 3), place + 4).some(([mark]) => mark !== " ");
+  const class_of = {"-": "del", "+": "ins", " ": "span"};
+  document.getElementById("difference").innerHTML = lines.map(([mark, line], place) =>
+    near(place) ? `<${class_of[mark]}>${mark} ${line}</${class_of[mark]}>\n` : near(place - 1) ? "...\n" : "").join("") || "the same";
+}
+const pair = document.querySelector("#compare form");
+if (pair) {
+  const numbers = data("numbers");
+  pair.addEventListener("change", () => compare(numbers, pair));
+  compare(numbers, pair);
+}
+
+// Plain tables are copied and saved like the others.
+for (const table of document.querySelectorAll(".page table, table.plain")) {
+  const buttons = document.createElement("p");
+  buttons.className = "buttons";
+  buttons.innerHTML = "<button>Copy</button> <button>CSV</button>";
+  const [copy, save] = buttons.children;
+  const rows = (between, quote) => [...table.rows].map(row => [...row.cells].map(cell => quote(cell.innerText)).join(between)).join("\n");
+  copy.onclick = () => navigator.clipboard.writeText(rows("\t", cell => cell));
+  save.onclick = () => {
+    const csv = new Blob([rows(",", cell => `"${cell.replaceAll('"', '""')}"`)], {type: "text/csv"});
+    Object.assign(document.createElement("a"), {href: URL.createObjectURL(csv), download: "table.csv"}).click();
+  };
+  table.before(buttons);
+}
+
+function open_target() {
+  const target = document.getElementById(decodeURIComponent(location.hash.slice(1)));
+  if (target instanceof HTMLDetailsElement) target.open = true;
+}
+open_target();
+addEventListener("hashchange", open_target);
+document.documentElement.classList.toggle("dark", matchMedia("(prefers-color-scheme: dark)").matches);
