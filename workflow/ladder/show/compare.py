@@ -11,13 +11,13 @@ from ladder.model.metrics import STALLS
 from ladder.model.precision import name_of
 
 # heading -> (column, factor)
-TIMES = {
+_TIMES = {
     "median, ms": ("time_ms_median", 1), "95 % from, ms": ("time_ms_ci_low", 1), "95 % to, ms": ("time_ms_ci_high", 1),
     "noise, %": ("noise_percent", 1), "TFLOP/s": ("gflops", 1e-3), "% of peak": ("share_of_peak", 100),
     "% of cuBLAS": ("speedup_over_cublas", 100), "times naive": ("speedup_over_naive", 1),
     "SM clock, MHz": ("sm_clock_mhz", 1), "power, W": ("power_w", 1),
 }  # fmt: skip
-RESOURCES = {
+_RESOURCES = {
     name: (column, 1)
     for name, column in {
         "threads a block": "block_threads", "registers a thread": "registers", "spilled, byte": "spill_store_bytes",
@@ -43,8 +43,8 @@ def numbers(tables: Mapping[str, pd.DataFrame], rungs: Sequence[str]) -> dict[st
     counters = counted.melt(["shape", "metric", "unit"], [label for label in rungs if label in counted], "rung")
     units = counters["unit"].fillna("").map(lambda unit: f", {unit}" if unit else "")
     found = {
-        "Times": _of_columns(tables["timings"], TIMES),
-        "Resources": _of_columns(resources, RESOURCES),
+        "Times": _of_columns(tables["timings"], _TIMES),
+        "Resources": _of_columns(resources, _RESOURCES),
         "Counters of Nsight Compute": counters.assign(metric=counters["metric"] + units),
         "Stalls: cycles of a warp between two instructions": stalls,
     }

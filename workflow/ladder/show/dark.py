@@ -7,7 +7,7 @@ from colorsys import hls_to_rgb, rgb_to_hls
 
 from matplotlib.colors import to_hex, to_rgb
 
-PAGE, TEXT = "#0d1117", "#e6edf3"  # as workflow/report/report.css has them
+PAGE, _TEXT = "#0d1117", "#e6edf3"  # as workflow/report/report.css has them
 
 
 def legible(color: str) -> str:
@@ -38,7 +38,7 @@ def on_dark(color: str) -> str:
 
 def for_both(svg: str) -> str:
     """A picture with a style sheet that recolours it where its reader prefers dark pages; on paper it stays light."""
-    rules = f"svg{{fill:{TEXT}}}"
+    rules = f"svg{{fill:{_TEXT}}}"
     for color in sorted(set(re.findall(r"#[0-9a-f]{6}\b", svg))):
         for name in ("fill", "stroke"):
             if f"{name}: {color}" in svg or f'{name}="{color}"' in svg:

@@ -15,13 +15,13 @@ import pandas as pd
 
 from ladder.show.dark import legible
 from ladder.show.figures.specification import Axis, Choice, Key, Layer, Specification
-from ladder.show.numbers import SMALL
+from ladder.show.numbers import TINY
 
 HEIGHT = 340  # pixels
 _ROW, _MARK = 24, 11  # pixels of a name on an axis of names, and of a mark there
 _WIDE = 8  # pixels of a character, in fonts wider than most
-TEXT = {"labelFontSize": 12, "titleFontSize": 12}
-INK = dict.fromkeys(("labelColor", "titleColor", "tickColor", "domainColor", "gridColor"), "currentColor")
+_TEXT = {"labelFontSize": 12, "titleFontSize": 12}
+_INK = dict.fromkeys(("labelColor", "titleColor", "tickColor", "domainColor", "gridColor"), "currentColor")
 # Matplotlib's markers as paths in a square from -1 to 1
 SYMBOLS = {
     "o": "M1,0A1,1,0,1,1,-1,0A1,1,0,1,1,1,0Z", "s": "M-.85,-.85L.85,-.85L.85,.85L-.85,.85Z",
@@ -98,7 +98,7 @@ def _chart(figure: Specification, panel: str) -> dict[str, Any]:
     drawn = alt.layer(*parts).add_params(*params, alt.param(name="picked", value=[]))
     height = len(y.names) * max(_ROW, _MARK * crowd) if y.scale == "names" else HEIGHT
     drawn = drawn.properties(width="container", height=height).configure_view(strokeOpacity=0)
-    return drawn.configure_axis(**TEXT, **INK, gridOpacity=0.15).configure_text(fontSize=12).to_dict()
+    return drawn.configure_axis(**_TEXT, **_INK, gridOpacity=0.15).configure_text(fontSize=12).to_dict()
 
 
 def _one_below_the_other(rows: pd.DataFrame, layer: Layer, choices: list[str]) -> pd.DataFrame:
@@ -142,7 +142,7 @@ def _axis(channel: type, axis: Axis) -> Callable[[str], Any]:
         texts = json.dumps({f"{place:g}": text.split("\n") for place, text in axis.ticks.items()})
         marks = {"values": list(axis.ticks), "labelExpr": f"{texts}[datum.value]", "labelOverlap": True}
     else:
-        small = axis.scale == "log" and (axis.limits[0] or 1) < SMALL
+        small = axis.scale == "log" and (axis.limits[0] or 1) < TINY
         marks = {"format": ".0e" if small else "~g"} if axis.scale == "log" else {}
         marks["tickCount"] = 8 if channel is alt.Y else alt.ExprRef("max(2, width / 70)")
     return lambda column: channel(f"{column}:Q", title=axis.title or None, scale=scale, axis=alt.Axis(**marks))
@@ -167,7 +167,7 @@ def _hint(values: pd.Series, heading: str) -> alt.Tooltip:
     if not pd.api.types.is_numeric_dtype(values):
         return alt.Tooltip(f"{values.name}:N", title=heading)
     whole = (values.dropna() % 1 == 0).all()
-    form = ",d" if whole else ".2e" if values.abs().max() < SMALL else ",.4r"
+    form = ",d" if whole else ".2e" if values.abs().max() < TINY else ",.4r"
     return alt.Tooltip(f"{values.name}:Q", title=heading, format=form)
 
 

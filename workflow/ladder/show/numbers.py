@@ -6,7 +6,7 @@ from typing import Any
 
 import pandas as pd
 
-SMALL = 1e-3  # below it a number is written with a power of ten
+TINY = 1e-3  # below it a number is written with a power of ten
 
 
 def number(value: Any) -> str:
@@ -17,7 +17,7 @@ def number(value: Any) -> str:
         return ""
     if float(value).is_integer() or abs(value) >= 1000:
         return f"{value:,.0f}"
-    return f"{value:.2e}".replace("e-0", "e-") if abs(value) < SMALL else f"{value:#.4g}"
+    return f"{value:.2e}".replace("e-0", "e-") if abs(value) < TINY else f"{value:#.4g}"
 
 
 def percent(share: float, decimals: int = 0) -> str:

@@ -23,7 +23,7 @@ from PIL import Image
 
 from ladder.show.dark import for_both
 from ladder.show.figures.specification import Axis, Key, Layer, Specification
-from ladder.show.numbers import SMALL
+from ladder.show.numbers import TINY
 
 _WIDTH, DPI = 8.0, 150  # inches, and dots an inch
 _ROW, APART = 0.27, 0.1  # inches of a name on an axis of names, and of marks one below the other
@@ -153,7 +153,7 @@ def _finish(axes: Axes, axis: Axis, which: mpl.axis.Axis, shift: float) -> None:
     elif axis.scale == "log":
         ends = sorted(getattr(axes, f"get_{name}lim")())
         which.set_major_locator(LogLocator(subs=(1, 2, 5) if ends[1] < 2000 * ends[0] else (1,)))
-        form = "{:.0e}" if ends[0] < SMALL else "{:g}"
+        form = "{:.0e}" if ends[0] < TINY else "{:g}"
         which.set_major_formatter(FuncFormatter(lambda value, _: form.format(value).replace("e-0", "e-")))
     which.set_minor_locator(NullLocator())
 

@@ -23,7 +23,7 @@ _USES = {
     "tensor core results": ("gmma", "warpgroup_arrive"),
 }
 
-SLOTS, CYCLES = "% of issue slots", "% of cycles (tensor cores)"
+_SLOTS, _CYCLES = "% of issue slots", "% of cycles (tensor cores)"
 
 
 def slot_shares(slots: pd.DataFrame, shape: str) -> pd.DataFrame:
@@ -53,6 +53,6 @@ def figure(slots: pd.DataFrame, order: Sequence[str]) -> Specification:
         note="Each scheduler has one slot a cycle. Green slots hold FFMAs, grey ones other instructions. The others are"
         " empty, by what the warps waited for. Bars of kernels of tensor cores are of cycles: indigo are those in which"
         " their pipe works.",
-        label={rung: CYCLES if rung in tensor else SLOTS for rung in order},
+        label={rung: _CYCLES if rung in tensor else _SLOTS for rung in order},
         empty="No profile is recorded.",
     )

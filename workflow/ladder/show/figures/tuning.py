@@ -10,7 +10,7 @@ from ladder.model.rung import parse_variant
 from ladder.model.shape import Shape
 from ladder.show.figures.specification import MARKERS, PALETTE, Axis, Choice, Key, Layer, Specification
 
-PANELS = 6  # at most, each of another rung
+MOST_PANELS = 6  # at most, each of another rung
 
 
 def figure(trials: pd.DataFrame) -> Specification:
@@ -23,7 +23,7 @@ def figure(trials: pd.DataFrame) -> Specification:
     timed = timed.assign(share=100 * timed["gflops"] / timed.groupby(["rung", "shape"])["gflops"].transform("max"))
     macros = pd.DataFrame([parse_variant(name)[1] for name in timed["trial"]], index=timed.index).apply(pd.to_numeric)
     costs = {rung: influences(rows, macros.loc[rows.index])[:1] for rung, rows in timed.groupby("rung", sort=False)}
-    costly = sorted((rung for rung in costs if costs[rung]), key=lambda rung: -costs[rung][0][1])[:PANELS]
+    costly = sorted((rung for rung in costs if costs[rung]), key=lambda rung: -costs[rung][0][1])[:MOST_PANELS]
     found, parts = [], []
     for rung in (rung for rung in costs if rung in costly):
         rows = timed[timed["rung"] == rung]
