@@ -19,12 +19,11 @@ def figure(table: pd.DataFrame, rungs: pd.DataFrame, baseline: str, ladder: Sequ
 
     `table` is of `accuracy_table`, `rungs` the table of rungs.
     """
+    table = table[table["rung"].isin(rungs["rung"])]
     if table.empty:
         return Specification(_title(table, baseline), "", [], Axis("k"), Axis())
     key = replace(rung_key(labelled(rungs, rungs), baseline, ladder), direct=False)
-    table = labelled(table[table["rung"].isin(rungs["rung"])], rungs).assign(
-        order=lambda rows: rows["rung"].map(list(key.colors).index)
-    )
+    table = labelled(table, rungs).assign(order=lambda rows: rows["rung"].map(list(key.colors).index))
     table = table.assign(size=table["m"].astype(str)).sort_values(["order", "k"])
     families = [family for family in FAMILY_TITLES if family in set(table["family"])]
     titles = [FAMILY_TITLES[family] for family in families]
