@@ -35,7 +35,7 @@ def numbers(tables: Mapping[str, pd.DataFrame], rungs: Sequence[str]) -> dict[st
     resources, profiles = (tables[name][tables[name]["multiplies"].astype(bool)] for name in ("resources", "profiles"))
     stalls = profiles[profiles["name"].str.startswith("stall_")]
     waits = stalls["name"].str.removeprefix("stall_").str.replace("_", " ")
-    stalls = stalls.assign(metric=waits, value=pd.to_numeric(stalls["value"]))
+    stalls = stalls.assign(metric=waits)
     counted = tables["metrics_by_rung"]
     counted = counted[~counted["metric"].str.startswith("stall")].rename(
         columns={name_of(label): label for label in rungs}
@@ -61,7 +61,8 @@ def _of_columns(table: pd.DataFrame, columns: Mapping[str, tuple[str, float]]) -
 
 def _rows(table: pd.DataFrame, rungs: Sequence[str]) -> list[dict[str, Any]]:
     found = []
-    for metric, rows in table.dropna(subset=["value"]).groupby("metric", sort=False):
+    table = table.assign(value=pd.to_numeric(table["value"], errors="coerce")).dropna(subset=["value"])
+    for metric, rows in table.groupby("metric", sort=False):
         at = {
             shape: [float(f"{values[rung]:.6g}") if rung in values else None for rung in rungs]
             for shape, values in (
