@@ -88,7 +88,9 @@ def _chart(figure: Specification, panel: str) -> dict[str, Any]:
         if layer.dodge:
             rows = _one_below_the_other(rows, layer, [choice.column for choice in asked])
             crowd = rows["slot"].max() + 1
-        base = alt.Chart(_rounded(rows))
+        used = {layer.x, layer.y, layer.low, layer.high, layer.text, layer.group, "slot", *layer.hints, *keys}
+        used |= {choice.column for choice in asked}
+        base = alt.Chart(_rounded(rows[[column for column in rows if column in used]]))
         for choice in asked:
             if choice.column in rows and choice is not figure.panels:
                 base = base.transform_filter(f"datum['{choice.column}'] == choose_{choice.column}")
@@ -124,9 +126,9 @@ def _picked(base: alt.Chart, rows: pd.DataFrame, keys: set[str], panels: Choice 
 
 
 def _rounded(rows: pd.DataFrame) -> pd.DataFrame:
-    """Numbers with six digits: more are not measured, and would make the page larger."""
+    """Numbers with five digits: more are not seen, and would make the page larger."""
     numbers = rows.select_dtypes("float").columns
-    return rows.assign(**{name: rows[name].map(lambda value: float(f"{value:.6g}")) for name in numbers})
+    return rows.assign(**{name: rows[name].map(lambda value: float(f"{value:.5g}")) for name in numbers})
 
 
 def _axis(channel: type, axis: Axis) -> Callable[[str], Any]:
