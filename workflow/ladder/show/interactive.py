@@ -19,6 +19,7 @@ from ladder.show.numbers import TINY
 
 HEIGHT = 340  # pixels
 _ROW, _MARK = 24, 11  # pixels of a name on an axis of names, and of a mark there
+_PADDING = {"left": 4, "top": 4, "right": 24, "bottom": 4}  # half of the last tick's label stands to the right
 _WIDE = 8  # pixels of a character, in fonts wider than most
 _TEXT = {"labelFontSize": 12, "titleFontSize": 12}
 _INK = dict.fromkeys(("labelColor", "titleColor", "tickColor", "domainColor", "gridColor"), "currentColor")
@@ -99,7 +100,7 @@ def _chart(figure: Specification, panel: str) -> dict[str, Any]:
     params = [alt.param(name=f"choose_{choice.column}", value=choice.first) for choice in asked]
     drawn = alt.layer(*parts).add_params(*params, alt.param(name="picked", value=[]))
     height = len(y.names) * max(_ROW, _MARK * crowd) if y.scale == "names" else HEIGHT
-    drawn = drawn.properties(width="container", height=height).configure_view(strokeOpacity=0)
+    drawn = drawn.properties(width="container", height=height, padding=_PADDING).configure_view(strokeOpacity=0)
     return drawn.configure_axis(**_TEXT, **_INK, gridOpacity=0.15).configure_text(fontSize=12).to_dict()
 
 
