@@ -16,7 +16,7 @@ with job(snakemake, "sanitize") as progress:
     sanitizer, device = require_sanitizer(snakemake.params.compute_sanitizer), present(index)
 
     def where(compiled):
-        return environment(ROOT, device, compiled, settings_digest(cases))
+        return environment(ROOT, device, compiled, settings_digest([case.as_record() for case in cases]))
 
     with gpu_lock(device.uuid):
         made, log = Build(Path(snakemake.input[0])), Path(snakemake.log[0])
