@@ -6,6 +6,7 @@ for (const [id, specs] of Object.entries(data("specs"))) {
   const form = document.getElementById(id);
   const panels = [...form.querySelectorAll(".panel")];
   const drawn = Promise.all(panels.map((panel, place) => vegaEmbed(panel, specs[place], look)));
+  drawn.then(charts => charts.forEach(({view}) => view.addEventListener("click", (_, item) => follow(id, item?.datum))));
   form.addEventListener("submit", event => event.preventDefault());
   form.addEventListener("change", async () => {
     const picked = [...form.querySelectorAll("input:checked")].map(box => box.value);
@@ -14,6 +15,15 @@ for (const [id, specs] of Object.entries(data("specs"))) {
       view.signal("picked", picked).runAsync();
     }
   });
+}
+
+// A mark leads to its record.
+function follow(chart, mark) {
+  const stage = {by_size: "time", at_one_size: "time", accuracy: "accuracy", check_errors: "check"}[chart] ?? "profile";
+  const rung = mark?.rung?.replace(/ \(.*\)$/, "");
+  const ids = [mark?.shape, mark?.n].map(shape => `${stage}-${rung}-${shape}`).concat(`${stage}-${rung}`);
+  const id = ids.find(id => document.getElementById(id));
+  if (id) location.hash = id;
 }
 
 // Two rungs side by side.
@@ -42,6 +52,11 @@ function compare({rungs, groups}, form) {
   const places = [one, other].map(name => Object.keys(rungs).indexOf(name));
   const row = (cells, tag = "td") => `<tr>${cells.map(cell => `<${tag}>${cell}</${tag}>`).join("")}</tr>`;
   const links = [one, other].map(name => `<a href="#rung-${rungs[name]}">${name}</a>`);
+  const linked = (value, name, title) => {
+    const stage = title === "Times" ? "time" : title === "Resources" ? "build" : "profile";
+    const id = `${stage}-${rungs[name]}-${shape}`;
+    return value != null && document.getElementById(id) ? `<a href="#${id}">${text(value)}</a>` : text(value);
+  };
   let html = row([`at ${shape}`, ...links, "second / first"], "th");
   for (const [title, metrics] of Object.entries(groups)) {
     const rows = metrics.map(metric => [metric, ...places.map(place => metric.at[shape]?.[place])])
@@ -49,7 +64,7 @@ function compare({rungs, groups}, form) {
     const known = Object.keys(metrics[0]?.at ?? {}).filter(each => places.some(place => metrics[0].at[each][place] != null));
     html += `<tr><th colspan="4">${title}${rows.length ? "" : `: not recorded at ${shape}, but at ${known.join(", ") || "no shape"}`}</th></tr>`;
     for (const [{name, hint}, first, second] of rows)
-      html += row([hint ? `<abbr title="${hint}">${name}</abbr>` : name, text(first), text(second), first && second ? text(second / first) : ""]);
+      html += row([hint ? `<abbr title="${hint}">${name}</abbr>` : name, linked(first, one, title), linked(second, other, title), first && second ? text(second / first) : ""]);
   }
   document.getElementById("compared").innerHTML = html;
   const sources = [one, other].map(name => document.querySelector(`[id="rung-${rungs[name]}"] .code pre`)?.innerHTML.split("\n") ?? []);
@@ -83,7 +98,8 @@ for (const table of document.querySelectorAll(".page table, table.plain")) {
 
 function open_target() {
   const target = document.getElementById(decodeURIComponent(location.hash.slice(1)));
-  if (target instanceof HTMLDetailsElement) target.open = true;
+  for (let part = target; part; part = part.parentElement) if (part instanceof HTMLDetailsElement) part.open = true;
+  target?.scrollIntoView();
 }
 open_target();
 addEventListener("hashchange", open_target);

@@ -142,7 +142,9 @@ def _benchmark(timings: pd.DataFrame) -> list[str]:
     apart = origin_columns(timings)
     rows = by_work(timings.assign(tflops=timings["gflops"] / 1e3, **apart))
     table = _columns(rows, heads | {title: title for title in apart}, speedup_over_cublas=_share)
-    return ["## Benchmark", "", origin_line(timings), "", *table]
+    rung = timings["rung"].iloc[0]
+    source = f"Samples: [raw/time/{rung}.zip](../../raw/time/{rung}.zip)."
+    return ["## Benchmark", "", f"{origin_line(timings)} {source}", "", *table]
 
 
 def _against(rung: Rung, tables: Mapping[str, pd.DataFrame], shape: str | None) -> list[str]:
@@ -290,7 +292,8 @@ def _profile(profiles: pd.DataFrame) -> list[str]:
     at = profiles[profiles["shape"] == shape]
     kernels = at[at["name"] == "duration"].assign(ms=lambda table: pd.to_numeric(table["value"]) / 1e6)
     at = at[at["multiplies"].astype(bool)]
-    parts = [f"## Profile at {shape}", ""]
+    rung = at["rung"].iloc[0]
+    parts = [f"## Profile at {shape}", "", f"From [raw/profile/{rung}.json.gz](../../raw/profile/{rung}.json.gz).", ""]
     if len(kernels) > 1:
         kernels = kernels.assign(share=kernels["ms"] / kernels["ms"].sum())
         parts += _columns(kernels, {"kernel": "kernel", "ms": "ms", "share": "of the time"}, share=_share)

@@ -26,11 +26,12 @@ from ladder.model.claims import in_words
 from ladder.model.gpu import Gpu
 from ladder.model.precision import BOUNDS, label, labelled, name_of, other_baselines
 from ladder.model.rung import Rung
-from ladder.show import compare, interactive
+from ladder.show import compare, interactive, samples
 from ladder.show.figures import accuracy, at_one_size, by_size, check_errors, published, why
 from ladder.show.figures.by_size import best_rung
 from ladder.show.figures.specification import Specification, one_of
 from ladder.show.numbers import number, percent
+from ladder.show.origin import origin_line, origins
 from ladder.show.pages import by_work
 from ladder.show.style import rung_key
 from ladder.system.paths import ROOT
@@ -69,7 +70,9 @@ def render(material: Material) -> str:
     return environment.get_template("report.html.j2").render(
         gpu=material.gpu.title,
         recorded=material.recorded,
-        answer=answer(material),
+        answer=(lines := answer(material)),
+        mentioned=samples.mentioned(lines, rungs, headline_shape(timings)) if timed else [],
+        records=samples.entries(material.tables),
         figures=figures,
         choices={name: interactive.choices(figure) for name, figure in figures.items()},
         legends={name: interactive.legend(figure) for name, figure in figures.items()},
@@ -86,6 +89,8 @@ def render(material: Material) -> str:
         cublas="; ".join(f"of {name} for {title}" for title, name in others.items()),
         baseline=material.baseline,
         shape=headline_shape(timings[timings["rung"].isin(timed)]) if timed else "",
+        origin=origin_line(timings),
+        folder=f"results/{material.gpu.name}",
         timings=_timing_table(timings) if timed else "",
         published=_published(material),
         accuracy=_accuracy(material),
@@ -201,11 +206,17 @@ def _script(value: Any) -> Markup:
     return Markup(json.dumps(value, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c"))
 
 
-def _table(frame: pd.DataFrame, name: str, pages: bool = False, **options: Any) -> Markup:
+def _table(
+    frame: pd.DataFrame,
+    name: str,
+    targets: Mapping[str, Sequence[str]] | None = None,
+    pages: bool = False,
+    **options: Any,
+) -> Markup:
     """A table that sorts, copies and saves as CSV, with an id of its own so that equal data give equal bytes.
 
     Its first column stays in sight where it is wider than the page; the names of rungs in it lead to what is said of
-    them. With `pages` it shows 15 rows at a time.
+    them. `targets` has for columns the ids that their numbers lead to. With `pages` it shows 15 rows at a time.
     """
     fixed = {"showIndex": False, "connected": False, "order": [], "text_in_header_can_be_selected": False}
     options = {"classes": "display compact nowrap"} | fixed | options
@@ -215,6 +226,8 @@ def _table(frame: pd.DataFrame, name: str, pages: bool = False, **options: Any) 
     if "rung" in shown:
         links = [f'<a href="#rung-{name_of(label)}">{label}</a>' for label in shown["rung"]]
         shown = shown.assign(rung=links)
+    for column, ids in (targets or {}).items():
+        shown[column] = [samples.link(text, to) for text, to in zip(shown[column], ids, strict=True)]
     return Markup(itables.to_html_datatable(shown, table_id=name, allow_html=True, **options))
 
 
@@ -242,18 +255,22 @@ def _ladder_table(rungs: pd.DataFrame, timings: pd.DataFrame) -> Markup:
         "times naive": top["speedup_over_naive"],
         "times before": top["speedup_over_before"],
     }
-    return _table(frame.join(pd.DataFrame(numbers)), "ladder-table")
+    targets = [samples.target("time", name, headline_shape(square)) for name in frame.index]
+    checks = [samples.target("check", name) for name in frame.index]
+    frame = frame.join(pd.DataFrame(numbers)).join(origins(top))
+    return _table(frame, "ladder-table", {"cases": checks, **dict.fromkeys(numbers, targets)})
 
 
 def _comparison(compared: pd.DataFrame, rungs: pd.DataFrame) -> Markup | str:
     """Nsight Compute's metrics with the rungs as columns; empty where nothing is profiled."""
     if compared.empty:
         return ""
-    frame = compared[["metric", "unit", "shape"]]
+    frame, targets = compared[["metric", "unit", "shape"]], {}
     for title in rungs["rung"]:
         if (name := name_of(title)) in compared:
             frame = frame.assign(**{title: compared[name]})
-    return _table(frame, "comparison-table", maxBytes=0)
+            targets[title] = [samples.target("profile", name, shape) for shape in compared["shape"]]
+    return _table(frame, "comparison-table", targets, maxBytes=0)
 
 
 def _timing_table(timings: pd.DataFrame) -> Markup:
@@ -276,7 +293,9 @@ def _timing_table(timings: pd.DataFrame) -> Markup:
             "W": timings["power_w"],
         }
     )
-    return _table(frame, "timing-table", pages=True, maxBytes=0)
+    ids = [samples.target("time", *key) for key in zip(timings["rung"], timings["shape"], strict=True)]
+    targets = dict.fromkeys([name for name in frame if name not in ("rung", "shape")], ids)
+    return _table(frame.join(origins(timings)), "timing-table", targets, pages=True, maxBytes=0)
 
 
 def _published(material: Material) -> dict[str, Any] | None:
@@ -319,7 +338,9 @@ def _accuracy(material: Material) -> Markup | str:
             "ms": table["time_ms"],
         }
     )
-    return _table(frame, "accuracy-table", pages=True)
+    ids = [samples.target("accuracy", rung) for rung in table["rung"]]
+    targets = dict.fromkeys([name for name in frame if name not in ("rung", "inputs", "k")], ids)
+    return _table(frame.join(origins(table)), "accuracy-table", targets, pages=True)
 
 
 def _section(rung: Rung, material: Material) -> dict[str, Any]:
@@ -333,7 +354,9 @@ def _section(rung: Rung, material: Material) -> dict[str, Any]:
         "title": rung.title,
         "status": row["status"],
         "message": row["message"] if isinstance(row["message"], str) else "",
-        "page": Markup(_page(page.read_text(), rung.name, material.results)) if page.exists() else "",
+        "page": Markup(samples.with_links(_page(page.read_text(), rung.name, material.results), rung.name))
+        if page.exists()
+        else "",
         "file": f"kernels/{rung.source}",
         "code": Markup(highlight(source.read_text(), CppLexer(), HtmlFormatter(cssclass="code")))
         if source.exists()
