@@ -89,7 +89,7 @@ def test_a_gpu_file_written_by_hand_is_compiled_for(tmp_path):
 
 def with_my_kernel(folder: Path) -> tuple[Path, str, str]:
     """A copy in which steps 1 and 2 of the page are done, the command of step 3, and the one to work with."""
-    (_, source), (_, entry), (_, command), (_, bench) = fenced(DOCS / "add-a-kernel.md")
+    (_, source), (_, entry), (_, command), _, (_, bench) = fenced(DOCS / "add-a-kernel.md")
     project = copy_project(folder / "project")
     (project / "kernels/sgemm/mine.cu").write_text(source)
     with (project / "config/kernels.yaml").open("a") as file:

@@ -457,7 +457,7 @@ def test_a_run_that_is_killed_while_it_times_is_taken_up_by_the_same_command(sou
 def test_deleting_what_is_derived_and_hiding_the_gpu_gives_the_same_bytes(sound, tmp_path):
     project = copied(sound, tmp_path / "project")
     before = derived(project, results_of(project).name)
-    for folder in ("tables", "figures"):
+    for folder in ("selected/tables", "selected/figures"):
         shutil.rmtree(results_of(project) / folder)
     config = [f"gpu={results_of(project).name}", "kernels=[coalesced]"]
     if not (project / "config" / "gpus" / f"{results_of(project).name}.yaml").exists():

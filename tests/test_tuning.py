@@ -650,14 +650,14 @@ def test_without_a_gpu_recorded_trials_become_a_table_and_a_figure(copy, monkeyp
     before = contents(copy / "config")
     run = snakemake(copy, [], "tune")
     assert run.status == 0, run.output
-    table = pd.read_csv(copy / f"results/{RECORDED}/tables/trials.csv")
+    table = pd.read_csv(copy / f"results/{RECORDED}/all/tables/trials.csv")
     assert set(table["trial"]) == set(times)
     assert set(table["source"]) == {"current"}
-    assert (copy / f"results/{RECORDED}/figures/tuning.svg").stat().st_size > 1000
+    assert (copy / f"results/{RECORDED}/all/figures/tuning.svg").stat().st_size > 1000
     assert contents(copy / "config") == before, "a machine without a GPU chooses nothing"
     made = contents(copy / f"results/{RECORDED}")
-    (copy / f"results/{RECORDED}/tables/trials.csv").unlink()
-    run = snakemake(copy, [], f"results/{RECORDED}/tables/trials.csv")
+    (copy / f"results/{RECORDED}/all/tables/trials.csv").unlink()
+    run = snakemake(copy, [], f"results/{RECORDED}/all/tables/trials.csv")
     assert run.status == 0, run.output
     assert contents(copy / f"results/{RECORDED}") == made
 
