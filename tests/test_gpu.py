@@ -171,8 +171,7 @@ def compiled(tmp_path_factory):
 @pytest.fixture(scope="module")
 def builds(compiled):
     """The folder of each rung's build by its name."""
-    (folder,) = (path for path in (compiled / "build").iterdir() if path.is_dir())
-    return {path.parent.name: path.parent for path in folder.glob("*/compile.json")}
+    return {path.parent.name: path.parent for path in (compiled / "build").glob("*/rungs/*/compile.json")}
 
 
 @pytest.fixture(scope="module")
