@@ -103,10 +103,11 @@ def ladder_rows() -> list[dict[str, str]]:
 
 
 def ladder_origin() -> dict[str, Any]:
-    """From where the rows of the ladder come: `line`, in words, and `columns`, by rung, what they do not agree in."""
-    timings = table("timings")[table("timings")["shape"] == "4096"].set_index("rung")
-    shown = timings.loc[[row["rung"] for row in ladder_rows()]]
-    return {"line": origin_line(shown), "columns": origin_columns(shown).to_dict("index")}
+    """From where the numbers of the ladder come: `line`, in words, of all shapes, from which the lowest share is taken;
+    and `columns`, by rung, what the rows at 4096 do not agree in."""
+    timings = table("timings").set_index("rung").loc[[row["rung"] for row in ladder_rows()]]
+    shown = timings[timings["shape"] == "4096"]
+    return {"line": origin_line(timings), "columns": origin_columns(shown).to_dict("index")}
 
 
 def slower_sizes(rungs: list[str]) -> str:
