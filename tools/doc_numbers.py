@@ -103,8 +103,10 @@ def ladder_rows() -> list[dict[str, str]]:
 
 
 def ladder_origin() -> dict[str, Any]:
-    """From where the numbers of the ladder come: `line`, in words, of all shapes, from which the lowest share is taken;
-    and `columns`, by rung, what the rows at 4096 do not agree in."""
+    """From where the numbers of the ladder come: `line`, in words, and `columns`, by rung.
+
+    The line is of all shapes, because the lowest share can be at any; the columns are what the rows at 4096 do not agree in.
+    """
     timings = table("timings").set_index("rung").loc[[row["rung"] for row in ladder_rows()]]
     shown = timings[timings["shape"] == "4096"]
     return {"line": origin_line(timings), "columns": origin_columns(shown).to_dict("index")}
