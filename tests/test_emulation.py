@@ -3,7 +3,9 @@
 import os
 import resource
 import shutil
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
+from multiprocessing import get_context
 from pathlib import Path
 
 import pytest
@@ -254,12 +256,10 @@ def test_a_source_that_tells_compilers_apart_needs_a_gpu(tmp_path, macro):
 
 @pytest.mark.parametrize("gigabytes", [30, 100], ids=["the matrices", "what the emulator keeps"])
 def test_where_there_is_no_room_to_reserve_wide_gaps_are_left_out(tmp_path, gigabytes):
-    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
-    resource.setrlimit(resource.RLIMIT_AS, (gigabytes << 30, hard))
-    try:
-        record = emulated(tmp_path, "tests/faults/control_tiled.cu", list(EMULATED_ALONE))
-    finally:
-        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
+    limit = (resource.RLIMIT_AS, (gigabytes << 30, resource.getrlimit(resource.RLIMIT_AS)[1]))
+    apart = get_context("spawn")  # for this process may have reserved more already, and could then start no thread
+    with ProcessPoolExecutor(1, apart, resource.setrlimit, limit) as pool:
+        record = pool.submit(emulated, tmp_path, "tests/faults/control_tiled.cu", list(EMULATED_ALONE)).result()
     assert (record["status"], [case["padding"] for case in record["cases"]]) == ("emulated", [4, 4, 4]), record
 
 

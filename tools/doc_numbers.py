@@ -105,7 +105,8 @@ def ladder_rows() -> list[dict[str, str]]:
 def ladder_origin() -> dict[str, Any]:
     """From where the numbers of the ladder come: `line`, in words, and `columns`, by rung.
 
-    The line is of all shapes, because the lowest share can be at any; the columns are what the rows at 4096 do not agree in.
+    The line is of all shapes, because the lowest share can be at any. The columns are what the rows at 4096 do not
+    agree in.
     """
     timings = table("timings").set_index("rung").loc[[row["rung"] for row in ladder_rows()]]
     shown = timings[timings["shape"] == "4096"]
