@@ -11,7 +11,6 @@ from ladder.model.shape import Shape
 
 SEEDS = range(3)
 DEPTHS = [1, 3, 64, 1024, 4096]
-NORM = "the error's norm exceeds that of FP32 rounding"
 
 
 @pytest.mark.parametrize(
@@ -117,7 +116,7 @@ def test_inputs_of_less_precision_are_told_with_room_to_spare(k, of_A, of_B, fam
 def test_tf32_at_a_depth_of_4096_is_caught_by_the_norm_alone():
     found = judged(4096, 0, "uniform", tf32, tf32)
     assert found["error_componentwise"] <= componentwise_bound(4096)
-    assert found["verdict"] == NORM
+    assert found["verdict"].startswith("the norm of the error, ")
 
 
 @pytest.mark.parametrize("k", [64, 1024])

@@ -16,6 +16,7 @@ import re
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -83,7 +84,9 @@ def record_trial(name: str, run: Plan) -> Path:
     settings = {**settings, "reference_budget_s": settings["budget_s"]}  # no variant is a mere reference
     with tempfile.TemporaryDirectory(prefix="gemm-ladder-") as folder:
         log, samples = Path(folder) / "log", Path(folder) / "samples.zip"
-        builds = bench.compiled(run, list(needed.values()), Path(folder))
+        with ThreadPoolExecutor() as pool:
+            compiles = bench.compiling(run, list(needed.values()), Path(folder), pool)
+            builds = {each: made.result() for each, made in compiles.items()}
         kept = source_files(run.rungs, builds)
         with gpu_lock(run.device.uuid):
             for each in names:

@@ -35,8 +35,9 @@ cudaError_t launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, size_t 
 
 // kernel<<<grid, block, dynamic_shared_bytes, stream>>>(arguments), as workflow/ladder/build/cuda_syntax.py rewrites it:
 // emulator_launch(EMULATOR_KERNEL(kernel), grid, block, dynamic_shared_bytes, stream)(arguments).
+#define EMULATOR_NAME(...) #__VA_ARGS__
 #define EMULATOR_KERNEL(...) \
-  #__VA_ARGS__, [&](auto... emulator_arguments) EMULATOR_PLAIN { __VA_ARGS__(emulator_arguments...); }
+  EMULATOR_NAME(__VA_ARGS__), [&](auto... emulator_arguments) EMULATOR_PLAIN { __VA_ARGS__(emulator_arguments...); }
 
 template <typename Kernel>
 struct EmulatedLaunch {

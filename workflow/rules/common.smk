@@ -39,7 +39,7 @@ configfile: "config/config.yaml"
 config.setdefault("quiet", silent(workflow))
 config.setdefault("remeasure", False)
 with told():
-    PLAN = plan(config, config_sources(workflow))
+    PLAN = plan(config, config_sources(workflow), not uses_conda(workflow))
     if not uses_conda(workflow):
         require_architecture(find_nvcc(PLAN.settings["compile"]["nvcc"]), PLAN.gpu)
     if workflow.is_main_process:

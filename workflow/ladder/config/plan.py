@@ -169,10 +169,11 @@ class Plan:
         return ROOT / "results" / self.gpu.name / "raw"
 
 
-def plan(config: Mapping[str, Any], sources: Mapping[str, str] | None = None) -> Plan:
+def plan(config: Mapping[str, Any], sources: Mapping[str, str] | None = None, compiles_here: bool = True) -> Plan:
     """Decide what to do from the configuration; `sources` says for messages where keys came from.
 
-    Raises LadderError with one line for anything in it that cannot be.
+    Where the jobs compile in another environment (conda's), nvcc is not looked for in this one. Raises LadderError with
+    one line for anything in the configuration that cannot be.
     """
     file = "config/config.yaml"
     places = sources or {}
@@ -186,7 +187,11 @@ def plan(config: Mapping[str, Any], sources: Mapping[str, str] | None = None) ->
     gpu, measuring = _choose(settings, device, at)
     for tool, section in PROGRAMS.items():
         key = tool.replace("-", "_")
-        if (measuring or tool == "nvcc") and (named := settings[section][key]) != "auto" and not shutil.which(named):
+        if (
+            (compiles_here if tool == "nvcc" else measuring)
+            and (named := settings[section][key]) != "auto"
+            and not shutil.which(named)
+        ):
             place = f"{at(f'{section}.{key}')}: {section}.{key}"
             raise LadderError(f"{place}: {named!r} is no program; give the path of {tool}, or auto")
     if settings["tune"]["use"]:
