@@ -132,6 +132,7 @@ AGAIN = TIMES.parent / "again" / "time"
 
 
 @pytest.mark.skipif(not AGAIN.exists(), reason=f"no second run is recorded in {AGAIN}")
+@pytest.mark.xfail(strict=True, reason="raw/time was recorded anew, raw/again not yet: they are of two commits")
 def test_two_recorded_runs_of_one_commit_are_nowhere_called_faster_or_slower_from_1024_up():
     rungs = sorted(path.stem for path in AGAIN.glob("*.zip"))
     sides = {
@@ -140,8 +141,7 @@ def test_two_recorded_runs_of_one_commit_are_nowhere_called_faster_or_slower_fro
     shapes = sorted({shape for both in sides.values() for shape in both[0]})
     for rung, (first, second) in sides.items():
         commits = {side[shape].where["software"]["git_commit"] for side in (first, second) for shape in first}
-        if len(commits) > 1:
-            pytest.skip(f"the second run of {rung} is of another commit than the first; record it anew")
+        assert len(commits) == 1, f"record the second run of {rung} anew, of the commit that the first is of"
     table = compare(rungs, shapes, AGAIN, TIMES, RECORDED)
     assert table["same_build"].all()
     assert (table["baseline_measured_at"] != table["measured_at"]).all()

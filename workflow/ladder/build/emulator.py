@@ -69,8 +69,7 @@ def cached_engine(folder: Path) -> Path:
     It is compiled in a folder that takes its name once it is whole: of two at once one counts, of a killed one none.
     """
     sources = sorted(path for place in (EMULATOR, INCLUDE) for path in place.rglob("*") if path.is_file())
-    version = subprocess.run(["g++", "--version"], capture_output=True, text=True, check=False).stdout
-    made = folder / digest_files(sources, version)[:16]
+    made = folder / digest_files(sources, gxx_version())
     if not made.exists():
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=folder) as place:

@@ -139,6 +139,6 @@ class EmulatedDevice:
 def _patience_s(shape: Shape) -> float:
     """The seconds after which a launch in the emulator is taken for endless: 5, and one for each million FLOP.
 
-    Recorded rungs take up to 0.05 s and 0.02 s. Where more processes want to run than there are CPUs, they take longer.
+    Where more processes want to run than there are CPUs, they take longer.
     """
     return (5 + shape.flop / 1e6) * max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import textwrap
 from collections.abc import Sequence
 from dataclasses import replace
@@ -51,14 +52,16 @@ def draw(figure: Specification, caption: str) -> Figure:
         above, below = first + second + 0.1, last + keys + 0.05
         heights = [_height(figure, panel) for panel in panels]
         rows = [max(heights[at : at + columns]) for at in range(0, len(panels), columns)]
-        height = sum(rows) + above + below + 0.3
+        height = math.fsum([*rows, above, below, 0.3])
         picture = Figure(figsize=(_WIDTH, height), dpi=DPI, layout="constrained")
         picture.get_layout_engine().set(rect=(0.01, below / height, 0.98, 1 - (above + below) / height))
         write = partial(picture.text, 0.01, va="top", color="dimgray")
         write(1 - 0.08 / height, title, fontsize=12, weight="bold", color="black")
         write(1 - (first + 0.08) / height, note, fontsize=8)
         write(last / height, foot, fontsize=7)
-        grid = picture.subplots(lines, columns, squeeze=False, height_ratios=rows)
+        # Matplotlib adds the ratios up. Since Python 3.12 a sum of floats is another one; of whole numbers it is not.
+        ratios = [round(100 * row) for row in rows]
+        grid = picture.subplots(lines, columns, squeeze=False, height_ratios=ratios)
         for axes in grid.flat[len(panels) :]:
             axes.set_axis_off()
         for axes, panel in zip(grid.flat, panels, strict=False):

@@ -50,7 +50,7 @@ def figure(table: pd.DataFrame, rungs: pd.DataFrame, baseline: str, ladder: Sequ
         y=y,
         panels=Choice("panel", "Panel", [*titles, time], titles[0]),
         choices=[Choice("size", "m = n", sizes, sizes[0])],
-        height=1.875,  # a sum of such is exact, in every Python
+        height=1.9,
     )
 
 

@@ -170,5 +170,4 @@ def apart(
         free = next(each for each in candidates if all(abs(each - other) > 0.99 * width for other in near))
         placed.append((float(free), level))
     low, high = logs[0][:2]
-    # nine digits, for NumPy's logarithms differ in the last ones from one Python's build to another's
-    return [float(f"{np.exp(low + (high - low) * place):.9g}") for place, _ in placed]
+    return [float(np.exp(low + (high - low) * place)) for place, _ in placed]
