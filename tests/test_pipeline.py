@@ -583,6 +583,13 @@ def test_a_folder_whose_name_nvcc_or_snakemake_cannot_take_is_refused_before_any
     assert not (folder / "build").exists()
 
 
+@pytest.mark.parametrize("file", ["scripts/check.py", "ladder/show/report.py"])
+def test_a_file_of_the_workflow_that_python_cannot_read_is_named_with_its_line_before_any_job(fresh, file):
+    (fresh / "workflow" / file).write_text("first = 1\nsecond = = 2\n")
+    line = one_error(snakemake(fresh, FEW, "--dry-run"))
+    assert f"{file}: line 2: " in line
+
+
 # Runs that are killed
 
 

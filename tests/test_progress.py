@@ -11,6 +11,7 @@ import pty
 import re
 import struct
 import subprocess
+import sys
 import termios
 from collections import Counter
 from types import SimpleNamespace
@@ -296,6 +297,36 @@ def test_what_the_machine_refuses_is_one_line_and_not_our_fault(tmp_path, capsys
     assert said.count("\n") == 1
     assert "fault" not in said
     assert log != "log" or (tmp_path / log).read_text() == said
+
+
+BREAKAGES = {
+    "jinja2": "raise ImportError('libx.so: cannot open shared object file')",
+    "matplotlib": "raise ModuleNotFoundError('No module named x', name='x')",
+    "numpy": "x = = 1",
+    "pandas": "raise ValueError('numpy.dtype size changed')",
+    "pynvml": "not_there",
+    "yaml": "from json import not_there",
+}
+
+
+@pytest.mark.parametrize("script", sorted((ROOT / "workflow/scripts").glob("*.py")), ids=lambda path: path.stem)
+def test_what_a_script_raises_while_it_imports_is_one_line(tmp_path, script):
+    packages = tmp_path / "site-packages"
+    packages.mkdir()
+    for package, text in BREAKAGES.items():
+        (packages / f"{package}.py").write_text(text + "\n")
+    given = {"rule": "some", "log": ["log"], "wildcards": {}, "config": {"quiet": False}}
+    preamble = f"from types import SimpleNamespace\nsnakemake = SimpleNamespace(**{given})\n"
+    (tmp_path / "script.py").write_text(preamble + script.read_text())
+    variables = environment(tmp_path, False, PYTHONPATH=os.pathsep.join([str(packages), str(ROOT / "workflow")]))
+    run = subprocess.run(
+        [sys.executable, "script.py"], cwd=tmp_path, env=variables, capture_output=True, text=True, check=False
+    )
+    assert run.returncode == 1
+    assert run.stderr.startswith("gemm-ladder: some: ")
+    assert run.stderr.count("\n") == 1
+    assert (tmp_path / "log").read_text().endswith(run.stderr)
+    assert any(name in run.stderr for name in BREAKAGES) or "no attribute 'params'" in run.stderr
 
 
 def test_what_the_machine_refuses_before_any_job_is_one_line_and_a_fault_of_ours_is_not_hidden():

@@ -82,7 +82,8 @@ wildcard_constraints:
 
 def code(script):
     """A rule's script and the files of workflow/ that it leads to: where one changes, its output is derived anew."""
-    files = code_files(WORKFLOW / "scripts" / f"{script}.py")
+    with told():
+        files = code_files(WORKFLOW / "scripts" / f"{script}.py")
     return [os.path.relpath(file) for file in files]
 
 

@@ -1,5 +1,6 @@
 # drawings: tiles, threads, banks and buffers of the tutorial's rungs.
-from ladder.show.drawings import constants_of, is_drawn
+with told():
+    from ladder.show.drawings import constants_of, is_drawn
 
 DRAWN = {rung.name: constants_of(rung) for rung in PLAN.rungs if is_drawn(rung)}
 DRAWING_FILES = [f"{DERIVED}/drawings/{name}.svg" for name in DRAWN]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import ast
 import compileall
 import fcntl
 import importlib.util
@@ -18,7 +19,7 @@ from typing import Any
 from ladder.config.documents import leaves, nearest, parse_yaml, read_yaml, schema
 from ladder.model.rung import Rung
 from ladder.system.errors import LadderError
-from ladder.system.paths import GPU_FILES, ROOT, shown
+from ladder.system.paths import GPU_FILES, ROOT, read_text, shown
 
 MEASURING = ("check", "time", "profile")  # the stages that need a GPU
 _held: list[int] = []
@@ -96,6 +97,8 @@ def check_place(by_conda: bool) -> None:
         names = " and ".join(map(repr, bad))
         raise LadderError(f"{str(ROOT)!r}: nvcc or Snakemake misreads {names} in a path; move the project")
     _require_folder(Path.cwd(), ROOT)
+    for script in sorted((ROOT / "workflow" / "scripts").glob("*.py")):
+        ast.parse(read_text(script), str(script))
     read_settings(ROOT / "config" / "config.yaml")
 
 

@@ -29,7 +29,7 @@ def code_files(script: Path) -> list[Path]:
 
 @cache
 def _leads_to(path: Path, text: str, workflow: Path) -> list[Path]:
-    nodes = list(ast.walk(ast.parse(text)))
+    nodes = list(ast.walk(ast.parse(text, path)))
     modules = {name for node in nodes for name in _modules(node)}
     packages = {".".join(name.split(".")[:end]) for name in modules for end in range(1, name.count(".") + 2)}
     places = [workflow / name.replace(".", "/") for name in sorted(packages)]

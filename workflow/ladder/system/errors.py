@@ -5,6 +5,8 @@ from __future__ import annotations
 import errno
 import os
 import subprocess
+import traceback
+from types import FrameType
 
 
 class LadderError(Exception):
@@ -33,10 +35,30 @@ def one_line(error: Exception) -> str:
         return f"{named + ': ' if named else ''}{os.strerror(error.errno)}; {remedy}"
     if isinstance(error, MemoryError):
         return f"out of memory; {_REMEDIES[errno.ENOMEM]}"
-    if isinstance(error, ModuleNotFoundError) and (error.name or "").partition(".")[0] != "ladder":
-        return f"Python has no {error.name}; make env installs what the pipeline needs"
+    if package := _broken_package(error):
+        said = " ".join(str(error).split())
+        return f"{package}: Python cannot import it ({said}); make the environment anew: rm -rf .venv; make env"
+    if isinstance(error, SyntaxError) and error.filename:
+        return f"{error.filename}: line {error.lineno}: {error.msg}; mend that line, or restore the file"
     if isinstance(error, subprocess.CalledProcessError):
         said = str(error.stderr or error.stdout or "").strip().splitlines()
         program = error.cmd if isinstance(error.cmd, str) else os.fsdecode(error.cmd[0])
         return f"{program}: ended with exit status {error.returncode}: {said[-1] if said else 'it says nothing'}"
     return ""
+
+
+def _broken_package(error: Exception) -> str:
+    """The package of others whose import raised this: what an ImportError names, or whose module was being run."""
+    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+    names = [str(frame.f_globals["__name__"]) for frame in frames if _runs_a_module(frame)]
+    if isinstance(error, ImportError) and error.name:
+        names.append(error.name)
+    if isinstance(error, SyntaxError) and "/site-packages/" in (error.filename or ""):
+        names.append(error.filename.rpartition("/site-packages/")[2].replace("/", "."))
+    packages = (name.partition(".")[0] for name in names)
+    return next((package for package in packages if package not in ("__main__", "ladder")), "")
+
+
+def _runs_a_module(frame: FrameType) -> bool:
+    code = frame.f_code
+    return code.co_name == "<module>" and frame.f_globals.get("__file__") == code.co_filename

@@ -91,19 +91,33 @@ def job(snakemake: Any, stage: str = "") -> Iterator[Progress]:
 
     Where the fault is this program's, the log has the traceback. Either way the script ends with exit status 1.
     """
-    log = Path(snakemake.log[0])
     name = snakemake.wildcards.get("kernel") or snakemake.wildcards.get("entry") or ""
     try:
         yield Progress(stage or snakemake.rule, name, snakemake.config["quiet"])
     except KeyboardInterrupt:
         sys.exit(130)  # whoever pressed the keys needs no words
     except Exception as error:
-        place = "" if isinstance(error, LadderError) else f"{snakemake.rule}: "
-        fault = f"{type(error).__name__}: {' '.join(str(error).split())}; this is our fault, see {log}"
-        line = f"gemm-ladder: {place}{one_line(error) or fault}"
-        with contextlib.suppress(OSError), log.open("a") as file:
-            if not one_line(error):
-                traceback.print_exc(file=file)
-            file.write(line + "\n")
-        say(line)
+        _tell(snakemake, error)
         sys.exit(1)
+
+
+def catch_imports(snakemake: Any) -> None:
+    """Tell in one line, as `job` does, what ends a script outside of `job`: an import that fails."""
+
+    def tell(kind: type[BaseException], error: BaseException, trace: Any) -> None:
+        if isinstance(error, Exception):
+            _tell(snakemake, error)
+
+    sys.excepthook = tell
+
+
+def _tell(snakemake: Any, error: Exception) -> None:
+    log = Path(snakemake.log[0])
+    place = "" if isinstance(error, LadderError) else f"{snakemake.rule}: "
+    fault = f"{type(error).__name__}: {' '.join(str(error).split())}; this is our fault, see {log}"
+    line = f"gemm-ladder: {place}{one_line(error) or fault}"
+    with contextlib.suppress(OSError), log.open("a") as file:
+        if not one_line(error):
+            traceback.print_exception(error, file=file)
+        file.write(line + "\n")
+    say(line)
