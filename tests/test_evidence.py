@@ -120,9 +120,16 @@ def test_records_of_no_build_that_passed_the_check_are_a_failure_and_not_ok_with
     profile = {"512": {"where": a_where(), "kernels": []}}
     item = recorded(check=a_check(build="build-2"), runs=[run("512")], profiles=profile)
     assert (item.status, item.timings, item.profiles) == ("timing failed", {}, {})
-    again = "is not of the build that passed the check; record it again on that GPU: snakemake --cores all --until"
+    held = "holds nothing of the build that passed the check"
+    again = f"{held}; record it again on that GPU: snakemake --cores all --until"
     assert item.message == f"{recorded.raw}/time/naive.zip: {again} time"
     assert item.profile_failure == f"{recorded.raw}/profile/naive.json.gz: {again} profile"
+
+
+def test_a_rung_that_the_machine_kept_from_being_profiled_is_told_and_has_no_failure(recorded):
+    item = recorded(check=a_check(), runs=[run("512")], profiles={})
+    assert (item.status, item.message) == ("ok", "")
+    assert item.profile_failure.endswith("snakemake --cores all --until profile")
 
 
 @pytest.mark.parametrize("check", [None, WRONG], ids=["not checked", "wrong"])

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from ladder.system.errors import LadderError
-from ladder.system.process import LOCKS, Outcome, _die_with, gpu_lock, run_worker
+from ladder.system.process import LOCKS, Outcome, _die_with, blamed, gpu_lock, run_worker
 
 WORKFLOW = Path(__file__).resolve().parents[1] / "workflow"
 PROMPTLY = 10.0  # seconds that are more than enough for any of these workers
@@ -134,6 +134,30 @@ def test_what_a_kernel_did_is_a_failure(work, source):
     outcome, _, _ = work(f"{source}\n")
     assert outcome.status == "failed"
     assert outcome.of_the_work("check: naive") is outcome
+
+
+@pytest.fixture
+def watch():
+    """What a watched process that does this is blamed for."""
+
+    def run(source: str) -> str:
+        head = "import os\nfrom ladder.system.process import watched\nwith watched():\n"
+        command = [sys.executable, "-c", head + textwrap.indent(source, "    ")]
+        ended = subprocess.run(command, capture_output=True, text=True, env=os.environ | {"PYTHONPATH": str(WORKFLOW)})
+        assert ended.returncode != 0
+        return blamed(ended.stderr)
+
+    return run
+
+
+@pytest.mark.parametrize("source", BREAKS.values(), ids=BREAKS)
+def test_a_watched_process_does_not_blame_its_rung_for_what_the_machine_did(watch, source):
+    assert watch(source) == ""
+
+
+@pytest.mark.parametrize("source", [*FAULTS.values(), "os.kill(os.getpid(), 11)"], ids=[*FAULTS, "a crash"])
+def test_a_watched_process_blames_its_rung_for_what_that_did(watch, source):
+    assert watch(source)
 
 
 def test_an_exit_status_is_told_with_the_last_line_printed(work):

@@ -21,12 +21,13 @@ from ladder.measure.profile.report import (
     sampled_instructions,
     sampled_lines,
 )
-from ladder.measure.profile.stage import ncu_command, profile_shape, why_not
+from ladder.measure.profile.stage import ncu_command, profile_rung, profile_shape, why_not
 from ladder.model import metrics
 from ladder.records import store
 from ladder.records.profiles import keep_profiles, read_profiles
 from ladder.system.errors import LadderError
 from ladder.system.paths import ROOT
+from ladder.system.process import Outcome
 from test_process import ended, soon
 
 PERMISSION = (
@@ -87,32 +88,60 @@ def profiled(tmp_path):
 
 
 def test_a_report_is_a_profile(profiled):
-    message, report, log = profiled('echo profiled; echo "$PYTHONPATH"; echo x > $report')
-    assert message == ""
+    outcome, report, log = profiled('echo profiled; echo "$PYTHONPATH"; echo x > $report')
+    assert outcome == Outcome("ok", "")
     assert report.read_text() == "x\n"
     assert log.startswith("profiled\n")
     assert str(Path(__file__).parents[1] / "workflow") in log
 
 
 @pytest.mark.parametrize(
-    ("script", "message"),
+    ("script", "status", "message"),
     [
-        ("true", "ncu: wrote no report"),
-        ("echo '==ERROR== it broke' >&2; echo x > $report; exit 1", "it broke"),
-        ("echo ERR_NVGPUCTRPERM; exit 1", "ncu: ERR_NVGPUCTRPERM: this user may not read the GPU's counters"),
+        ("true", "broken", "ncu: wrote no report"),
+        ("echo '==ERROR== it broke' >&2; echo x > $report; exit 1", "broken", "it broke"),
+        ("echo ERR_NVGPUCTRPERM; exit 1", "broken", "ERR_NVGPUCTRPERM: this user may not read the GPU's counters"),
+        ("kill -KILL $$", "broken", "ncu: wrote no report"),
+        ("echo 'OutOfMemoryError: 1 GiB'; exit 1", "broken", "OutOfMemoryError: 1 GiB"),
+        ("echo 'OSError: [Errno 28] No space left on device'; exit 1", "broken", "No space left"),
+        ("echo 'the rung: sgemm returned 1'; echo '==ERROR== it broke'; exit 1", "failed", "sgemm returned 1"),
+        ("echo 'Fatal Python error: Segmentation fault'; exit 1", "failed", "crashed: Segmentation fault"),
     ],
-    ids=["no report", "exit status", "permission"],
+    ids=["no report", "exit status", "permission", "killed", "no memory", "no disk", "the rung's error", "a crash"],
 )
-def test_ncu_that_fails_is_told(profiled, script, message):
-    found, _, log = profiled(script)
-    assert message in found
-    assert script == "true" or log
+def test_only_what_the_rung_did_under_ncu_is_its_failure(profiled, script, status, message):
+    outcome, _, _ = profiled(script)
+    assert (outcome.status, message in outcome.message) == (status, True), outcome
+
+
+def test_no_ncu_and_a_report_that_cannot_be_read_are_the_machines_fault(tmp_path, monkeypatch):
+    def unreadable(report, log):
+        raise LadderError("ncu: 128.ncu-rep: cannot be read")
+
+    monkeypatch.setattr("ladder.measure.profile.stage.extract", unreadable)
+    ncu = write(tmp_path / "ncu", "#!/bin/sh\ntouch $(echo $* | grep -o '[^ ]*ncu-rep')\n")
+    ncu.chmod(0o755)
+    rest = Build(tmp_path / "naive"), ["128"], 0, tmp_path, 10, tmp_path / "log", lambda _: None
+    for program, message in ((None, "ncu: not found"), (ncu, "ncu: 128.ncu-rep: cannot be read")):
+        profiles, outcome = profile_rung(program, *rest)
+        assert (profiles, outcome.status) == ({}, "broken")
+        assert outcome.message.startswith(message)
+
+
+def test_shapes_profiled_before_one_that_fails_are_kept(tmp_path, monkeypatch):
+    monkeypatch.setattr("ladder.measure.profile.stage.extract", lambda report, log: [report.stem])
+    script = "case $* in *512.ncu-rep*) exit 1;; *) touch $(echo $* | grep -o '[^ ]*ncu-rep');; esac"
+    ncu = write(tmp_path / "ncu", f"#!/bin/sh\n{script}\n")
+    ncu.chmod(0o755)
+    made, log = Build(tmp_path / "naive"), tmp_path / "log"
+    profiles, outcome = profile_rung(ncu, made, ["128", "512"], 0, tmp_path, 10, log, lambda _: None)
+    assert (profiles, outcome.status) == ({"128": ["128"]}, "broken")
 
 
 def test_ncu_that_hangs_is_stopped_with_its_children(profiled, tmp_path):
     started = time.monotonic()
-    message, _, _ = profiled(f"sleep 60 & echo $! > {tmp_path}/pid; wait", time_limit_s=0.5)
-    assert message == "no profile within 0.5 s; stopped"
+    outcome, _, _ = profiled(f"sleep 60 & echo $! > {tmp_path}/pid; wait", time_limit_s=0.5)
+    assert outcome == Outcome("broken", "no profile within 0.5 s; stopped; raise profile.time_limit_s")
     assert time.monotonic() - started < 10
     pid = int((tmp_path / "pid").read_text())
     assert soon(lambda: ended(pid))

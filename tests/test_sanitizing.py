@@ -136,20 +136,26 @@ def saying(output: str) -> str:
             "failed",
             "Error: Race reported between Write access in sgemm_kernel; tiled.cu:30; the other",
         ),
-        ("true", "not run", "nothing was printed"),
-        (saying(CLEAN) + "\nexit 1", "not run", "COMPUTE-SANITIZER"),
-        ("echo '========= Error: Unable to find the injection library'; exit 1", "not run", "Unable to find"),
+        ("true", "broken", "nothing was printed"),
+        (saying(CLEAN) + "\nexit 1", "broken", "COMPUTE-SANITIZER"),
+        ("echo '========= Error: Unable to find the injection library'; exit 1", "broken", "Unable to find"),
         (
             "echo 'RuntimeError: no memory'; echo '========= Error: process did not end'; "
             + saying(CLEAN)
             + "\nexit 1",
-            "not run",
+            "broken",
             "RuntimeError: no memory",
         ),
-        (saying("========= Internal Sanitizer Error: it was not tracked\n" + CLEAN), "not run", "it was not tracked"),
+        (saying("========= Internal Sanitizer Error: it was not tracked\n" + CLEAN), "broken", "it was not tracked"),
         (saying("========= ERROR SUMMARY: 2 errors\n"), "failed", "2 errors; see the log"),
+        ("echo 'the rung: sgemm returned 1'; exit 1", "failed", "sgemm returned 1"),
+        ("echo 'Fatal Python error: Segmentation fault'; kill -SEGV $$", "failed", "crashed: Segmentation fault"),
+        ("echo going; kill -KILL $$", "broken", "going"),
     ],
-    ids=["clean", "memcheck", "race", "silent", "exit status", "no tool", "the worker failed", "internal", "uncounted"],
+    ids=[
+        *("clean", "memcheck", "race", "silent", "exit status", "no tool", "the worker failed", "internal"),
+        *("uncounted", "the rung's error", "a crash", "killed"),
+    ],
 )
 def test_only_a_summary_without_errors_is_a_pass(tool, script, verdict, message):
     found = tool(script)
@@ -160,7 +166,8 @@ def test_only_a_summary_without_errors_is_a_pass(tool, script, verdict, message)
 def test_a_tool_that_does_not_end_is_stopped(tool):
     begun = time.monotonic()
     found = tool("sleep 60 & wait", 0.5)
-    assert (found["verdict"], found["message"]) == ("not run", "not done within 0.5 s; stopped")
+    assert found["verdict"] == "broken"
+    assert found["message"].startswith("not done within 0.5 s; stopped")
     assert time.monotonic() - begun < 15
 
 
@@ -186,6 +193,35 @@ def test_every_tool_watches_every_case_and_the_record_says_by_what_and_when(tmp_
     assert len(calls) == 4
 
 
+MACHINE = {
+    "silent": "exit 0",
+    "cannot inject": "echo '========= Error: Unable to find the injection library'; exit 1",
+    "no permission": "echo '========= Error: the debugger is denied access'; exit 1",
+    "killed": "kill -KILL $$",
+    "too slow": "sleep 60",
+}
+
+
+@pytest.mark.parametrize("script", MACHINE.values(), ids=MACHINE)
+@pytest.mark.parametrize("found", [False, True], ids=["clean else", "a race found"])
+def test_a_tool_that_the_machine_broke_off_is_no_part_of_a_record(tmp_path, script, found):
+    other = saying(RACECHECK) if found else saying(CLEAN)
+    script = f'case "$*" in *memcheck*) {script}\n;; *) {other}\n;; esac'
+    program = write(tmp_path / "compute-sanitizer", f"#!/bin/sh\n{script}\n")
+    program.chmod(0o755)
+    made = a_build(tmp_path / "naive")
+
+    def watch():
+        return sanitize_rung(made, program, [], 0, 1, lambda _: a_where(), tmp_path / "log", lambda _: None)
+
+    if found:
+        record = watch()
+        assert (record["status"], [tool["verdict"] for tool in record["tools"]]) == ("failed", ["failed"] * 3)
+    else:
+        with pytest.raises(LadderError, match=r"^sanitize: naive: memcheck: .*run again$"):
+            watch()
+
+
 def test_a_rung_that_does_not_compile_is_not_watched(tmp_path):
     made = a_build(tmp_path / "naive", status="failed", message="error: x")
     record = sanitize_rung(made, tmp_path / "none", [], 0, 20, lambda _: {}, tmp_path / "log", print)
@@ -202,10 +238,8 @@ def test_a_missing_sanitizer_is_one_line_with_the_remedy(monkeypatch, tmp_path):
         require_sanitizer("/none")
 
 
-@pytest.mark.parametrize(
-    ("status", "failed"), [("pass", False), ("does not apply", False), ("failed", True), ("not run", True)]
-)
-def test_the_summary_fails_where_a_rung_was_blamed_or_not_watched(status, failed):
+@pytest.mark.parametrize(("status", "failed"), [("pass", False), ("does not apply", False), ("failed", True)])
+def test_the_summary_fails_where_a_rung_was_blamed(status, failed):
     tools = [{"tool": "memcheck", "findings": read_findings(MEMCHECK)}] if status == "failed" else []
     text, fails = sanitizer_report(
         [{"rung": "naive", "status": status, "message": "m", "tools": tools}], True, "h100-sxm"

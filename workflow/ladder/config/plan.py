@@ -111,8 +111,9 @@ class Plan:
 
     @property
     def profiled(self) -> list[str]:
-        """The rungs that are profiled: those of this run but the floors; none where profiling is off."""
-        return [rung.name for rung in self.rungs if rung.role != "floor"] if self.settings["profile"]["enabled"] else []
+        """The rungs that are profiled: those of this run that claim a shape, but the floors; none where it is off."""
+        names = (rung.name for rung in self.rungs if rung.role != "floor" and self.settings["profile"]["enabled"])
+        return [name for name in names if self.profile_shapes_of(name)]
 
     @property
     def accurate(self) -> list[Rung]:

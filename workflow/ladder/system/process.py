@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import faulthandler
 import fcntl
 import functools
 import json
@@ -251,18 +252,44 @@ def emit(**event: Any) -> None:
     os.write(handle, (json.dumps({"from": [token, os.getpid()], **event}) + "\n").encode())
 
 
-def fail_with(error: Exception) -> None:
-    """In the worker: say in one line what an exception was, and whether it says anything about a kernel.
+def _judged(error: Exception) -> tuple[str, bool]:
+    """What an exception was, and whether the machine is to blame, so that it says nothing about a kernel.
 
-    A LadderError does, and so do CUDA's errors, but those of a GPU or driver that cannot work; no other exception does.
+    A LadderError says something, and so do CUDA's errors, but those of a GPU or driver that cannot work; no other does.
     """
     text, kind = str(error), type(error).__name__
     if "OutOfMemory" in kind or "MemoryAllocation" in text:
-        fail(f"out of GPU memory ({text}); free the GPU or take smaller sizes", broken=True)
-    elif isinstance(error, LadderError):
-        fail(text)
-    else:
-        fail(f"{kind}: {text}", broken="CUDA" not in kind or bool(_GPU_TROUBLE.search(text)))
+        return f"out of GPU memory ({text}); free the GPU or take smaller sizes", True
+    if isinstance(error, LadderError):
+        return text, False
+    return f"{kind}: {text}", "CUDA" not in kind or bool(_GPU_TROUBLE.search(text))
+
+
+def fail_with(error: Exception) -> None:
+    """In the worker: say in one line what an exception was, and whether it says anything about a kernel."""
+    fail(*_judged(error))
+
+
+# How a process that one of NVIDIA's tools watches blames its rung, and how Python says that a signal ended it.
+_BLAME = "the rung: "
+_BLAMED = re.compile(rf"^(?:{_BLAME}(.+)|Fatal Python error: (?!init)(.+))$", re.MULTILINE)
+
+
+@contextlib.contextmanager
+def watched() -> Iterator[None]:
+    """In a process that one of NVIDIA's tools watches: end it with one line on what went wrong, for `blamed`."""
+    faulthandler.enable()
+    try:
+        yield
+    except Exception as error:  # whatever it is, the parent needs the line
+        text, broken = _judged(error)
+        sys.exit(("" if broken else _BLAME) + " ".join(text.split()))
+
+
+def blamed(output: str) -> str:
+    """What went wrong by the rung's fault, from what a process printed inside `watched`; empty where nothing did."""
+    found = _BLAMED.search(output)
+    return (found[1] or f"crashed: {found[2]}") if found else ""
 
 
 def fail(message: str, broken: bool = False) -> None:

@@ -127,9 +127,9 @@ class Evidence:
         return check + timed + [profile["where"] for profile in self.profiles.values()]
 
 
-def _of_another_build(path: Path) -> str:
+def _nothing_of_build(path: Path) -> str:
     again = f"record it again on that GPU: snakemake --cores all --until {path.parent.name}"
-    return f"{shown(path)}: is not of the build that passed the check; {again}"
+    return f"{shown(path)}: holds nothing of the build that passed the check; {again}"
 
 
 def read_evidence(
@@ -159,15 +159,15 @@ def read_evidence(
     timings = read_time_record(time_path, of_build) if time_path.exists() else {}
     failure = store.read_failure(time_path) if time_path.exists() else None
     if checked and not failure and not timings and time_path.exists():
-        failure = {"message": _of_another_build(time_path)}
+        failure = {"message": _nothing_of_build(time_path)}
     sanitized_path = raw / "sanitize" / f"{rung.name}.json"
     found = store.read_record(sanitized_path) if sanitized and sanitized_path.exists() else None
     if found and ("where" not in found or build_of(found["where"]) != checked):
         found = None
     profile = store.read_record(profile_path) if profile_path.exists() else {"failure": None, "shapes": {}}
     profiles = read_profiles(profile_path, checked)
-    if checked and profile["shapes"] and not profiles and not profile["failure"]:
-        profile = {"failure": {"message": _of_another_build(profile_path)}}
+    if checked and profile_path.exists() and not profiles and not profile["failure"]:
+        profile = {"failure": {"message": _nothing_of_build(profile_path)}}
     return Evidence(
         rung=rung,
         inspection=store.read_json(inspection) if inspection else {"status": "ok"},

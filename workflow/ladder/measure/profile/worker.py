@@ -11,18 +11,20 @@ from ladder.build.library import Library
 from ladder.measure.product import Product
 from ladder.model.shape import Shape
 from ladder.system.cublas import provide_cublas
+from ladder.system.process import watched
 
 
 def main() -> None:
     """`python -m ladder.measure.profile.worker LIBRARY SHAPE DEVICE`; of two products the second is watched."""
     library, shape, device = sys.argv[1:]
-    cp.cuda.Device(int(device)).use()
-    provide_cublas()
-    product = Product(Shape.parse(shape), {"rung": Library(Path(library))})
-    cp.cuda.profiler.start()
-    product.queue("rung", 0)
-    cp.cuda.runtime.deviceSynchronize()
-    cp.cuda.profiler.stop()
+    with watched():
+        cp.cuda.Device(int(device)).use()
+        provide_cublas()
+        product = Product(Shape.parse(shape), {"rung": Library(Path(library))})
+        cp.cuda.profiler.start()
+        product.queue("rung", 0)
+        cp.cuda.runtime.deviceSynchronize()
+        cp.cuda.profiler.stop()
 
 
 if __name__ == "__main__":

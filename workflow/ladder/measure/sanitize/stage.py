@@ -17,7 +17,7 @@ from ladder.build.compile import NOT_APPLICABLE, Build
 from ladder.build.toolchain import find_tool
 from ladder.model.cases import Case
 from ladder.system.errors import LadderError
-from ladder.system.process import start, stop
+from ladder.system.process import BROKEN, Outcome, blamed, start, stop
 
 TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
 TOOLKIT = "/usr/local/cuda/compute-sanitizer/compute-sanitizer"  # where a toolkit has it, beside its link in bin
@@ -74,8 +74,9 @@ def run_tool(
 ) -> dict[str, Any]:
     """Watch a library's products with one tool and return what it says.
 
-    Keys: tool, verdict (`pass`; `failed`, where it found something; `not run`, where it did not get to its summary),
-    message (empty for a pass), findings (see `read_findings`; at most MOST_FINDINGS), wall_s (seconds).
+    Keys: tool, verdict (`pass`; `failed`, where it found something or the rung did not run under it; `broken`, where
+    the machine kept it from its summary), message (empty for a pass), findings (see `read_findings`; at most
+    MOST_FINDINGS), wall_s (seconds).
     """
     begun = time.monotonic()
     log.parent.mkdir(parents=True, exist_ok=True)
@@ -112,15 +113,17 @@ def tool_verdict(
     if findings:
         more = f" (and {len(findings) - 1} more)" if len(findings) > 1 else ""
         return "failed", finding_text(findings[0]) + more
+    if fault := blamed(text):
+        return "failed", fault
     if overdue_s is not None:
-        return "not run", f"not done within {overdue_s:g} s; stopped"
+        return BROKEN, f"not done within {overdue_s:g} s; stopped; raise sanitize.time_limit_s"
     counts = [int(errors or hazards) for errors, hazards in _SUMMARY.findall(text)]
     if any(counts):
         return "failed", f"{max(counts)} errors; see the log"
     if not counts or status != 0 or _INTERNAL in text:
         lines = [line.lstrip("= ").strip() for line in text.splitlines() if not _SUMMARY.search(line)]
         errors = [line for line in lines if "rror" in line and not line.startswith(("Target", "Error: process"))]
-        return "not run", (errors or [line for line in lines if line] or ["nothing was printed"])[-1]
+        return BROKEN, (errors or [line for line in lines if line] or ["nothing was printed"])[-1]
     return "pass", ""
 
 
@@ -188,8 +191,9 @@ def sanitize_rung(
 ) -> dict[str, Any]:
     """Watch a rung with all tools at a time, for none of them is a clock, and return the record.
 
-    Keys: status (`pass`, `failed`, `not run`, or the compile record's where it did not compile), message, sanitizer
-    (its version), where, cases, tools (`run_tool`'s).
+    Keys: status (`pass`, `failed`, or the compile record's where it did not compile), message, sanitizer (its version),
+    where, cases, tools (`run_tool`'s, of those that came to a verdict). Raises LadderError where the machine broke a
+    tool off and none of the others found anything.
     """
     compiled = made.record
     if compiled["status"] != "ok":
@@ -203,15 +207,15 @@ def sanitize_rung(
 
     with ThreadPoolExecutor(len(TOOLS)) as pool:
         tools = list(pool.map(watch, TOOLS))
-    bad = [tool for tool in tools if tool["verdict"] != "pass"]
-    worst = next((tool for tool in bad if tool["verdict"] == "failed"), bad[0] if bad else None)
-    status = worst["verdict"] if worst else "pass"
-    message = f"{worst['tool']}: {worst['message']}" if worst else ""
+    worst = next((tool for tool in tools if tool["verdict"] == "failed"), None)
+    if not worst and (broken := next((tool for tool in tools if tool["verdict"] == BROKEN), None)):
+        Outcome(BROKEN, broken["message"]).of_the_work(f"sanitize: {made.folder.name}: {broken['tool']}")
+    status, message = ("failed", f"{worst['tool']}: {worst['message']}") if worst else ("pass", "")
     version = sanitizer_version(sanitizer)
     return {
         "status": status, "message": message, "sanitizer": version, "where": where,
         "cases": [case.as_record() for case in cases],
-        "tools": tools,
+        "tools": [tool for tool in tools if tool["verdict"] != BROKEN],
     }  # fmt: skip
 
 

@@ -17,6 +17,8 @@ import numpy as np
 from ladder.build.library import Library, Operands, explain
 from ladder.model.cases import Case
 from ladder.system.cublas import provide_cublas
+from ladder.system.errors import LadderError
+from ladder.system.process import watched
 
 runtime = cp.cuda.runtime
 
@@ -34,7 +36,7 @@ def upload(matrix: np.ndarray | None, rows: int, columns: int, padding: int, off
 
 
 def run_case(library: Library, case: Case) -> None:
-    """Queue one product, wait for it and read C; raises RuntimeError where `sgemm` returns an error."""
+    """Queue one product, wait for it and read C; raises LadderError where `sgemm` returns an error."""
     shape, alpha, beta = case.shape, case.alpha, case.beta
     random = np.random.default_rng(1)
 
@@ -49,7 +51,7 @@ def run_case(library: Library, case: Case) -> None:
     workspace = runtime.malloc(max(1, library.workspace_bytes(shape, alpha, beta, operands)))
     error = library.queue(shape, alpha, beta, operands, workspace)
     if error:
-        raise RuntimeError(f"sgemm returned {explain(error)}")
+        raise LadderError(f"sgemm returned {explain(error)}")
     runtime.deviceSynchronize()
     if shape.m and shape.n:
         back = np.empty((shape.m, shape.n), np.float32)
@@ -61,14 +63,12 @@ def run_case(library: Library, case: Case) -> None:
 def main() -> None:
     """Run with LIBRARY DEVICE CASES, the cases as JSON; ends with a line on what failed."""
     path, device, cases = sys.argv[1:]
-    try:
+    with watched():
         cp.cuda.Device(int(device)).use()
         provide_cublas()
         library = Library(Path(path))
         for case in json.loads(cases):
             run_case(library, Case.of(case))
-    except Exception as error:  # whatever it is, the parent needs the line
-        sys.exit(f"{type(error).__name__}: {' '.join(str(error).split())}")
 
 
 if __name__ == "__main__":
