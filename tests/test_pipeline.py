@@ -20,6 +20,8 @@ import pandas as pd
 import pytest
 import yaml
 from ladder.config.plan import recorded_on
+from ladder.records import store
+from ladder.records.digests import build_of
 from ladder.system.process import gpu_lock
 from pipeline import (
     CHECK,
@@ -335,6 +337,24 @@ def test_with_conda_every_job_runs_in_the_environment(project, tmp_path):
     steps = int(re.search(r"^(\d+) of \1 steps", run.output, re.MULTILINE)[1])
     assert len(re.findall(r"\.snakemake/scripts/", jobs.read_text())) == steps
     assert "Activating" not in run.output
+
+
+def test_a_profile_that_the_machine_prevented_is_no_record_and_is_tried_again(project, tmp_path):
+    record, recorded = f"{RAW}/profile/naive.json.gz", store.read_json(project / f"{RAW}/check/naive.json")["where"]
+    made = {"rung": "naive", "status": "ok", "message": "", "build_digest": build_of(recorded)}
+    store.write_json(project / f"build/{RECORDED}/rungs/naive/compile.json", made)
+    (project / record).unlink()
+    has_gpu = an_h100(tmp_path / "gpu") | {"PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin"}  # and has no ncu
+
+    def profiled() -> bool:
+        run = snakemake(project, ["profile={sizes: [512]}"], record, "--allowed-rules", "profile", **has_gpu)
+        assert run.status == 0, run.output
+        return "[profile] naive  not profiled  ncu: not found" in run.output
+
+    assert [profiled(), profiled()] == [True, True]
+    assert (store.read_json(project / record)["failure"], store.read_json(project / record)["shapes"]) == (None, {})
+    next((project / "build").rglob("undone")).unlink()
+    assert not profiled()
 
 
 @pytest.mark.parametrize("asked", [["--until", "time"], ["check"]])

@@ -24,10 +24,11 @@ with job(snakemake) as progress:
     if not message:
         ncu, limit_s = find_tool("ncu", settings["ncu"]), settings["time_limit_s"]
         with gpu_lock(device.uuid):
-            found = ncu, made, shapes, snakemake.params.device, undone.parent, limit_s, log, progress
-            kernels, outcome = profile_rung(*found)
-        where = environment(ROOT, device, compiled, settings_digest(settings))
-        profiles = {shape: {"where": where, "kernels": of} for shape, of in kernels.items()}
+            index = snakemake.params.device
+            kernels, outcome = profile_rung(ncu, made, shapes, index, undone.parent, limit_s, log, progress)
+        for shape, found in kernels.items():
+            where = environment(ROOT, device, compiled, settings_digest(settings))
+            profiles[shape] = {"where": where, "kernels": found}
     broken = outcome.status == BROKEN
     keep_profiles(output, name, profiles, "" if broken else outcome.message, compiled["build_digest"])
     if broken:
