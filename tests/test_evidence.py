@@ -12,7 +12,9 @@ TIMED = (a_timing("naive", "512", {"naive": [1.0]}),)
 NOT_COMPILED = {"status": "failed", "message": "a.cu(3): error"}
 NOT_APPLICABLE = {"status": "does not apply", "message": "needs 10.0"}
 NEEDS_GPU = {"status": "needs a GPU", "message": "a.cu:3: inline PTX", "cases": []}
+NOT_EMULATED = {"status": "not emulated", "message": "no g++", "cases": []}
 EMULATED = {"status": "emulated", "message": "", "cases": []}
+PASSED_ON_T4 = "to be checked here; the same source passed its check on t4"
 WRONG = a_check("failed", "4: NaN")
 
 
@@ -23,6 +25,10 @@ WRONG = a_check("failed", "4: NaN")
         ("naive", {"timings": TIMED}, "ok", "", True),
         ("naive", {"check": None}, "not recorded", "", False),
         ("naive", {"check": None, "emulated": NEEDS_GPU}, "not checked", "a.cu:3: inline PTX", False),
+        ("naive", {"check": None, "emulated": NOT_EMULATED}, "not checked", "no g++", False),
+        ("naive", {"check": None, "emulated": NEEDS_GPU, "passed_on": "t4"}, "needs a GPU", PASSED_ON_T4, False),
+        ("naive", {"check": None, "emulated": NOT_EMULATED, "passed_on": "t4"}, "needs a GPU", PASSED_ON_T4, False),
+        ("naive", {"check": None, "emulated": EMULATED, "passed_on": "t4"}, "not recorded", "", False),
         ("naive", {"check": None, "emulated": EMULATED}, "not recorded", "", False),
         ("naive", {"emulated": NEEDS_GPU, "timings": TIMED}, "ok", "", True),
         ("cublas", {"check": None, "emulated": NEEDS_GPU}, "not recorded", "", False),
@@ -78,7 +84,17 @@ def recorded(tmp_path):
     inspection = tmp_path / "inspect.json"
     store.write_json(inspection, {"status": "ok", "message": "", "kernels": [], "launches": {}})
 
-    def read(name="naive", shapes=(512, 1024), check=None, runs=(), failure="", profiles=None, profile_failure=""):
+    def read(
+        name="naive",
+        shapes=(512, 1024),
+        check=None,
+        runs=(),
+        failure="",
+        profiles=None,
+        profile_failure="",
+        emulated=None,
+        passed_on="",
+    ):
         if check:
             store.write_json(raw / f"check/{name}.json", check)
         for run in runs:
@@ -87,7 +103,11 @@ def recorded(tmp_path):
             store.conclude_timing(raw / f"time/{name}.zip", failure, "build-1")
         if profiles is not None:
             keep_profiles(raw / f"profile/{name}.json.gz", name, profiles, profile_failure, "build-1")
-        return read_evidence(a_rung(name), inspection, raw, [Shape(n, n, n) for n in shapes])
+        if emulated:
+            store.write_json(tmp_path / "emulated.json", emulated)
+        on_cpu = tmp_path / "emulated.json" if emulated else None
+        wanted = [Shape(n, n, n) for n in shapes]
+        return read_evidence(a_rung(name), inspection, raw, wanted, on_cpu, passed_on=passed_on)
 
     read.raw = raw
     return read
@@ -152,6 +172,30 @@ def test_why_the_last_attempt_at_timing_failed_is_read(recorded):
 def test_a_check_of_what_a_rung_claimed_is_no_check_of_more(recorded, claims, status):
     check = a_check() | ({"claims": claims} if claims else {})
     assert recorded(check=check, runs=[run("512")]).status == status
+
+
+@pytest.mark.parametrize("check", [a_check(), WRONG], ids=["passed", "wrong"])
+@pytest.mark.parametrize(
+    ("source", "emulated", "passed_on", "counts"),
+    [
+        ("source-1", NEEDS_GPU, "", True),
+        ("source-1", NOT_EMULATED, "", True),
+        ("another", NEEDS_GPU, "", False),
+        ("another", NOT_EMULATED, "", False),
+        ("another", NEEDS_GPU, "t4", True),
+        ("another", EMULATED, "", True),
+        ("another", None, "", True),
+    ],
+)
+def test_records_of_another_source_count_where_something_says_that_the_present_one_is_right(
+    recorded, monkeypatch, check, source, emulated, passed_on, counts
+):
+    monkeypatch.setattr("ladder.tables.evidence.source_digest", lambda rung: source)
+    profile = {"512": {"where": a_where(), "kernels": []}}
+    item = recorded(check=check, runs=[run("512")], profiles=profile, emulated=emulated, passed_on=passed_on)
+    passes = counts and check["status"] == "pass"
+    assert item.status == ("not checked" if not counts else "ok" if passes else "wrong")
+    assert (sizes(item), list(item.profiles)) == (([512], ["512"]) if passes else ([], []))
 
 
 def test_profiles_and_why_others_are_missing_are_read(recorded):

@@ -132,6 +132,15 @@ def test_a_rung_that_was_not_checked_is_told_with_what_to_write_instead(told):
     assert "  tiled: not checked: a.cu:3: inline PTX; write it in CUDA C++\n" in text
 
 
+def test_what_passed_on_another_gpu_is_told_in_one_line_and_fails_no_run(told):
+    needs = {"check": None, "emulated": {"status": "needs a GPU", "message": "inline PTX", "cases": []}}
+    items = [good("naive"), *(an_evidence(name, passed_on="t4", **needs) for name in ("coalesced", "tiled"))]
+    assert why_run_fails(rung_table(items)) == ""
+    text = told(*items)
+    assert "passed its check on t4: coalesced, tiled\n" in text
+    assert "Failed or left out" not in text
+
+
 def test_the_empty_kernel_is_no_line_of_the_table(told):
     text = told(an_evidence("empty", (a_timing("empty", "512", {"empty": [0.002]}),)), good("naive", "512"))
     assert "empty" not in text

@@ -41,6 +41,7 @@ rule tables:
         gpu=[PLAN.gpu],
         rungs=list(PLAN.rungs),
         shapes=SHAPES,
+        passed_on=lambda wildcards: {} if PLAN.measuring else PLAN.passed_on(),
         baseline=PLAN.baseline.name,
         first=PLAN.first.name,
         sanitized={

@@ -18,6 +18,7 @@ with job(snakemake):
         read_evidence(
             *(rung, inspections / f"{rung.name}.json", raw, shapes, emulated.get(rung.name)),
             sanitized=rung.name in params.sanitized,
+            passed_on=params.passed_on.get(rung.name, ""),
         )
         for rung in params.rungs
     ]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 import re
 import shutil
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from typing import Any
 from ladder.config import gpus
 from ladder.config.documents import nearest, read_shapes, set_by, validated
 from ladder.config.kernels import read_kernels, select_rungs
+from ladder.config.sources import source_digest
 from ladder.config.sources import sources as sources_of
 from ladder.config.tuned_file import odd_shapes, tuned_file, with_tuned
 from ladder.model.cases import Case, all_cases, emulated_cases, sanitizer_cases
@@ -22,6 +23,7 @@ from ladder.model.gpu import Gpu
 from ladder.model.rung import Rung
 from ladder.model.shape import Shape, in_order
 from ladder.records import store
+from ladder.records.digests import source_of
 from ladder.system import nvml
 from ladder.system.errors import LadderError
 from ladder.system.nvml import Present
@@ -108,6 +110,22 @@ class Plan:
     def checked(self) -> list[str]:
         """The rungs that are checked: all but the floors."""
         return [rung.name for rung in self.needed if rung.role != "floor"]
+
+    def passed_on(self) -> dict[str, str]:
+        """For each rung that has passed a recorded check in its present source a GPU on which it did.
+
+        There it is built as that GPU's tuned file says. A damaged record counts for nothing here.
+        """
+        found: dict[str, str] = {}
+        plain = {rung.name: replace(rung, tuned=()) for rung in self.needed}
+        for raw in sorted(self.raw().parents[1].glob("*/raw")):
+            gpu = raw.parent.name
+            tuned = with_tuned({**self.ladder, **plain}, tuned_file(gpu))
+            for name, rung in plain.items():
+                with contextlib.suppress(LadderError):
+                    if passed(raw / f"check/{name}.json", [rung, tuned[name]]):
+                        found.setdefault(name, gpu)
+        return found
 
     @property
     def profiled(self) -> list[str]:
@@ -299,6 +317,16 @@ def _headline(gpu: Gpu, device: Present | None, measuring: bool) -> str:
     if recorded is None:
         return f"no GPU is measured, and nothing is recorded for {gpu.title}: rungs are compiled and inspected only"
     return f"no GPU is measured: results are the recorded measurements of {recorded}"
+
+
+def passed(path: Path, builds: Sequence[Rung]) -> bool:
+    """Whether a check record at a path holds that a rung, as it is now and built in one of these ways, is right."""
+    record = store.read_record(path) if path.exists() else {"status": ""}
+    if record["status"] != "pass":
+        return False
+    judged = record.get("declared", builds[0].declared), record.get("claims", {})
+    alike = judged == (builds[0].declared, builds[0].claims)
+    return alike and source_of(record["where"]) in map(source_digest, builds)
 
 
 def recorded_shapes(raw: Path) -> set[Shape]:

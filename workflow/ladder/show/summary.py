@@ -8,6 +8,7 @@ from typing import Any
 
 import pandas as pd
 
+from ladder.build.emulator import NEEDS_GPU
 from ladder.model.precision import label, other_baselines
 from ladder.show.origin import origin_line
 from ladder.tables.timings import headline_shape
@@ -44,7 +45,9 @@ def run_summary(rungs: pd.DataFrame, timings: pd.DataFrame, headline: str, resul
         lines += ["", "On a CPU: emulated, the same source passed the check there; needs a GPU, it cannot run there."]
     if restricted := [f"{row.rung} ({row.claims})" for row in rungs.itertuples() if row.claims]:
         lines += ["", f"Restricted, checked and timed only where they say so: {'; '.join(restricted)}"]
-    failed = [row for row in rungs.itertuples() if row.message]
+    for message, unchecked in rungs[rungs["status"] == NEEDS_GPU].groupby("message"):
+        lines += ["", f"Needs a GPU {message}: {', '.join(unchecked['rung'])}"]
+    failed = [row for row in rungs.itertuples() if row.message and row.status != NEEDS_GPU]
     if failed:
         lines += ["", "Failed or left out:", *(f"  {row.rung}: {row.status}: {row.message}" for row in failed)]
     unprofiled = [row for row in rungs.itertuples() if row.profile_message and not row.message]

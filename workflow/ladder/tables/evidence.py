@@ -36,6 +36,7 @@ class Evidence:
     profile_failure: str = ""
     sanitized: Mapping[str, Any] | None = None
     emulated: Mapping[str, Any] | None = None
+    passed_on: str = ""  # a GPU on which the present source passed its check
 
     @property
     def sound(self) -> bool:
@@ -44,9 +45,10 @@ class Evidence:
 
     @property
     def status(self) -> str:
-        """`ok`, `not recorded`, `does not apply`, or what failed.
+        """`ok`, `not recorded`, `needs a GPU`, `does not apply`, or what failed.
 
-        `not checked` is a floor, or a rung without a record that cannot be checked here either.
+        A rung without a record that cannot be checked here either is `not checked`, or `needs a GPU` where its source
+        passed on another one. A floor is `not checked` too.
         """
         if self.inspection["status"] == NOT_APPLICABLE:
             return NOT_APPLICABLE
@@ -57,8 +59,9 @@ class Evidence:
         if self.emulation == "wrong":
             return "wrong"
         if self.check is None:
-            unchecked = self.rung.role == "rung" and self.emulation in (NEEDS_GPU, NOT_EMULATED)
-            return NOT_CHECKED if unchecked else "not recorded"
+            if self.rung.role != "rung" or not _unchecked_by(self.emulated):
+                return "not recorded"
+            return NEEDS_GPU if self.passed_on else NOT_CHECKED
         if self.check["status"] != "pass":
             return "wrong"
         if self.timing_failure:
@@ -87,6 +90,8 @@ class Evidence:
             return f"in the emulator: {self.emulated['message']}"
         if self.rung.role == "rung" and self.status == NOT_CHECKED:
             return self.emulated["message"]
+        if self.status == NEEDS_GPU:
+            return f"to be checked here; the same source passed its check on {self.passed_on}"
         if self.status == "wrong":
             return self.check["message"]
         return self.timing_failure
@@ -127,6 +132,16 @@ class Evidence:
         return check + timed + [profile["where"] for profile in self.profiles.values()]
 
 
+def _unchecked_by(emulated: Mapping[str, Any] | None) -> bool:
+    """Whether the emulator could not check the rung: for what its source needs, or for this machine's compiler."""
+    return (emulated or {}).get("status") in (NEEDS_GPU, NOT_EMULATED)
+
+
+def _is_stale(check: Mapping[str, Any], rung: Rung) -> bool:
+    """Whether a check record is of another source than the present one."""
+    return "where" in check and source_of(check["where"]) != source_digest(rung)
+
+
 def _nothing_of_build(path: Path) -> str:
     again = f"record it again on that GPU: snakemake --cores all --until {path.parent.name}"
     return f"{shown(path)}: holds nothing of the build that passed the check; {again}"
@@ -139,11 +154,13 @@ def read_evidence(
     shapes: list[Shape] | None,
     emulated: Path | None = None,
     sanitized: bool = True,
+    passed_on: str = "",
 ) -> Evidence:
     """Read what is recorded of a rung; timings only of the shapes asked for, and these, profiles and the sanitizer's
     findings only of the build that was checked.
 
-    The findings are read where `sanitized` says so.
+    The findings are read where `sanitized` says so. `passed_on` is Evidence's: where it names no GPU, and the emulator
+    cannot check the rung either, records of another source than the present one count for nothing.
 
     Without an inspection the rung is taken for one that compiles, without shapes all are read.
 
@@ -152,8 +169,11 @@ def read_evidence(
     check_path, time_path = raw / "check" / f"{rung.name}.json", raw / "time" / f"{rung.name}.zip"
     profile_path = raw / "profile" / f"{rung.name}.json.gz"
     check = store.read_record(check_path) if check_path.exists() else None
+    on_cpu = store.read_json(emulated) if emulated else None
     if check and check.get("claims", rung.claims) != rung.claims:
         check = None  # it passed for other products than the rung claims now
+    if check and not passed_on and rung.role == "rung" and _unchecked_by(on_cpu) and _is_stale(check, rung):
+        check = None  # nothing says whether the present source is right
     checked = build_of(check["where"]) if check and check["status"] == "pass" else ""
     of_build = None if rung.role == "floor" else checked
     timings = read_time_record(time_path, of_build) if time_path.exists() else {}
@@ -177,5 +197,6 @@ def read_evidence(
         profiles=profiles,
         profile_failure=profile["failure"]["message"] if profile["failure"] else "",
         sanitized=found,
-        emulated=store.read_json(emulated) if emulated else None,
+        emulated=on_cpu,
+        passed_on=passed_on,
     )
