@@ -15,6 +15,8 @@ from ladder.commands.session import check_arguments
 from ladder.config import gpus, plan
 from ladder.config.documents import dotted, leaves, read_shapes, read_yaml, schema, set_by, validated
 from ladder.config.kernels import read_kernels, select_rungs
+from ladder.config.sources import source_digest
+from ladder.config.tuned_file import Tuned, tuned_text
 from ladder.model.rung import parse_variant, variant_name
 from ladder.model.shape import Shape
 from ladder.records import store
@@ -1003,6 +1005,41 @@ def test_what_a_rung_is_compared_with_is_compiled_and_checked_as_well(machine):
     assert [rung.name for rung in found.needed] == ["empty", "tiled@TILE=24", "cublas", "naive", "coalesced"]
     assert found.checked == ["tiled@TILE=24", "cublas", "naive", "coalesced"]
     assert found.by_name("tiled@TILE=24").macros == {"TILE": "24"}
+
+
+PASSING = {
+    "of another GPU": ({}, {"naive": "h100-sxm"}),
+    "of none that failed": ({"status": "failed"}, {}),
+    "of no other source": ({"source_digest": "another"}, {}),
+    "of no other declaration": ({"declared": {"deterministic": False}}, {}),
+    "of no other claims": ({"claims": {"beta": 0}}, {}),
+    "of none that cannot be read": (None, {}),
+}
+
+
+@pytest.mark.parametrize(("changes", "passed_on"), PASSING.values(), ids=PASSING)
+def test_a_source_passed_where_a_record_of_any_gpu_says_so(machine, project, changes, passed_on):
+    found = plan.plan({"kernels": ["naive"], "gpu": "t4"})
+    record = a_check() | {"declared": found.first.declared} | (changes or {})
+    record["where"]["compile"]["source_digest"] = (changes or {}).get("source_digest") or source_digest(found.first)
+    path = project / "results/h100-sxm/raw/check/naive.json"
+    store.write_json(path, record)
+    if changes is None:
+        path.write_text("damaged")
+    assert found.passed_on() == passed_on
+
+
+def test_a_source_that_passed_as_it_is_tuned_for_one_gpu_passed(machine, project):
+    write(project / "kernels/coalesced.cu", '#include "gemm.cuh"\n#ifndef TILE\n#define TILE 4\n#endif\n')
+    tuned = Tuned((Shape(512, 512, 512),), {"coalesced": {Shape(512, 512, 512): {"TILE": 16}}})
+    write(project / "config/tuned/h100-sxm.yaml", tuned_text("h100-sxm", tuned))
+    there = plan.plan({"kernels": ["coalesced"], "gpu": "h100-sxm", "tune": {"use": True}}).by_name("coalesced")
+    record = a_check() | {"rung": "coalesced", "declared": there.declared}
+    record["where"]["compile"]["source_digest"] = source_digest(there)
+    store.write_json(project / "results/h100-sxm/raw/check/coalesced.json", record)
+    here = plan.plan({"kernels": ["coalesced"], "gpu": "t4"})
+    assert source_digest(here.by_name("coalesced")) != source_digest(there)
+    assert here.passed_on() == {"coalesced": "h100-sxm"}
 
 
 @pytest.mark.parametrize(("enabled", "profiled"), [(True, ["cublas", "naive"]), (False, []), ("false", [])])

@@ -56,6 +56,11 @@ def test_a_branch_to_itself_is_no_loop_and_the_inner_loop_is_that_of_the_ffmas()
     assert sass.inner_loop(sass.parse(LISTING)["kernel_b"]) == []
 
 
+def test_a_branch_out_of_the_kernel_closes_no_loop():
+    body = sass.parse(LISTING.replace("@!P1 BRA 0x0", "@!P1 BRA 0x13d0"))["kernel_a"]
+    assert [(loop[0].offset, loop[-1].offset) for loop in sass.loops(body)] == [(0x10, 0x60)]
+
+
 OUT_OF_LINE = """
 .text.kernel:
         /*0000*/                   MOV R1, R2 ;

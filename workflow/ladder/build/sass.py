@@ -192,7 +192,8 @@ def _jumps(body: Sequence[Instruction]) -> dict[int, list[int]]:
         if each.opcode == "BSSY" and (target := _TARGET.search(each.text)):
             joined[operands[0]] = int(target[1], 16)
         if each.target is not None:
-            jumps[place] = [places[each.target]] * (each.target in places) + ([] if always else [place + 1])
+            inside = [places[each.target]] if each.target in places else []
+            jumps[place] = inside + ([] if always else [place + 1])
         elif each.opcode == "BSYNC" and always and joined.get(operands[0]) in places:
             jumps[place] = [places[joined[operands[0]]]]
         elif each.opcode in ("EXIT", "RET", "BRX") and not each.text.startswith("@"):

@@ -119,12 +119,11 @@ class Plan:
         found: dict[str, str] = {}
         plain = {rung.name: replace(rung, tuned=()) for rung in self.needed}
         for raw in sorted(self.raw().parents[1].glob("*/raw")):
-            gpu = raw.parent.name
-            tuned = with_tuned({**self.ladder, **plain}, tuned_file(gpu))
-            for name, rung in plain.items():
-                with contextlib.suppress(LadderError):
-                    if passed(raw / f"check/{name}.json", [rung, tuned[name]]):
-                        found.setdefault(name, gpu)
+            with contextlib.suppress(LadderError):
+                tuned = with_tuned({**self.ladder, **plain}, tuned_file(raw.parent.name))
+                for name, rung in plain.items():
+                    if name not in found and passed(raw / f"check/{name}.json", [rung, tuned[name]]):
+                        found[name] = raw.parent.name
         return found
 
     @property
