@@ -71,3 +71,6 @@ rule gpu_file:
         device=SETTINGS["device"],
     script:
         "workflow/scripts/gpu_file.py"
+
+
+offer_targets(workflow)

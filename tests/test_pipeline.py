@@ -87,6 +87,7 @@ def one_error(run: Run) -> str:
     """The one line in which a run said what was wrong."""
     assert run.status != 0, run.output
     assert "Traceback" not in run.output
+    assert "Nothing to be done" not in run.output
     assert len(run.errors) == 1, run.output
     return run.errors[0]
 
@@ -389,6 +390,25 @@ def test_a_setting_that_cannot_be_is_one_line_that_names_it(project, config, wor
     assert all(word in line for word in words), line
 
 
+@pytest.mark.parametrize(
+    ("asked", "answers"),
+    [
+        (["table"], ["did you mean tables?"]),
+        (["no-such"], ["targets: ", " all, ", " time, "]),
+        (["--dry-run", "a file.csv"], ["targets: "]),
+        (["--until", "no-such"], ["targets: "]),
+        (["build/t4/rungs/naive"], ["targets: "]),
+        (["build/h100-sxm/rungs/naiv"], ["did you mean naive?"]),
+    ],
+)
+def test_a_target_that_nothing_makes_is_one_line_that_says_what_can_be_made(fresh, asked, answers):
+    run = snakemake(fresh, [], *asked)
+    line = one_error(run)
+    assert Path(asked[-1]).name in line
+    assert all(answer in line for answer in answers), line
+    assert "MissingRule" not in run.output
+
+
 def test_a_wrong_setting_in_a_config_file_names_the_file(project):
     (project / "mine.yaml").write_text("sizes: [512, -1]\n")
     assert "mine.yaml: sizes[1]" in one_error(snakemake(project, [], "--configfile", "mine.yaml"))
@@ -422,6 +442,13 @@ def test_remeasure_alone_checks_and_times_anew_what_the_records_hold(project, tm
     assert run("--touch").status == 0
     assert planned(run("--dry-run")) == set()
     assert planned(run("--dry-run", more=["remeasure=true"])) == {"check", "time"}
+
+
+def test_a_record_of_another_gpu_is_measured_by_no_job_of_this_one(fresh, tmp_path):
+    shutil.copytree(fresh / RAW, fresh / "results/h200-sxm/raw")
+    run = snakemake(fresh, [], "across", "--dry-run", "--quiet", "host", gpu=True, **an_h100(tmp_path / "nvml"))
+    assert run.status == 0, run.output
+    assert set(re.findall(r"gpu=(\S+?),", run.output)) == {RECORDED}
 
 
 # Rungs that fail

@@ -207,12 +207,13 @@ def test_a_run_without_a_job_says_so(monkeypatch, tmp_path):
     handler, stream = a_handler(monkeypatch, tmp_path, "RULES")
     handler.emit(record("workflow_started"))
     handler.close()
-    assert stream.getvalue().startswith("Nothing to be done")
+    assert stream.getvalue() == "", "a run that was refused before any job has not found all up to date"
     handler, stream = a_handler(monkeypatch, tmp_path, "RULES")
     handler.emit(record("workflow_started"))
-    handler.emit(record("run_info", stats={"compile": 1, "total": 1}))
+    handler.emit(record(None, "Nothing to be done (all requested files are present and up to date)."))
     handler.close()
-    assert stream.getvalue() == ""
+    assert stream.getvalue().startswith("Nothing to be done: ")
+    assert stream.getvalue().count("\n") == 1
 
 
 @pytest.mark.parametrize("told", [True, False])

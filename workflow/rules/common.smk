@@ -16,6 +16,7 @@ from ladder.commands.session import (
     listing,
     measuring_stages,
     offer_package,
+    offer_targets,
     run_alone,
     silent,
     stages_to_stop_after,
@@ -75,7 +76,7 @@ MEASURED_FIRST, AWAITED = 2, 1
 
 
 wildcard_constraints:
-    gpu="[A-Za-z0-9_-]+",
+    gpu=GPU,
     entry="[a-z][a-z0-9_]*",
     kernel="[a-z][a-z0-9_]*(@[A-Z][A-Z0-9_]*=[A-Za-z0-9_]+(,[A-Z][A-Z0-9_]*=[A-Za-z0-9_]+)*)?",
 
@@ -89,7 +90,13 @@ def code(script):
 
 def rung_of(wildcards):
     """The rung of a job as far as its library depends on it."""
-    return [PLAN.by_name(wildcards.kernel).as_built]
+    return [rung_named(wildcards.kernel).as_built]
+
+
+def rung_named(name):
+    """The rung that a file to be made names; ends a run that was asked for one of no rung."""
+    with told():
+        return PLAN.by_name(name)
 
 
 def records(stage, ending, names):

@@ -2,7 +2,7 @@ rule compile:
     """One shared library for each rung, with the compiler's resource report."""
     input:
         lambda wildcards: [
-            os.path.relpath(path) for path in sources(PLAN.by_name(wildcards.kernel))
+            os.path.relpath(path) for path in sources(rung_named(wildcards.kernel))
         ],
     output:
         directory("build/{gpu}/rungs/{kernel}"),

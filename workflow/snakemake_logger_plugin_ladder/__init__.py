@@ -8,6 +8,7 @@ the first that runs, it also refuses a command line that the workflow cannot tak
 from __future__ import annotations
 
 import logging
+import re
 import sys
 from logging import LogRecord
 from pathlib import Path
@@ -39,8 +40,12 @@ def _check_command_line() -> None:
         sys.exit(f"gemm-ladder: {error}")
 
 
-def _without_traceback(text: str) -> str:
-    """What an error comes to, in one line where Snakemake would show where in Python it came about."""
+def _in_one_line(text: str) -> str:
+    """What an error comes to: in one line where a target is none, or where Snakemake would show where in Python."""
+    if unmade := re.search(r"^No rule to produce (.*) \(if you use input functions", text, re.MULTILINE):
+        from ladder.commands.session import no_target
+
+        return f"gemm-ladder: {no_target(unmade[1])}"
     if "Traceback (most recent call last):" not in text:
         return text
     return f"gemm-ladder: {text.strip().splitlines()[-1]}; --verbose shows where"
@@ -63,7 +68,6 @@ class LogHandler(LogHandlerBase):
         silent = bool(asked & {"ALL", "PROGRESS"})
         self.board = None if silent or not self.ours else Board(self.stream, DURATIONS)
         self.untold: list[str] = []  # errors that a failed job may have told already
-        self.idle = False  # whether a run has begun and Snakemake has named no job of it yet
 
     @property
     def has_filter(self) -> bool:
@@ -74,16 +78,17 @@ class LogHandler(LogHandlerBase):
         """Show one of Snakemake's records, or draw what it changes."""
         event = getattr(record, "event", None)
         if not self.ours:
-            self._write(self.format(record))
+            told = event == LogEvent.ERROR and not self.common_settings.verbose
+            self._write(_in_one_line(self.format(record)) if told else self.format(record))
         elif event == LogEvent.JOB_ERROR:
             self._job_failed(record)
         elif event == LogEvent.ERROR:
-            self.untold.append(_without_traceback(self.format(record)))
+            self.untold.append(_in_one_line(self.format(record)))
         elif record.levelno >= logging.WARNING:
             self._write(self.format(record))
         elif self.board is not None:
-            if event in (LogEvent.WORKFLOW_STARTED, LogEvent.RUN_INFO):
-                self.idle = event == LogEvent.WORKFLOW_STARTED
+            if record.getMessage().startswith("Nothing to be done"):
+                self._write("Nothing to be done: all that was asked for is there and up to date.")
             self.board.follow(record)
 
     def _job_failed(self, record: LogRecord) -> None:
@@ -105,12 +110,9 @@ class LogHandler(LogHandlerBase):
 
     def close(self) -> None:
         """Say what was not said yet, and how long all took."""
-        if self.idle and not self.untold:
-            self.untold.append("Nothing to be done: all that was asked for is there and up to date.")
         for text in self.untold:
             self._write(text)
         self.untold.clear()
-        self.idle = False
         if self.board is not None:
             self.board.close()
         super().close()

@@ -23,6 +23,7 @@ from ladder.system.paths import GPU_FILES, ROOT, read_text, shown
 
 MEASURING = ("check", "time", "profile")  # the stages that need a GPU
 _held: list[int] = []
+_targets: list[str] = []
 
 
 def offer_package(workflow: Any) -> None:
@@ -161,6 +162,16 @@ def forced(workflow: Any) -> bool:
 def silent(workflow: Any) -> bool:
     """Whether the user wants no lines of the stages: --quiet, --quiet all or --quiet progress."""
     return bool({"ALL", "PROGRESS"} & {choice.name for choice in workflow.output_settings.quiet or ()})
+
+
+def offer_targets(workflow: Any) -> None:
+    """Keep what can be asked for by name, for the line about a target that is none."""
+    _targets[:] = sorted(rule.name for rule in workflow.rules if rule.name in MEASURING or not rule.has_wildcards())
+
+
+def no_target(name: str) -> str:
+    """One line about a target that nothing makes: what it may have meant, or what can be made."""
+    return f"{name}: nothing makes it; {nearest(name, _targets, 'targets')}; `snakemake help` says what each is"
 
 
 def listing(workflow: Any, ladder: Mapping[str, Rung]) -> str:

@@ -78,8 +78,11 @@ class Plan:
         return next(rung for rung in self.ladder.values() if rung.role == "rung")
 
     def by_name(self, name: str) -> Rung:
-        """The rung of this run, or of the ladder, with this name."""
-        return next((rung for rung in self.rungs if rung.name == name), None) or self.ladder[name]
+        """The rung of this run, or of the ladder, with this name; raises LadderError where there is none."""
+        known = self.ladder | {rung.name: rung for rung in self.rungs}
+        if name not in known:
+            raise LadderError(f"kernels: {name!r} is no rung; {nearest(name, known)}")
+        return known[name]
 
     def side_by_side(self, name: str) -> list[str]:
         """A rung and what is timed beside it: of cuBLAS, the first rung and the rung before those configured.
