@@ -122,7 +122,7 @@ def test_the_caption_says_which_gpus_their_drivers_when_and_which_sources_differ
 
 
 def test_the_title_names_the_best_rung_of_each_gpu(results):
-    assert gpus_figure.figure(table_of(results), "cublas").title == (
+    assert gpus_figure.figure(table_of(results), "cublas", {}).title == (
         "The best FP32 rung at 512: tiled 0.3 TFLOP/s on h200-sxm, tiled 0.1 TFLOP/s on h100-sxm, "
         "tiled 0.0 TFLOP/s on own-card"
     )
@@ -130,7 +130,7 @@ def test_the_title_names_the_best_rung_of_each_gpu(results):
 
 def test_each_gpus_points_stand_at_its_values(results):
     table = table_of(results)
-    figure = gpus_figure.figure(table, "cublas")
+    figure = gpus_figure.figure(table, "cublas", {})
     picture = draw(figure, "")
     at = table[(table["n"] == 512) & (table["rung"] == "tiled")].sort_values("gpu")
     metrics = {"gflops": 1e-3, "share_of_peak": 100, "share_of_cublas": 100}
@@ -141,19 +141,26 @@ def test_each_gpus_points_stand_at_its_values(results):
 
 
 def test_every_gpu_has_a_line_in_each_rungs_panel(results):
-    picture = draw(gpus_by_size.figure(table_of(results)), "")
+    picture = draw(gpus_by_size.figure(table_of(results), {}), "")
     panels = {axes.get_title(loc="left"): axes for axes in picture.axes}
     assert list(panels) == ["naive", "tiled"]
     assert len({line.get_color() for line in panels["tiled"].lines}) == 3
+
+
+def test_a_restricted_rung_is_told_apart_in_both_figures(results):
+    claims = {"tiled": "beta = 0"}
+    both = gpus_figure.figure(table_of(results), "cublas", claims), gpus_by_size.figure(table_of(results), claims)
+    assert both[0].y.names == ["naive", "tiled (restricted)"]
+    assert both[1].panels.options == ["naive", "tiled (restricted)"]
 
 
 def test_shapes_that_are_no_squares_leave_a_table_and_empty_figures(tmp_path):
     record(tmp_path, "h100-sxm", "tiled", beside("tiled", "8x16x32", 1.0))
     table = table_of(tmp_path)
     assert len(table) == 1
-    figure = gpus_figure.figure(table, "cublas")
+    figure = gpus_figure.figure(table, "cublas", {})
     assert figure.title == "No rung is recorded at a square size"
-    for empty in (figure, gpus_by_size.figure(table)):
+    for empty in (figure, gpus_by_size.figure(table, {})):
         assert empty.empty in [text.get_text() for text in draw(empty, "").axes[0].texts]
 
 
@@ -164,8 +171,8 @@ def test_equal_records_give_equal_bytes(results, tmp_path):
         folder.mkdir()
         table = table_of(results)
         write_table(table, folder / "gpus.csv")
-        save(draw(gpus_figure.figure(table, "cublas"), ""), [folder / "gpus.svg", folder / "gpus.png"])
-        save(draw(gpus_by_size.figure(table), ""), [folder / "by_size.svg"])
+        save(draw(gpus_figure.figure(table, "cublas", {}), ""), [folder / "gpus.svg", folder / "gpus.png"])
+        save(draw(gpus_by_size.figure(table, {}), ""), [folder / "by_size.svg"])
         made.append({path.name: path.read_bytes() for path in folder.iterdir()})
     assert made[0] == made[1]
 

@@ -101,6 +101,22 @@ def test_a_rung_is_checked_timed_and_profiled_where_it_claims_and_stands_beside_
     assert run.side_by_side("after") == ["after", "cublas", "naive"]
 
 
+@pytest.mark.parametrize(
+    ("claims", "sizes", "tuned"),
+    [
+        ({}, [96, 128], ["96", "128"]),
+        ({"n": "n % 128 == 0"}, [96, 128], ["128"]),
+        ({"n": "n % 128 == 0"}, [96, 100], []),
+    ],
+)
+def test_a_rung_is_tuned_where_it_claims_and_named_where_it_claims_nothing(ladder, claims, sizes, tuned):
+    ladder(claims, "tiled_2d")
+    run = plan.plan({"kernels": ["tiled_2d"], "sizes": [128], "tune_sizes": sizes})
+    assert list(map(str, run.tune_shapes_of("tiled_2d"))) == tuned
+    assert run.tuned_entries == (["tiled_2d"] if tuned else [])
+    assert [line.partition(":")[0] for line in run.not_tuned] == ([] if tuned else ["tiled_2d"])
+
+
 def test_sizes_of_which_a_rung_claims_none_are_one_line(ladder):
     ladder({"n": "n % 128 == 0"})
     with pytest.raises(LadderError, match=r"sizes: mine claims none of them \(n % 128 = 0\); add one"):

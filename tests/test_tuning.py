@@ -1,5 +1,6 @@
 """Tuning: what is tried, the search with its record, what is chosen, the tuned file and the builds by size."""
 
+import dataclasses
 import gzip
 import json
 import math
@@ -463,6 +464,17 @@ def test_the_fastest_of_each_size_is_chosen(recorded):
     found = choose([recorded], {"t": a_rung("t")}, [S4, S1], digests(recorded))
     assert found.sizes == (S1, S4)
     assert found.rungs == {"t": {S1: {"BM": 3}, S4: {"BM": 2}}}
+
+
+def test_a_rung_is_tuned_at_the_sizes_that_it_claims_and_the_others_get_the_nearest(recorded):
+    ladder = {"t": dataclasses.replace(a_rung("t"), claims={"n": "n > 2000"})}
+    for trial in recorded.trials.values():
+        trial["times_s"].pop("1024", None)
+    found = choose([recorded], ladder, [S4, S1], digests(recorded))
+    best = choose([recorded], ladder, [S4], digests(recorded)).rungs["t"][S4]
+    assert found.rungs == {"t": {S1: best, S4: best}}
+    none = {"t": dataclasses.replace(a_rung("t"), claims={"n": 7})}
+    assert choose([recorded], none, [S4, S1], digests(recorded)).rungs == {}
 
 
 def test_a_variant_keeps_its_own_macros_and_gets_the_best_of_the_rest(recorded):

@@ -58,7 +58,9 @@ if PLAN.measuring:
             tune=SETTINGS["tune"],
             timing=SETTINGS["timing"],
             cases=SETTINGS["check"]["cases"],
-            shapes=[str(shape) for shape in PLAN.tune_shapes],
+            shapes=lambda wildcards: [
+                str(shape) for shape in PLAN.tune_shapes_of(wildcards.entry)
+            ],
         script:
             "../scripts/trials.py"
 
@@ -84,6 +86,7 @@ if TRIED:
             ladder=list(PLAN.ladder.values()),
             rungs=[PLAN.of_entry(entry) for entry in TRIED],
             shapes=[str(shape) for shape in PLAN.tune_shapes],
+            not_tuned=PLAN.not_tuned,
         script:
             "../scripts/tune.py"
 
@@ -97,5 +100,6 @@ else:
             CONDA
         params:
             title=PLAN.gpu.title,
+            not_tuned=PLAN.not_tuned,
         script:
             "../scripts/untuned.py"

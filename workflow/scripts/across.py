@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from ladder.model.claims import in_words
 from ladder.model.shape import Shape
 from ladder.show.figures import gpus, gpus_by_size
 from ladder.show.static import draw, save
@@ -15,6 +16,7 @@ with job(snakemake):
     shapes = [Shape.parse(shape) for shape in params.shapes] or None
     table = across_table(ROOT / "results", params.rungs, shapes, params.baseline, params.first)
     where = caption(table)
-    save(draw(gpus.figure(table, params.baseline), where), [Path(output.svg), Path(output.png)])
-    save(draw(gpus_by_size.figure(table), where), [Path(output.by_size_svg), Path(output.by_size_png)])
+    claims = {rung.name: in_words(rung.claims) for rung in params.rungs}
+    save(draw(gpus.figure(table, params.baseline, claims), where), [Path(output.svg), Path(output.png)])
+    save(draw(gpus_by_size.figure(table, claims), where), [Path(output.by_size_svg), Path(output.by_size_png)])
     write_table(table, Path(output.table))

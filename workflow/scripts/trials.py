@@ -5,6 +5,7 @@ from pathlib import Path
 from ladder.build.compile import Build
 from ladder.measure.tune.stage import Search, default_trial, round_settings, shape_cases
 from ladder.model.cases import all_cases
+from ladder.model.claims import claimed_cases
 from ladder.model.shape import Shape
 from ladder.records import store
 from ladder.records.provenance import environment
@@ -27,13 +28,14 @@ with job(snakemake, "tune") as progress:
         keys = ("nvcc", "flags", "architecture")
         return {**place, "compile": {key: place["compile"][key] for key in keys}}
 
+    cases = all_cases(map(Shape.parse, tune["shapes"]), params.cases, [])
     search = Search(
         entry=entry,
         builds=builds,
         compiled={name: made.record for name, made in builds.items()},
         baseline=baseline.folder.name,
         baseline_build=baseline,
-        cases=[case.as_record() for case in all_cases(map(Shape.parse, tune["shapes"]), params.cases, [])],
+        cases=[case.as_record() for case in claimed_cases(params.rungs[0].claims, cases)],
         shapes=[str(shape) for shape in shapes],
         settings=round_settings(tune, params.timing),
         final_cases=shape_cases(shapes),

@@ -39,5 +39,7 @@ with job(snakemake):
         for shape, macros in classes.items()
     )
     Path(snakemake.log[0]).write_text(text)
+    for line in params.not_tuned:
+        say(line)
     if output.tuned:  # else these are read again with every other record, and were said when they were made
         say(f"\n{text}{len(table['trial'].unique())} trials: {output.table}; tuned: {output.tuned[0]}")

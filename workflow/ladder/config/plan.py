@@ -166,9 +166,28 @@ class Plan:
 
     @property
     def tuned_entries(self) -> list[str]:
-        """The entries among the rungs of this run that `snakemake tune` searches."""
+        """The entries among the rungs of this run that `snakemake tune` searches: those that claim a size of it."""
+        return [entry for entry in self._tunable if self.tune_shapes_of(entry)]
+
+    @property
+    def not_tuned(self) -> list[str]:
+        """A line for each entry that declares what to tune and claims no size to tune it at."""
+        sizes = ", ".join(map(str, self.tune_shapes))
+        return [
+            f"{entry}: not tuned: it claims none of tune_sizes, {sizes} ({in_words(self.of_entry(entry).claims)}); "
+            "add one that it claims"
+            for entry in self._tunable
+            if not self.tune_shapes_of(entry)
+        ]
+
+    @property
+    def _tunable(self) -> list[str]:
         applies = (rung for rung in self.rungs if rung.runs_on(self.gpu.compute_capability))
         return list(dict.fromkeys(rung.entry for rung in applies if rung.tune is not None))
+
+    def tune_shapes_of(self, entry: str) -> list[Shape]:
+        """The shapes at which an entry is tuned."""
+        return claimed_shapes(self.of_entry(entry).claims, self.tune_shapes)
 
     @property
     def tuned_path(self) -> str:

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from ladder.config.tuned_file import Tuned
+from ladder.model.claims import claimed_shapes
 from ladder.model.rung import Rung, parse_variant
 from ladder.model.shape import Shape
 from ladder.records.digests import present_source
@@ -81,13 +82,14 @@ def choose(
     """The fastest sound trial of the second round, by rung and size; of a variant among those with its macros.
 
     Only trials of the sources as they are now count. A rung of which a size has none, or whose macros leave nothing to
-    choose, is left out.
+    choose, is left out. A size that a rung does not claim has what the claimed one of the nearest work has.
     """
     rungs: dict[str, dict[Shape, dict[str, int]]] = {}
     for record in records:
         for rung in (rung for rung in ladder.values() if rung.entry == record.entry):
             classes: dict[Shape, dict[str, int]] = {}
-            for shape in sizes:
+            claimed = claimed_shapes(rung.claims, sizes)
+            for shape in claimed:
                 found = [
                     (score, macros)
                     for name, macros, score in _finals(record, str(shape), digests)
@@ -96,11 +98,16 @@ def choose(
                 if found:
                     _, macros = min(found, key=lambda pair: pair[0])
                     classes[shape] = {k: int(v) for k, v in macros.items() if k not in rung.macros}
-            if len(classes) == len(sizes) and all(classes.values()):
-                rungs[rung.name] = classes
+            if claimed and len(classes) == len(claimed) and all(classes.values()):
+                rungs[rung.name] = {shape: classes[_nearest(shape, claimed)] for shape in sizes}
     order = {name: place for place, name in enumerate(ladder)}
     sizes = tuple(sorted(sizes, key=lambda shape: shape.flop))
     return Tuned(sizes, {name: rungs[name] for name in sorted(rungs, key=order.__getitem__)})
+
+
+def _nearest(shape: Shape, others: Sequence[Shape]) -> Shape:
+    """Of the others the one whose number of operations is nearest, as a ratio."""
+    return min(others, key=lambda other: max(other.flop, shape.flop) / min(other.flop, shape.flop))
 
 
 def _finals(record: Record, shape: str, digests: Mapping[str, str]) -> list[tuple[str, dict[str, str], float]]:

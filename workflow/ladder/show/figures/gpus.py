@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pandas as pd
 
 from ladder.model.precision import label
@@ -27,13 +29,18 @@ def gpu_key(table: pd.DataFrame) -> Key:
     )
 
 
-def figure(table: pd.DataFrame, baseline: str) -> Specification:
-    """Rate, share of the peak and share of cuBLAS of each rung on each GPU. `table` is of `across_table`."""
+def labelled(table: pd.DataFrame, claims: Mapping[str, str]) -> pd.DataFrame:
+    """A table of `across_table` with labels in place of the rungs' names; `claims` are those of restricted rungs."""
+    return table.assign(rung=[label(row.rung, row.precision, claims.get(row.rung, "")) for row in table.itertuples()])
+
+
+def figure(table: pd.DataFrame, baseline: str, claims: Mapping[str, str]) -> Specification:
+    """Rate, share of peak and share of cuBLAS of each rung on each GPU; table and claims as `labelled` takes them."""
     size = common_size(table)
     rows = square_rows(table)
     rows = rows[rows["n"] == size]
-    order = [label(name, each) for name, each in table[["rung", "precision"]].drop_duplicates().itertuples(index=False)]
-    named = rows.assign(rung=[label(row.rung, row.precision) for row in rows.itertuples()])
+    order = list(labelled(table, claims)["rung"].unique())
+    named = labelled(rows, claims)
     nan = float("nan")
     parts = [
         named[["rung", "gpu"]].assign(
