@@ -29,18 +29,18 @@ def gpu_key(table: pd.DataFrame) -> Key:
     )
 
 
-def labelled(table: pd.DataFrame, claims: Mapping[str, str]) -> pd.DataFrame:
+def with_labels(table: pd.DataFrame, claims: Mapping[str, str]) -> pd.DataFrame:
     """A table of `across_table` with labels in place of the rungs' names; `claims` are those of restricted rungs."""
     return table.assign(rung=[label(row.rung, row.precision, claims.get(row.rung, "")) for row in table.itertuples()])
 
 
 def figure(table: pd.DataFrame, baseline: str, claims: Mapping[str, str]) -> Specification:
-    """Rate, share of peak and share of cuBLAS of each rung on each GPU; table and claims as `labelled` takes them."""
+    """Rate, share of peak and share of cuBLAS of each rung on each GPU; table and claims as `with_labels` takes them."""
     size = common_size(table)
     rows = square_rows(table)
     rows = rows[rows["n"] == size]
-    order = list(labelled(table, claims)["rung"].unique())
-    named = labelled(rows, claims)
+    order = list(with_labels(table, claims)["rung"].unique())
+    named = with_labels(rows, claims)
     nan = float("nan")
     parts = [
         named[["rung", "gpu"]].assign(

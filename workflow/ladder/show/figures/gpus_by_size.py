@@ -6,14 +6,14 @@ from collections.abc import Mapping
 
 import pandas as pd
 
-from ladder.show.figures.gpus import gpu_key, labelled
+from ladder.show.figures.gpus import gpu_key, with_labels
 from ladder.show.figures.specification import Axis, Choice, Layer, Specification, size_axis
 from ladder.tables.timings import square_rows
 
 
 def figure(table: pd.DataFrame, claims: Mapping[str, str]) -> Specification:
-    """A panel a rung of the class fp32, a line a GPU; table and claims as `gpus.labelled` takes them."""
-    plain = labelled(table[table["precision"] == "fp32"], claims)
+    """A panel a rung of the class fp32, a line a GPU; table and claims as `gpus.with_labels` takes them."""
+    plain = with_labels(table[table["precision"] == "fp32"], claims)
     rows = square_rows(plain).dropna(subset=["share_of_peak"])
     rungs = [name for name in plain["rung"].unique() if name in set(rows["rung"])]
     data = rows[["rung", "gpu", "n"]].assign(percent=100 * rows["share_of_peak"])
