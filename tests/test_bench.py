@@ -198,6 +198,33 @@ def test_the_exit_status_is_the_verdict_of_all_rungs_and_the_first_finding_ends_
     assert ("Not timed: 64" in capsys.readouterr().out) == (not stopped)
 
 
+@pytest.mark.parametrize(("kernel", "status"), [("sound", 0), ("nan_output", 1)])
+def test_what_a_kernel_prints_is_shown_whatever_the_verdict(tmp_path, kernel, status):
+    source = (TEST_KERNELS / f"{kernel}.cu").read_text()
+    printing = source.replace("float sum = ", 'printf("at %d\\n", row);\n  float sum = ')
+    write(tmp_path / "mine.cu", f"#include <cstdio>\n{printing}")
+    result = run("mine.cu", "64", *QUICK, here=tmp_path)
+    assert result.returncode == status, result.stderr
+    lines = result.stderr.splitlines()
+    assert lines[lines.index("mine.cu: printed in the emulator:") + 1] == "  at 0"
+
+
+@pytest.mark.parametrize("width", [1, bench.WIDEST, 10 * bench.WIDEST])
+@pytest.mark.parametrize("count", [0, 1, bench.PRINTED, bench.PRINTED + 1, 100 * bench.PRINTED])
+def test_of_what_a_kernel_prints_a_few_lines_are_shown_and_no_byte_goes_unmentioned(tmp_path, count, width):
+    (tmp_path / "log").write_text(("x" * width + "\n") * count)
+    lines = bench.printed(tmp_path / "log")
+    shown = [line.strip() for line in lines if not line.endswith(" bytes more")]
+    whole = shown == ["x" * width] * count
+    assert len(lines) == len(shown) + (not whole)
+    assert len(shown) == min(count, bench.PRINTED) or width > bench.WIDEST
+    assert max(map(len, shown), default=0) <= bench.WIDEST
+
+
+def test_where_no_worker_ran_nothing_was_printed(tmp_path):
+    assert bench.printed(tmp_path / "log") == []
+
+
 def test_the_engine_is_compiled_once_also_by_two_at_once_and_anew_where_its_sources_change(monkeypatch, tmp_path):
     made = []
 

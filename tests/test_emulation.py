@@ -19,6 +19,7 @@ from ladder.config.plan import plan
 from ladder.config.sources import sources
 from ladder.config.tuned_file import with_tuned
 from ladder.measure.check.emulate import emulate_rung, emulate_source
+from ladder.measure.check.stage import Answers
 from ladder.measure.check.worker import check_case
 from ladder.measure.devices import EmulatedDevice
 from ladder.measure.inputs import FAMILIES
@@ -26,6 +27,7 @@ from ladder.model.cases import EMULATED_ALONE, Case, emulated_cases, emulated_ru
 from ladder.model.rung import Rung, TunedClass, variant_name
 from ladder.model.shape import Shape
 from ladder.system.paths import ROOT
+from ladder.system.process import Outcome
 
 LADDER = read_kernels(ROOT / "config" / "kernels.yaml")
 CASES = [
@@ -115,9 +117,33 @@ def test_a_wrong_rung_fails_in_one_line(tmp_path, source_of, fault, message):
 
 def test_a_rung_that_does_not_end_is_tried_once(tmp_path):
     rung = replace(LADDER["naive"], source="../tests/kernels/endless.cu")
-    record = emulate_rung(rung, a_build(tmp_path / "naive"), CASES, 2, 1, tmp_path / "log", compiled_engine())
-    assert record["status"] == "failed"
+    record = emulate_rung(rung, a_build(tmp_path / "naive"), CASES, 2, 60, tmp_path / "log", compiled_engine())
+    assert record["status"] == "not emulated"
+    assert "has not ended after 5 s of CPU time" in record["message"]
     assert len(record["cases"]) == 2, "each of two threads tries one case"
+
+
+PASSES, TIMES_OUT, RACES = "pass", "timeout: k the launch has not ended after 5 s", "race: k"
+STOPPED = Outcome("failed", "no progress for 9 s; stopped", overdue=True)
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "outcome", "told"),
+    [
+        ([PASSES, PASSES], Outcome("ok", ""), ""),
+        ([PASSES, TIMES_OUT], Outcome("ok", ""), "8: not finished: k the launch has not ended after 5 s"),
+        ([RACES, TIMES_OUT], Outcome("ok", ""), ""),
+        ([RACES], STOPPED, ""),
+        ([PASSES], STOPPED, "8: not finished: no progress for 9 s; stopped"),
+        ([], STOPPED, "8: not finished: no progress for 9 s; stopped"),
+        ([PASSES], Outcome("failed", "crashed"), ""),
+    ],
+)
+def test_what_was_not_waited_for_is_told_and_is_wrong_only_with_another_finding(verdicts, outcome, told):
+    cases = [asked("7"), asked("8")]
+    records = [{**case.as_record(), "verdict": each} for case, each in zip(cases, verdicts, strict=False)]
+    found = Answers(cases, records, current=cases[1], outcome=outcome).unfinished()
+    assert found.partition("; 1 of")[0].partition("; 0 of")[0] == told
 
 
 @pytest.mark.parametrize(("fault", "found"), [("missing_first_barrier", 2), ("last_tile_of_k_skipped", 4)])

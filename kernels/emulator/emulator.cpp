@@ -318,6 +318,21 @@ EMULATOR_PLAIN static unsigned make_workers() {
   return count;
 }
 
+EMULATOR_PLAIN static double seconds_of(clockid_t clock) {
+  timespec time;
+  clock_gettime(clock, &time);
+  return static_cast<double>(time.tv_sec) + time.tv_nsec * 1e-9;
+}
+
+// Waits for a worker for so long, and for a moment at least.
+EMULATOR_PLAIN static bool joined_within(pthread_t host, double seconds) {
+  double end_s = seconds_of(CLOCK_REALTIME) + (seconds > 0.01 ? seconds : 0.01);
+  timespec end;
+  end.tv_sec = static_cast<time_t>(end_s);
+  end.tv_nsec = static_cast<long>((end_s - static_cast<double>(end.tv_sec)) * 1e9);
+  return pthread_timedjoin_np(host, nullptr, &end) == 0;
+}
+
 EMULATOR_NOINLINE void check_stream(const void* queued_on) {
   if (queued_on != stream) {
     report("stream", Where(),
@@ -367,11 +382,7 @@ EMULATOR_NOINLINE int run_grid(void (*invoke)(const void*), const void* closure,
   now.stop = false;
   now.error = 0;
 
-  timespec deadline;
-  clock_gettime(CLOCK_REALTIME, &deadline);
-  double end_s = static_cast<double>(deadline.tv_sec) + deadline.tv_nsec * 1e-9 + timeout_s;
-  deadline.tv_sec = static_cast<time_t>(end_s);
-  deadline.tv_nsec = static_cast<long>((end_s - static_cast<double>(deadline.tv_sec)) * 1e9);
+  double end_s = seconds_of(CLOCK_PROCESS_CPUTIME_ID) + timeout_s;
   count = count < now.turns ? count : static_cast<unsigned>(now.turns);
   pthread_t hosts[MAX_WORKERS];
   for (unsigned i = 0; i < count; ++i) {
@@ -380,12 +391,11 @@ EMULATOR_NOINLINE int run_grid(void (*invoke)(const void*), const void* closure,
     }
   }
   for (unsigned i = 0; i < count; ++i) {
-    if (pthread_timedjoin_np(hosts[i], nullptr, &deadline) != 0) {
-      if (!now.stop) {
-        report("timeout", Where(), "the launch has not ended after %g s", timeout_s);
+    while (!joined_within(hosts[i], end_s - seconds_of(CLOCK_PROCESS_CPUTIME_ID))) {
+      if (!now.stop && seconds_of(CLOCK_PROCESS_CPUTIME_ID) >= end_s) {
+        report("timeout", Where(), "the launch has not ended after %.3g s of CPU time", timeout_s);
         stop_launch(702);  // cudaErrorLaunchTimeout
       }
-      pthread_join(hosts[i], nullptr);
     }
   }
   int error = now.error;

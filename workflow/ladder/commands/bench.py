@@ -38,6 +38,7 @@ from ladder.system.terminal import Progress, waiting
 
 COMMAND_LINE = "command line"
 SIZES = ["1024", "2048", "4096"]
+PRINTED, WIDEST = 20, 200  # lines of what a rung printed, and characters of each, that are shown
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -158,10 +159,10 @@ def bench(run: Plan, every: bool = False) -> None:
         if run.measuring:
             on_gpu(run, {name: made.result() for name, made in compiles.items()}, Path(folder))
         else:
-            on_cpu(run, compiles, Path(folder) / "log", every)
+            on_cpu(run, compiles, Path(folder), every)
 
 
-def on_cpu(run: Plan, compiles: Mapping[str, Future[Build]], log: Path, every: bool) -> None:
+def on_cpu(run: Plan, compiles: Mapping[str, Future[Build]], folder: Path, every: bool) -> None:
     """Check the rungs of a plan in the emulator and say what came of it and what is not timed.
 
     Raises LadderError, at the first or with `every` at the end, where one does not compile, is wrong or not checked.
@@ -169,9 +170,8 @@ def on_cpu(run: Plan, compiles: Mapping[str, Future[Build]], log: Path, every: b
     failed = []
     for name, made in compiles.items():
         try:
-            print(
-                f"{name}: passes the check in the emulator ({emulated(run, name, made, log, every)} cases)", flush=True
-            )
+            passed = emulated(run, name, made, folder / name / "log", every)
+            print(f"{name}: passes the check in the emulator ({passed} cases)", flush=True)
         except LadderError as error:
             if not every:
                 raise
@@ -239,6 +239,8 @@ def emulated(run: Plan, name: str, made: Future[Build], log: Path, every: bool) 
     with waiting(progress, lambda: doing):
         engine = ENGINE if why_no_emulator() else cached_engine(ROOT / "build" / "emulator")
         record = emulate_source(run.by_name(name), cases, threads, limit_s, log, engine, started, not every)
+    if lines := printed(log):
+        print("\n".join([f"{name}: printed in the emulator:", *lines]), file=sys.stderr, flush=True)
     made.result()
     progress.ended(record["status"])
     if record["status"] == "failed":
@@ -249,6 +251,18 @@ def emulated(run: Plan, name: str, made: Future[Build], log: Path, every: bool) 
     if record["status"] != EMULATED:
         raise LadderError(f"{name}: not checked: {record['message']}")
     return len(record["cases"])
+
+
+def printed(log: Path) -> list[str]:
+    """The first lines that a rung printed, PRINTED of WIDEST characters at most, and how many bytes more there are."""
+    if not log.exists():
+        return []
+    with log.open("rb") as file:
+        lines = file.read(PRINTED * (WIDEST + 1)).splitlines(keepends=True)[:PRINTED]
+    shown = [line if len(line.rstrip()) <= WIDEST else line[:WIDEST] for line in lines]
+    more = log.stat().st_size - sum(map(len, shown))
+    told = [f"  {line.decode(errors='replace').rstrip()}" for line in shown]
+    return [*told, f"  ... and {more} bytes more"] if more else told
 
 
 def check(run: Plan, made: Build, log: Path, names: list[str], full: bool) -> None:

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import ctypes
 import mmap
-import os
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from ladder.build.library import Library, Operands, explain
+from ladder.model.cases import is_unfinished
 from ladder.model.shape import Shape
 
 ALIGNMENT = 256  # bytes, of what cudaMalloc gives
@@ -78,7 +78,7 @@ class EmulatedDevice:
     arrays = np
 
     def __init__(self, threads: int, time_limit_s: float, first_only: bool = False) -> None:
-        """Use so many threads; a launch that takes longer than the time limit, or than `_patience_s`, is a finding.
+        """Use so many threads; a launch that takes more CPU time than the limit, or than `_patience_s`, is a finding.
 
         With `first_only` the device is stuck after its first finding, whatever that is.
         """
@@ -128,8 +128,8 @@ class EmulatedDevice:
         error = library.queue(shape, call.alpha, call.beta, o, self.address(call.workspace), EMULATED_STREAM)
         text = ctypes.create_string_buffer(1 << 16)
         c.emulator_report(text, ctypes.c_size_t(len(text)))
-        findings = text.value.decode(errors="replace").splitlines()
-        self.stuck = any(self.first_only or finding.startswith("timeout: ") for finding in findings)
+        findings = sorted(text.value.decode(errors="replace").splitlines(), key=is_unfinished)
+        self.stuck = any(self.first_only or is_unfinished(finding) for finding in findings)
         return findings[0] if findings else f"sgemm returned {explain(error)}" if error else ""
 
     def clear(self) -> None:
@@ -137,8 +137,5 @@ class EmulatedDevice:
 
 
 def _patience_s(shape: Shape) -> float:
-    """The seconds after which a launch in the emulator is taken for endless: 5, and one for each million FLOP.
-
-    Where more processes want to run than there are CPUs, they take longer.
-    """
-    return (5 + shape.flop / 1e6) * max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
+    """The seconds of CPU time for which a launch in the emulator is waited for: 5, and one for each million FLOP."""
+    return 5 + shape.flop / 1e6

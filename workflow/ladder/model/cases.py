@@ -133,6 +133,11 @@ def emulated_cases(cases: Iterable[Case]) -> list[Case]:
     return [*kept, *EMULATED_ALONE]
 
 
+def is_unfinished(verdict: str) -> bool:
+    """Whether a verdict or finding says no more than that a launch in the emulator was not waited for any longer."""
+    return verdict.startswith("timeout: ")
+
+
 def emulated_runs(case: Case) -> int:
     """How often the emulator computes a case, with another order of blocks and threads each time."""
     return 2 if case.shape.flop <= EMULATED_TWICE else 1

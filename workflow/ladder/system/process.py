@@ -24,7 +24,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +49,7 @@ class Outcome:
 
     status: str
     message: str
+    overdue: bool = field(default=False, compare=False)  # stopped at its time limit
 
     def of_the_work(self, what: str) -> Outcome:
         """This outcome; raises LadderError where the machine broke the work off, which says nothing about a kernel."""
@@ -153,7 +154,7 @@ def run_worker(
 
 
 def _overdue(time_limit_s: float) -> Outcome:
-    return Outcome(FAILED, f"no progress for {time_limit_s:g} s; stopped")
+    return Outcome(FAILED, f"no progress for {time_limit_s:g} s; stopped", overdue=True)
 
 
 def _follow(

@@ -43,8 +43,8 @@ def emulate_rung(
 
     Keys: status, message, cases (those that ran, as in the record of a check). The status is `emulated` where all
     passed; `failed`; `needs a GPU` where the source does not compile for the emulator, or would compile to other code
-    than for a GPU; `not emulated` where this machine has no compiler for it; or the compile record's, where it is not
-    `ok`.
+    than for a GPU; `not emulated` where this machine has no compiler for it, or a launch was not waited for any longer;
+    or the compile record's, where it is not `ok`.
     """
     compiled = made.record
     if compiled["status"] != "ok":
@@ -93,5 +93,7 @@ def emulate_source(
             "declared": rung.declared,
         }
         answers = run_cases(cases, runs, request, time_limit_s, log, progress, threads)
+    if message := answers.unfinished():
+        return {"status": NOT_EMULATED, "message": message, "cases": answers.records}
     status, message = answers.verdict(f"emulate: {rung.name}")
     return {"status": EMULATED if status == "pass" else status, "message": message, "cases": answers.records}

@@ -11,7 +11,7 @@ from typing import Any
 
 from ladder.build.compile import Build
 from ladder.measure.check.in_common import passing
-from ladder.model.cases import Case
+from ladder.model.cases import Case, is_unfinished
 from ladder.system.process import BROKEN, OK, Event, Outcome, run_worker
 
 
@@ -80,6 +80,17 @@ class Answers:
         if missing := [case for case in self.asked if case not in answered]:
             return "failed", f"{missing[0]}: no answer (as to {len(missing)} of {len(self.asked)} cases)"
         return "pass", ""
+
+    def unfinished(self) -> str:
+        """What was waited for and did not end, in one line; empty where all ended or anything was found to be wrong."""
+        wrong = [record for record in self.records if record["verdict"] != "pass"]
+        if not all(is_unfinished(record["verdict"]) for record in wrong) or not (wrong or self.outcome.overdue):
+            return ""
+        case, why = (Case.of(wrong[0]), wrong[0]["verdict"]) if wrong else (self.current, self.outcome.message)
+        passed = len(self.records) - len(wrong)
+        return (
+            f"{case}: not finished: {why.removeprefix('timeout: ')}; {passed} of {len(self.asked)} cases passed before"
+        )
 
 
 def run_cases(

@@ -35,7 +35,7 @@ def with_labels(table: pd.DataFrame, claims: Mapping[str, str]) -> pd.DataFrame:
 
 
 def figure(table: pd.DataFrame, baseline: str, claims: Mapping[str, str]) -> Specification:
-    """Rate, share of peak and share of cuBLAS of each rung on each GPU; table and claims as `with_labels` takes them."""
+    """Rate, share of peak and share of cuBLAS of each rung on each GPU; the arguments are those of `with_labels`."""
     size = common_size(table)
     rows = square_rows(table)
     rows = rows[rows["n"] == size]
