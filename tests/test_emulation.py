@@ -117,7 +117,8 @@ def test_a_wrong_rung_fails_in_one_line(tmp_path, source_of, fault, message):
 
 def test_a_rung_that_does_not_end_is_tried_once(tmp_path):
     rung = replace(LADDER["naive"], source="../tests/kernels/endless.cu")
-    record = emulate_rung(rung, a_build(tmp_path / "naive"), CASES, 2, 60, tmp_path / "log", compiled_engine())
+    cases = [asked(str(size), beta=1) for size in range(5, 9)]
+    record = emulate_rung(rung, a_build(tmp_path / "naive"), cases, 2, 60, tmp_path / "log", compiled_engine())
     assert record["status"] == "not emulated"
     assert "has not ended after 5 s of CPU time" in record["message"]
     assert len(record["cases"]) == 2, "each of two threads tries one case"
