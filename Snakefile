@@ -16,6 +16,7 @@ include: "workflow/rules/tables.smk"
 include: "workflow/rules/experiments.smk"
 include: "workflow/rules/figures.smk"
 include: "workflow/rules/drawings.smk"
+include: "workflow/rules/shipped.smk"
 include: "workflow/rules/pages.smk"
 include: "workflow/rules/compare.smk"
 include: "workflow/rules/across.smk"
@@ -38,6 +39,7 @@ rule all:
         f"{DERIVED}/report.html",
         rungs=f"{DERIVED}/tables/rungs.csv",
         timings=f"{DERIVED}/tables/timings.csv",
+        shipped=SHIPPED,
     log:
         f"logs/{GPU}/summary.log",
     conda:

@@ -127,16 +127,17 @@ def __getattr__(name):
         "nvmlDeviceGetCudaComputeCapability": (9, 0),
         "nvmlSystemGetCudaDriverVersion": 13000,
         "nvmlDeviceGetName": "NVIDIA H100 80GB HBM3",
+        "nvmlDeviceGetUUID": "UUID_HERE",
         "nvmlDeviceGetMemoryInfo": type("Memory", (), {"total": 1 << 36}),
     }
     return lambda *_: answers.get(name, 1000)
 """
 
 
-def an_h100(folder: Path) -> dict[str, str]:
+def an_h100(folder: Path, uuid: str = "GPU-0a1b2c3d-4e5f") -> dict[str, str]:
     """Variables of the environment that let a dry run find an H100, by way of a folder that is made."""
     folder.mkdir()
-    (folder / "pynvml.py").write_text(NVML)
+    (folder / "pynvml.py").write_text(NVML.replace("UUID_HERE", uuid))
     return {"PYTHONPATH": str(folder)}
 
 

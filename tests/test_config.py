@@ -807,6 +807,7 @@ def test_a_card_of_which_nvml_knows_no_power_limit_is_present_all_the_same(with_
         "nvmlDeviceGetMemoryBusWidth": 256,
         "nvmlDeviceGetMemoryInfo": SimpleNamespace(total=16 << 30),
         "nvmlSystemGetDriverVersion": "580.1",
+        "nvmlSystemGetNVMLVersion": "13.580.1",
         "nvmlDeviceGetTemperature": 41,
         "nvmlDeviceGetClockInfo": 210,
         "nvmlDeviceGetCurrentClocksEventReasons": 1,
@@ -816,6 +817,7 @@ def test_a_card_of_which_nvml_knows_no_power_limit_is_present_all_the_same(with_
     powers = dict.fromkeys(("nvmlDeviceGetPowerManagementLimit", "nvmlDeviceGetPowerUsage"), unsupported)
     card = with_nvml(**functions, **constants, **powers)
     assert card.present(0).power_limit_w is None
+    assert (card.present(0).driver, card.present(0).cuda_driver, card.present(0).nvml) == ("580.1", "13.0", "13.580.1")
     assert card.present(0).name.endswith("Laptop GPU")
     assert card.state(0) == {
         "temperature_c": 41,
@@ -893,7 +895,10 @@ def test_the_device_that_is_asked_for_is_the_one_looked_at(machine, monkeypatch)
 
 def test_the_headline_names_the_measured_gpu_and_its_driver(machine):
     machine(H100)
-    assert plan.plan({}).headline == ("measuring on NVIDIA H100 80GB HBM3 (config/gpus/h100-sxm.yaml), driver 580.1")
+    assert plan.plan({}).headline == (
+        "measuring on NVIDIA H100 80GB HBM3 (config/gpus/h100-sxm.yaml), driver 580.1; "
+        "records: results/h100-sxm/devices/GPU-0/raw"
+    )
 
 
 def test_a_gpu_without_a_file_is_told_how_to_get_one(machine):
@@ -902,7 +907,8 @@ def test_a_gpu_without_a_file_is_told_how_to_get_one(machine):
     assert found.gpu == gpus.from_device(UNHEARD)
     assert found.headline == (
         "measuring on NVIDIA Unheard 1, which has no file in config/gpus and runs from its own properties; "
-        "keep them in config/gpus/unheard-1.yaml with: snakemake gpu_file"
+        "keep them in config/gpus/unheard-1.yaml with: snakemake gpu_file; "
+        "records: results/unheard-1/devices/GPU-0/raw"
     )
 
 
@@ -923,7 +929,7 @@ def test_the_headline_without_a_gpu_says_what_was_recorded_when(machine, project
         store.write_json(project / f"results/h100-sxm/raw/check/rung{index}.json", record)
     store.write_json(project / "results/h100-sxm/raw/check/lost.json", {"status": "failed", "cases": []})
     assert plan.plan({"gpu": "h100-sxm"}).headline == (
-        f"no GPU is measured: results are the recorded measurements of NVIDIA H100 80GB HBM3, {span}"
+        f"no GPU is measured: results are the measurements that ship, of NVIDIA H100 80GB HBM3, {span}"
     )
 
 

@@ -130,8 +130,8 @@ def note_spans(project: Path, spans: Path) -> None:
 
 
 def results_of(project: Path) -> Path:
-    """The one folder of results: that of the GPU here."""
-    (folder,) = (project / "results").iterdir()
+    """The one folder of results: that of the device here."""
+    (folder,) = project.glob("results/*/devices/*")
     return folder
 
 
@@ -454,15 +454,17 @@ def test_a_run_that_is_killed_while_it_times_is_taken_up_by_the_same_command(sou
 
 def test_deleting_what_is_derived_and_hiding_the_gpu_gives_the_same_bytes(sound, tmp_path):
     project = copied(sound, tmp_path / "project")
-    before = derived(project, results_of(project).name)
-    for folder in ("selected/tables", "selected/figures"):
-        shutil.rmtree(results_of(project) / folder)
-    config = [f"gpu={results_of(project).name}", "kernels=[coalesced]"]
-    if not (project / "config" / "gpus" / f"{results_of(project).name}.yaml").exists():
+    folder = results_of(project)
+    gpu, place = folder.parents[1].name, str(folder.relative_to(project / "results"))
+    before = derived(project, place)
+    for part in ("selected/tables", "selected/figures"):
+        shutil.rmtree(results_of(project) / part)
+    config = [f"gpu={gpu}", "kernels=[coalesced]", f"records={folder.name}"]
+    if not (project / "config" / "gpus" / f"{gpu}.yaml").exists():
         pytest.skip("this GPU has no file in config/gpus")
     run = snakemake(project, config, "--configfile", "small.yaml")
     assert run.status == 0, run.output
-    assert derived(project, results_of(project).name) == before
+    assert derived(project, place) == before
 
 
 @pytest.mark.parametrize("left_mib", [3072, 64])

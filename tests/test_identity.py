@@ -127,7 +127,7 @@ READERS = {
     "the evidence, profile": ("profile", lambda path: read_evidence(a_rung("tma"), None, path.parents[1], None)),
     "the evidence, sanitize": ("sanitize", lambda path: read_evidence(a_rung("tma"), None, path.parents[1], None)),
     "the headline": ("check", lambda path: plan.recorded_on(path.parents[1])),
-    "the shapes to be timed": ("time", lambda path: timed_shapes(path, {"warmup": 1}, "build-1")),
+    "the shapes to be timed": ("time", lambda path: timed_shapes(path, {"warmup": 1}, a_where())),
     "a new run beside it": ("time", lambda path: store.add_run(path, time_run("tma", {("tma", "64"): [1e-3]}))),
     "the comparison": ("time", lambda path: read_timings(path, "tma", RECORDED)),
     "the table of experiments": ("experiments", lambda path: experiment_table([path], "cublas")),

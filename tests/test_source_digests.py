@@ -14,6 +14,7 @@ from ladder.config.sources import source_digest
 from ladder.records import digests, store
 from ladder.records.checks import merge_check, still_to_check
 from ladder.records.profiles import read_profiles
+from ladder.records.provenance import made_on
 from ladder.records.timings import read_time_record, timed_shapes
 from ladder.records.trials import SCREEN, Record
 from ladder.tables.accuracy import changed_since
@@ -152,7 +153,7 @@ def test_the_timings_and_profiles_of_an_old_record_are_those_of_the_present_buil
     files = time_run("naive", {("naive", "512"): [1e-3]})
     record = {**json.loads(files["record.json"]), "where": where}
     store.add_run(tmp_path / "time.zip", {**files, "record.json": json.dumps(record).encode()})
-    assert timed_shapes(tmp_path / "time.zip", record["settings"], BUILD) == {"512"}
+    assert timed_shapes(tmp_path / "time.zip", record["settings"], {**where, "compile": PRESENT}) == {"512"}
     assert [str(shape) for shape in read_time_record(tmp_path / "time.zip", BUILD)] == ["512"]
     store.write_json(tmp_path / "profile.json.gz", {"rung": "naive", "shapes": {"512": {"where": where}}})
     assert list(read_profiles(tmp_path / "profile.json.gz", BUILD)) == ["512"]
@@ -162,8 +163,8 @@ def test_an_old_trial_is_not_measured_again(where, tmp_path):
     record = Record(tmp_path / "t.json.gz", "t", {}, {})
     trial = {"trial": "t@BM=1", "round": SCREEN, **{key: where["compile"][key] for key in PRESENT if "digest" in key}}
     record.add([trial], {"id": "b", "where": where})
-    assert record.held("t@BM=1", SCREEN, BUILD, "settings-1")
-    assert not record.held("t@BM=1", SCREEN, BUILD, "settings-2")
+    assert record.held("t@BM=1", SCREEN, BUILD, "settings-1", made_on(where))
+    assert not record.held("t@BM=1", SCREEN, BUILD, "settings-2", made_on(where))
 
 
 def test_only_sources_that_were_never_committed_are_unknown():

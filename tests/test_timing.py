@@ -10,7 +10,6 @@ from ladder.config.plan import plan
 from ladder.measure.time.stage import time_rung
 from ladder.model.shape import Shape
 from ladder.records import store, timings
-from ladder.records.digests import build_of
 from ladder.records.timings import read_time_record, timed_shapes
 from ladder.system.process import Outcome
 from pipeline import RECORDED
@@ -73,7 +72,7 @@ def test_references_are_of_the_same_process_as_the_rung(path):
 def test_a_record_of_attempts_alone_holds_no_timings(path):
     store.conclude_timing(path, "it hung", "build-1")
     assert read_time_record(path) == {}
-    assert timed_shapes(path, TAKEN, "build-1") == set()
+    assert timed_shapes(path, TAKEN, a_where()) == set()
 
 
 def damage(**changes):
@@ -129,16 +128,16 @@ def test_samples_that_are_missing_are_counted(path):
 
 def test_a_shape_is_held_only_for_the_same_build_and_settings(path):
     store.add_run(path, time_run("tiled", {("tiled", "128"): [1e-3]}, measured_at=MORNING))
-    assert timed_shapes(path, TAKEN, "build-1") == {"128"}
+    assert timed_shapes(path, TAKEN, a_where()) == {"128"}
     for key in TAKEN:
-        assert timed_shapes(path, {**TAKEN, key: 9}, "build-1") == set(), key
-    assert timed_shapes(path, {**TAKEN, "references": ["cublas"]}, "build-1") == set()
-    assert timed_shapes(path, TAKEN, "build-2") == set()
+        assert timed_shapes(path, {**TAKEN, key: 9}, a_where()) == set(), key
+    assert timed_shapes(path, {**TAKEN, "references": ["cublas"]}, a_where()) == set()
+    assert timed_shapes(path, TAKEN, a_where("build-2")) == set()
 
 
 def test_another_time_limit_of_the_watchdog_measures_nothing_again(path):
     store.add_run(path, time_run("tiled", {("tiled", "128"): [1e-3]}, settings="as it was taken over all settings"))
-    assert timed_shapes(path, {**TAKEN, "time_limit_s": 9}, "build-1") == {"128"}
+    assert timed_shapes(path, {**TAKEN, "time_limit_s": 9}, a_where()) == {"128"}
 
 
 @pytest.fixture
@@ -151,19 +150,19 @@ def recorded_time():
 def test_what_is_recorded_is_held_by_a_run_of_the_same_build(recorded_time):
     path, where = recorded_time
     settings = plan({"gpu": RECORDED, "timing": {"time_limit_s": 9}}).settings["timing"]
-    assert timed_shapes(path, settings, build_of(where))
-    assert not timed_shapes(path, {**settings, "iterations": 9}, build_of(where))
+    assert timed_shapes(path, settings, where)
+    assert not timed_shapes(path, {**settings, "iterations": 9}, where)
 
 
 def test_shapes_are_held_over_several_runs(path):
     store.add_run(path, time_run("tiled", {("tiled", "128"): [1e-3]}, measured_at=MORNING))
     store.add_run(path, time_run("tiled", {("tiled", "256"): [1e-3]}, measured_at=NOON, build="build-2"))
-    assert timed_shapes(path, TAKEN, "build-1") == {"128"}
-    assert timed_shapes(path, TAKEN, "build-2") == {"256"}
+    assert timed_shapes(path, TAKEN, a_where()) == {"128"}
+    assert timed_shapes(path, TAKEN, a_where("build-2")) == {"256"}
 
 
 def test_nothing_is_held_where_there_is_no_record(path):
-    assert timed_shapes(path, TAKEN, "build-1") == set()
+    assert timed_shapes(path, TAKEN, a_where()) == set()
 
 
 # One attempt

@@ -702,7 +702,7 @@ def test_a_killed_search_on_a_gpu_goes_on_and_later_runs_build_what_it_chose(cop
     with started(copy, config, "tune", gpu=True, PYTHONPATH=str(tmp_path / "first")) as process:
         wait_for(lambda: (workers.exists() and workers.read_text().count("started") == 2) or process.poll() is not None)
         assert process.poll() is None, (copy / "run.log").read_text()
-    (path,) = copy.glob("results/*/raw/trials/*.gz")
+    (path,) = copy.glob("results/*/devices/*/raw/trials/*.gz")
     kept = Record.read(path, "coalesced").trials
     assert len(kept) == 1
     run = snakemake(copy, config, "tune", gpu=True)
@@ -716,5 +716,5 @@ def test_a_killed_search_on_a_gpu_goes_on_and_later_runs_build_what_it_chose(cop
     assert set(classes) == {Shape.parse("256"), Shape.parse("512")}
     run = snakemake(copy, config, "--until", "check", gpu=True)
     assert run.status == 0, run.output
-    (check,) = copy.glob("results/*/raw/check/coalesced.json")
+    (check,) = copy.glob("results/*/devices/*/raw/check/coalesced.json")
     assert store.read_json(check)["status"] == "pass"

@@ -39,7 +39,7 @@ from ladder.system.process import gpu_lock  # noqa: E402
 
 def planned(variants: Sequence[str], sizes: Sequence[str], overrides: Sequence[str]) -> Plan:
     """The plan whose rungs are the variants. Raises LadderError where one cannot be, or two have the same name."""
-    plans = [bench.planned(variant, sizes, overrides) for variant in variants]
+    plans = [bench.planned(variant, sizes, [*overrides, "records=shipped"]) for variant in variants]
     rungs = [rung for each in plans for rung in each.rungs]
     names = [rung.name for rung in rungs]
     if twice := next((name for name in names if names.count(name) > 1), None):

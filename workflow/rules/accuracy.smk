@@ -9,9 +9,9 @@ if PLAN.measuring:
         """One rung's errors against k."""
         input:
             build="build/{gpu}/rungs/{kernel}",
-            check="results/{gpu}/raw/check/{kernel}.json",
+            check=f"{RAW_OF}/check/{{kernel}}.json",
         output:
-            update("results/{gpu}/raw/accuracy/{kernel}.json"),
+            update(f"{RAW_OF}/accuracy/{{kernel}}.json"),
         log:
             "logs/{gpu}/accuracy/{kernel}.log",
         conda:
@@ -20,6 +20,7 @@ if PLAN.measuring:
             gpu=1,
         params:
             device=SETTINGS["device"],
+            measured_on=measured_on,
             settings=SETTINGS["accuracy"],
         script:
             "../scripts/measure_accuracy.py"

@@ -22,5 +22,6 @@ rule across:
         shapes=[] if SETTINGS["sizes"] == "gpu" else SHAPES,
         baseline=PLAN.baseline.name,
         first=PLAN.first.name,
+        own=RAW if PLAN.own else None,
     script:
         "../scripts/across.py"

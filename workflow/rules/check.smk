@@ -7,7 +7,7 @@ if PLAN.measuring:
             "build/{gpu}/rungs/{kernel}",
             REMEASURE,
         output:
-            update("results/{gpu}/raw/check/{kernel}.json"),
+            update(f"{RAW_OF}/check/{{kernel}}.json"),
         log:
             "logs/{gpu}/check/{kernel}.log",
         priority: MEASURED_FIRST
@@ -17,6 +17,7 @@ if PLAN.measuring:
             gpu=1,
         params:
             device=SETTINGS["device"],
+            measured_on=measured_on,
             cases=lambda wildcards: PLAN.cases(wildcards.kernel),
             runs=SETTINGS["check"]["runs"],
             declared=lambda wildcards: PLAN.by_name(wildcards.kernel).declared,

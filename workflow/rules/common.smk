@@ -25,8 +25,10 @@ from ladder.commands.session import (
 from ladder.config.plan import plan, recorded_on
 from ladder.config.sources import sources
 from ladder.records.baseline import identity
+from ladder.records.provenance import made_on
 from ladder.records.store import digest_files
 from ladder.system.code import code_files
+from ladder.system.cublas import cublas_versions
 from ladder.system.terminal import told
 
 offer_package(workflow)
@@ -67,8 +69,13 @@ CONDA = str(
     / f"envs/{'cuda12' if PLAN.gpu.cuda == '12' else 'gemm-ladder'}.yaml"
 )
 GPU = PLAN.gpu.name
-RAW = f"results/{GPU}/raw"
-DERIVED = f"results/{GPU}/{PLAN.folder}"
+# Of the records that ship, or of a device of the user's own: results/GPU, or results/GPU/devices/DEVICE.
+HOME = os.path.relpath(PLAN.home())
+RAW = f"{HOME}/raw"
+RAW_OF = RAW.replace(
+    f"results/{GPU}/", "results/{gpu}/", 1
+)  # as the rules that measure name it
+DERIVED = f"{HOME}/{PLAN.folder}"
 RECORDED = recorded_on(Path(RAW))
 
 # What is ready is begun in this order: what a GPU is free for, what the last steps of a run wait for, all else.
@@ -103,6 +110,12 @@ def records(stage, ending, names):
     """The raw records of a stage: all that this run makes, or those that are there."""
     paths = [f"{RAW}/{stage}/{name}.{ending}" for name in names]
     return paths if PLAN.measuring else present(paths)
+
+
+def measured_on(wildcards):
+    """The device and software of this run: where one changes, the records' stages run again."""
+    software = {} if uses_conda(workflow) else cublas_versions()
+    return made_on({"gpu": vars(PLAN.device), "software": software})
 
 
 def present(paths):
@@ -174,7 +187,11 @@ def refuse_a_selection(wildcards):
     """No input; ends a run that is to keep the tables of some rungs or sizes as those of the whole ladder."""
     if PLAN.folder != "all":
         sys.exit(
-            "gemm-ladder: evidence: it is of the whole ladder; leave out every setting but gpu"
+            "gemm-ladder: evidence: it is of the whole ladder; leave out every setting but gpu and records"
+        )
+    if PLAN.own:
+        sys.exit(
+            f"gemm-ladder: evidence: it is of the records that ship, not of those of {PLAN.own}; set records=shipped"
         )
     return []
 

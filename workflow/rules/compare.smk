@@ -13,6 +13,7 @@ rule comparison:
         CONDA
     params:
         gpu=GPU,
+        raw=RAW,
         rungs=RUNGS,
         shapes=SHAPES,
         title=PLAN.gpu.title,

@@ -18,10 +18,10 @@ if PLAN.measuring:
         """Nsight Compute's metrics and advice for each rung at the configured sizes."""
         input:
             build="build/{gpu}/rungs/{kernel}",
-            check="results/{gpu}/raw/check/{kernel}.json",
+            check=f"{RAW_OF}/check/{{kernel}}.json",
             again=once_more,
         output:
-            update("results/{gpu}/raw/profile/{kernel}.json.gz"),
+            update(f"{RAW_OF}/profile/{{kernel}}.json.gz"),
         log:
             "logs/{gpu}/profile/{kernel}.log",
         priority: MEASURED_FIRST
@@ -31,6 +31,7 @@ if PLAN.measuring:
             gpu=1,
         params:
             device=SETTINGS["device"],
+            measured_on=measured_on,
             shapes=lambda wildcards: [
                 str(shape) for shape in PLAN.profile_shapes_of(wildcards.kernel)
             ],

@@ -26,7 +26,7 @@ if FIGURES:
 rule html_report:
     """One HTML page a GPU, self-contained."""
     input:
-        tables=table_files(TABLES + PUBLISHED) + ACCURACY_FILES[:1],
+        tables=table_files(TABLES + PUBLISHED) + ACCURACY_FILES[:1] + SHIPPED,
         pages=PAGE_FILES,
         code=code("report"),
         drawings=DRAWING_FILES,

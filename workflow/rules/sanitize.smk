@@ -9,7 +9,7 @@ if PLAN.measuring:
         input:
             "build/{gpu}/rungs/{kernel}",
         output:
-            update("results/{gpu}/raw/sanitize/{kernel}.json"),
+            update(f"{RAW_OF}/sanitize/{{kernel}}.json"),
         log:
             "logs/{gpu}/sanitize/{kernel}.log",
         conda:
@@ -18,6 +18,7 @@ if PLAN.measuring:
             gpu=1,
         params:
             device=SETTINGS["device"],
+            measured_on=measured_on,
             cases=lambda wildcards: PLAN.sanitizer_cases(wildcards.kernel),
             compute_sanitizer=SETTINGS["sanitize"]["compute_sanitizer"],
             time_limit_s=SETTINGS["sanitize"]["time_limit_s"],

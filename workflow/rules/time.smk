@@ -9,13 +9,13 @@ if PLAN.measuring:
                 for name in PLAN.side_by_side(wildcards.kernel)
             ],
             checks=lambda wildcards: [
-                f"results/{wildcards.gpu}/raw/check/{name}.json"
+                f"{RAW}/check/{name}.json"
                 for name in PLAN.side_by_side(wildcards.kernel)
                 if name in PLAN.checked
             ],
             remeasure=REMEASURE,
         output:
-            update("results/{gpu}/raw/time/{kernel}.zip"),
+            update(f"{RAW_OF}/time/{{kernel}}.zip"),
         log:
             "logs/{gpu}/time/{kernel}.log",
         priority: MEASURED_FIRST
@@ -25,6 +25,7 @@ if PLAN.measuring:
             gpu=1,
         params:
             device=SETTINGS["device"],
+            measured_on=measured_on,
             shapes=lambda wildcards: [
                 str(shape) for shape in PLAN.timed(wildcards.kernel)
             ],

@@ -43,7 +43,7 @@ if PLAN.measuring:
             builds="build/{gpu}/trials/{entry}.json",
             baseline=f"build/{{gpu}}/rungs/{PLAN.baseline.name}",
         output:
-            update("results/{gpu}/raw/trials/{entry}.json.gz"),
+            update(f"{RAW_OF}/trials/{{entry}}.json.gz"),
         log:
             "logs/{gpu}/trials/{entry}.log",
         conda:
@@ -52,6 +52,7 @@ if PLAN.measuring:
             gpu=1,
         params:
             device=SETTINGS["device"],
+            measured_on=measured_on,
             rungs=lambda wildcards: [
                 rung for rung in PLAN.ladder.values() if rung.entry == wildcards.entry
             ],

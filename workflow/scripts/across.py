@@ -14,7 +14,8 @@ from ladder.tables.files import write_table
 with job(snakemake):
     params, output = snakemake.params, snakemake.output
     shapes = [Shape.parse(shape) for shape in params.shapes] or None
-    table = across_table(ROOT / "results", params.rungs, shapes, params.baseline, params.first)
+    own = Path(params.own) if params.own else None
+    table = across_table(ROOT / "results", params.rungs, shapes, params.baseline, params.first, own)
     where = caption(table)
     claims = {rung.name: in_words(rung.claims) for rung in params.rungs}
     save(draw(gpus.figure(table, params.baseline, claims), where), [Path(output.svg), Path(output.png)])

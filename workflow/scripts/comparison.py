@@ -12,7 +12,7 @@ from ladder.tables.files import write_table
 with job(snakemake):
     params, output, gpu = snakemake.params, snakemake.output, snakemake.params.gpu
     shapes, baseline = [Shape.parse(shape) for shape in params.shapes], params.baseline["name"]
-    table = compare_with(baseline, gpu, params.rungs, shapes, Path(f"results/{gpu}/raw/time"))
+    table = compare_with(baseline, gpu, params.rungs, shapes, Path(params.raw) / "time")
     caption = (
         f"{params.title}, recorded {days(table, 'measured_at')}, against {baseline}, "
         f"recorded {days(table, 'baseline_measured_at')}; verdicts by NVBench's robust comparison."

@@ -10,7 +10,8 @@ from ladder.tables.files import read_table
 with job(snakemake):
     folder = Path(snakemake.input.rungs).parents[1]
     rungs, timings = read_table(snakemake.input.rungs), read_table(snakemake.input.timings)
-    text = run_summary(rungs, timings, snakemake.params.headline, folder)
+    shipped = read_table(snakemake.input.shipped[0]) if snakemake.input.shipped else None
+    text = run_summary(rungs, timings, snakemake.params.headline, folder, shipped)
     say("\n" + text)
     Path(snakemake.log[0]).write_text(text)
     for path in sorted(folder.rglob("*"), reverse=True):

@@ -13,10 +13,9 @@ with job(snakemake):
     (gpu,), shapes = params.gpu, [Shape.parse(shape) for shape in params.shapes]
     inspections = Path(snakemake.input.inspections[0]).parent
     emulated = {Path(path).stem: Path(path) for path in snakemake.input.emulated}
-    raw = Path(f"results/{gpu.name}/raw")
     evidence = [
         read_evidence(
-            *(rung, inspections / f"{rung.name}.json", raw, shapes, emulated.get(rung.name)),
+            *(rung, inspections / f"{rung.name}.json", Path(params.raw), shapes, emulated.get(rung.name)),
             sanitized=rung.name in params.sanitized,
             passed_on=params.passed_on.get(rung.name, ""),
         )

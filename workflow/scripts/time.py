@@ -23,16 +23,16 @@ with job(snakemake) as progress:
     compiled, message = builds[name].record, reasons[name]
 
     shapes = in_order([Shape.parse(shape) for shape in snakemake.params.shapes])
-    if not snakemake.config["remeasure"]:
-        held = timed_shapes(output, settings, compiled["build_digest"])
+    where = environment(ROOT, device, compiled, timing_digest(settings)) if not message else {}
+    if where and not snakemake.config["remeasure"]:
+        held = timed_shapes(output, settings, where)
         shapes = [shape for shape in shapes if shape not in held]
 
     def started(kernel, shape):
         if kernel == name:
             progress(f"{shape}  ({shapes.index(shape) + 1}/{len(shapes)} sizes)")
 
-    if not message and shapes:
-        where = environment(ROOT, device, compiled, timing_digest(settings))
+    if where and shapes:
         with gpu_lock(device.uuid):
             index = snakemake.params.device
             message = time_rung(name, sound, shapes, settings, index, where, output, log, started)

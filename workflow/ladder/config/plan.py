@@ -24,6 +24,7 @@ from ladder.model.rung import Rung
 from ladder.model.shape import Shape, in_order
 from ladder.records import store
 from ladder.records.digests import source_of
+from ladder.records.identity import DEVICES, RecordPlace
 from ladder.system import nvml
 from ladder.system.errors import LadderError
 from ladder.system.nvml import Present
@@ -32,7 +33,7 @@ from ladder.system.paths import ROOT, read_text, shown
 KERNELS = ROOT / "config" / "kernels.yaml"
 PROGRAMS = {"nvcc": "compile", "ncu": "profile", "compute-sanitizer": "sanitize"}  # where settings name a program
 # The settings that change nothing of what is derived of a GPU's records.
-DERIVES_THE_SAME = {"gpu", "fallback_gpu", "device", "measure", "remeasure", "quiet", "baseline", "fail_on"}
+DERIVES_THE_SAME = {"gpu", "fallback_gpu", "device", "measure", "records", "remeasure", "quiet", "baseline", "fail_on"}
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,8 @@ class Plan:
     profile_shapes: tuple[Shape, ...]
     tune_shapes: tuple[Shape, ...]
     settings: Mapping[str, Any]
-    folder: str  # of results/GPU, for what the run derives: `all`, or `selected` where the user chose what to show
+    folder: str  # of `home`, for what the run derives: `all`, or `selected` where the user chose what to show
+    own: str = ""  # whose records these are: a folder of results/GPU/devices, or empty for those that ship
 
     @cached_property
     def shapes(self) -> tuple[Shape, ...]:
@@ -60,7 +62,7 @@ class Plan:
     @cached_property
     def headline(self) -> str:
         """The first line of the run."""
-        line = _headline(self.gpu, self.device, self.measuring)
+        line = _headline(self)
         held = set() if self.measuring else recorded_shapes(self.raw())
         missing = [str(shape) for shape in self.listed_shapes if shape not in held]
         if not held or not missing:
@@ -121,12 +123,14 @@ class Plan:
         """
         found: dict[str, str] = {}
         plain = {rung.name: replace(rung, tuned=()) for rung in self.needed}
-        for raw in sorted(self.raw().parents[1].glob("*/raw")):
+        results = ROOT / "results"
+        for raw in sorted([*results.glob("*/raw"), *results.glob(f"*/{DEVICES}/*/raw")]):
+            gpu = RecordPlace.of(raw / "check").gpu
             with contextlib.suppress(LadderError):
-                tuned = with_tuned({**self.ladder, **plain}, tuned_file(raw.parent.name))
+                tuned = with_tuned({**self.ladder, **plain}, tuned_file(gpu))
                 for name, rung in plain.items():
                     if name not in found and passed(raw / f"check/{name}.json", [rung, tuned[name]]):
-                        found[name] = raw.parent.name
+                        found[name] = gpu
         return found
 
     @property
@@ -204,9 +208,14 @@ class Plan:
             name, sanitizer_cases(self.settings["sanitize"]["shapes"], self.settings["check"]["cases"])
         )
 
+    def home(self) -> Path:
+        """The folder of the records that this run makes or shows, and of what it derives of them."""
+        of_gpu = ROOT / "results" / self.gpu.name
+        return of_gpu / DEVICES / self.own if self.own else of_gpu
+
     def raw(self) -> Path:
-        """The folder of this GPU's raw records."""
-        return ROOT / "results" / self.gpu.name / "raw"
+        """The folder of the raw records."""
+        return self.home() / "raw"
 
 
 def plan(config: Mapping[str, Any], sources: Mapping[str, str] | None = None, compiles_here: bool = True) -> Plan:
@@ -262,6 +271,7 @@ def plan(config: Mapping[str, Any], sources: Mapping[str, str] | None = None, co
         profile_shapes=tuple(read_shapes(settings["profile"]["sizes"], at("profile.sizes"), "profile.sizes")),
         settings=settings,
         folder=_folder(settings, places),
+        own=_own(settings["records"], gpu, device, measuring, f"{at('records')}: records"),
     )
     for rung in (rung for rung in rungs if rung.claims):
         claims = f"{rung.name} claims none of them ({in_words(rung.claims)})"
@@ -324,20 +334,45 @@ def _choose(settings: Mapping[str, Any], device: Present | None, where: Callable
     return gpu, True
 
 
-def _headline(gpu: Gpu, device: Present | None, measuring: bool) -> str:
+def _own(records: str, gpu: Gpu, device: Present | None, measuring: bool, place: str) -> str:
+    """Whose records a run makes or shows: the folder of a device of the user's own, or empty for those that ship."""
+    found = own_devices(gpu)
+    here = device.folder if device is not None and (measuring or gpus.recognise(device) == gpu.name) else ""
+    if records == "shipped":
+        return ""
+    if records == "auto":
+        return here if measuring or here in found else ""
+    if measuring and records != here:
+        raise LadderError(f"{place}: {records!r} is not the device here, {here}; set records=auto, or measure=false")
+    if not measuring and records not in found:
+        known = nearest(records, ["auto", "shipped", *found])
+        raise LadderError(f"{place}: {records!r} has no records of {gpu.title}; {known}")
+    return records
+
+
+def own_devices(gpu: Gpu) -> list[str]:
+    """The devices of the user's own that have records of a GPU, by their folders."""
+    return sorted(path.parent.name for path in (ROOT / "results" / gpu.name / DEVICES).glob("*/raw"))
+
+
+def _headline(run: Plan) -> str:
     """The first line of a run."""
-    if measuring and device is not None:
+    gpu, device = run.gpu, run.device
+    if run.measuring and device is not None:
         line = f"measuring on {device.name} (config/gpus/{gpu.name}.yaml), driver {device.driver}"
         if gpus.recognise(device) is None:
             line = (
                 f"measuring on {device.name}, which has no file in config/gpus and runs from its own properties; "
                 f"keep them in config/gpus/{gpu.name}.yaml with: snakemake gpu_file"
             )
-        return line
-    recorded = recorded_on(ROOT / "results" / gpu.name / "raw")
+        return f"{line}; records: {shown(run.raw())}"
+    others = "".join(f"; to see those of {own}: records={own}" for own in own_devices(gpu) if own != run.own)
+    recorded = recorded_on(run.raw())
     if recorded is None:
-        return f"no GPU is measured, and nothing is recorded for {gpu.title}: rungs are compiled and inspected only"
-    return f"no GPU is measured: results are the recorded measurements of {recorded}"
+        line = f"no GPU is measured, and nothing is recorded for {gpu.title}: rungs are compiled and inspected only"
+        return line + others
+    whose = "recorded in this folder" if run.own else "that ship"
+    return f"no GPU is measured: results are the measurements {whose}, of {recorded}{others}"
 
 
 def passed(path: Path, builds: Sequence[Rung]) -> bool:
@@ -361,10 +396,14 @@ def recorded_shapes(raw: Path) -> set[Shape]:
 
 
 def recorded_on(raw: Path) -> str | None:
-    """`NVIDIA H100 80GB HBM3, 2026-11-20 to 2026-11-21`: on what and when the records of a folder were measured."""
+    """`NVIDIA H100 80GB HBM3, 2026-11-20 to 2026-11-21`: on what and when the records of a folder were measured.
+
+    The beginning of the UUID stands behind the name where the folder is of one device.
+    """
     places = [where for path in sorted(raw.glob("check/*.json")) if (where := store.read_record(path).get("where"))]
     if not places:
         return None
     days = sorted({where["measured_at"][:10] for where in places})
     span = days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}"
-    return f"{places[0]['gpu']['name']}, {span}"
+    device = RecordPlace.of(raw / "check").device
+    return f"{places[0]['gpu']['name']}{f' ({device})' if device else ''}, {span}"

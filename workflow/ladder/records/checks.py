@@ -8,6 +8,7 @@ from typing import Any
 
 from ladder.model.cases import Case
 from ladder.records import digests, store
+from ladder.records.provenance import made_on
 
 
 def still_to_check(
@@ -31,14 +32,17 @@ def still_to_check(
 
 
 def merge_check(path: Path, record: dict[str, Any]) -> dict[str, Any]:
-    """Add to a passed record the cases that an earlier one of the same build holds and this run did not ask for.
+    """Add to a passed record the cases that an earlier one holds and this run did not ask for.
 
+    The earlier one counts where it is of the same build, device and software: a record names one of each.
     Where none was computed twice, wall_s is that of both runs. `identical` is true where it is in both.
     """
     if record["status"] != "pass" or not path.exists():
         return record
     earlier = store.read_record(path)
-    if earlier["status"] != "pass" or digests.at_present(earlier["where"]["compile"]) != record["where"]["compile"]:
+    if earlier["status"] != "pass" or made_on(earlier["where"]) != made_on(record["where"]):
+        return record
+    if digests.at_present(earlier["where"]["compile"]) != record["where"]["compile"]:
         return record
     if earlier.get("declared", record.get("declared")) != record.get("declared"):
         return record  # what is held was judged as something else

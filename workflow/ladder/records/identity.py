@@ -1,6 +1,8 @@
 """What a record says it is of, its stage, rung and device, beside the place where it lies; a reader refuses a stranger.
 
-The place is the path: results/GPU/raw/STAGE/NAME. NAME is the rung's, or an entry's of trials or an experiment's.
+The place is the path: results/GPU/raw/STAGE/NAME for the records that ship, results/GPU/devices/DEVICE/raw/STAGE/NAME
+for those of a device of the user's own, where DEVICE is the beginning of its UUID. NAME is the rung's, or an entry's of
+trials or an experiment's.
 """
 
 from __future__ import annotations
@@ -30,16 +32,21 @@ _KEYS = {
     "errors": {"points"},
     "check": {"cases"},
 }
+DEVICES = "devices"  # the folder in results/GPU that holds one for each device of the user's own
 _NAMES = {"trials": "entry", "experiments": "experiment"}  # the key of the name, where it is not the rung's
 
 
 @dataclass(frozen=True)
 class RecordPlace:
-    """Where a record belongs: its stage, its name and the GPU's folder in results; empty where all are welcome."""
+    """Where a record belongs: its stage, its name, the GPU's folder in results and the device's in that.
+
+    Each is empty where all are welcome.
+    """
 
     stage: str = ""
     name: str = ""
     gpu: str = ""
+    device: str = ""
 
     @classmethod
     def of(cls, path: Path) -> RecordPlace:
@@ -49,7 +56,9 @@ class RecordPlace:
             return cls()
         name = path.name.partition(".")[0]
         stage = name if path.parent == raw else path.parent.name
-        return cls(stage, name, raw.parent.name if raw.parent.parent.name == "results" else "")
+        device = raw.parent.name if raw.parent.parent.name == DEVICES else ""
+        of_gpu = raw.parents[2] if device else raw.parent
+        return cls(stage, name, of_gpu.name if of_gpu.parent.name == "results" else "", device)
 
 
 def require(path: Path, record: Mapping[str, Any], place: RecordPlace) -> None:
@@ -57,10 +66,12 @@ def require(path: Path, record: Mapping[str, Any], place: RecordPlace) -> None:
     name = _NAMES.get(place.stage, "rung")
     if place.stage == "experiments" and "stage" not in record:  # docs/trials.md names two of another GPU
         place = replace(place, gpu="")
+    strangers = [gpu["uuid"] for gpu in _devices(record) if not gpu["uuid"].startswith(place.device)]
     for key, said, expected in [
         ("stage", _stage(record, place.stage), place.stage),
         (name, record.get(name, place.name), place.name),
-        *(("gpu", device, place.gpu) for device in _devices(record) if not _belongs(device, place.gpu)),
+        *(("gpu", gpu["name"], place.gpu) for gpu in _devices(record) if not _belongs(gpu["name"], place.gpu)),
+        *(("device", uuid, place.device) for uuid in strangers),
     ]:
         if expected and said != expected:
             raise LadderError(
@@ -74,11 +85,11 @@ def _stage(record: Mapping[str, Any], expected: str) -> str:
     return record.get("stage") or (expected if (old, expected) == ("time", "experiments") else old)
 
 
-def _devices(record: Mapping[str, Any]) -> Iterator[str]:
-    """NVML's names of the devices that a record says it was made on: its own, its shapes' or its batches'."""
+def _devices(record: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """NVML's descriptions of the devices that a record was made on: its own, its shapes' or its batches'."""
     shapes = record.get("shapes")
     parts = [record, *(shapes.values() if isinstance(shapes, Mapping) else ()), *record.get("batches", ())]
-    yield from (part["where"]["gpu"]["name"] for part in parts if part.get("where"))
+    yield from (part["where"]["gpu"] for part in parts if part.get("where"))
 
 
 @cache

@@ -19,9 +19,10 @@ from ladder.system.nvml import Present
 def environment(root: Path, device: Present, compiled: dict[str, Any], config_digest: str) -> dict[str, Any]:
     """Where and when, and of what, a measurement is made: what every raw record carries.
 
-    Keys: measured_at (UTC), gpu (NVML's description), software (commit, Python, system, packages, and the versions of
-    cublas and cublas_lt where they are found), compile (nvcc, flags, architecture, digests), config_digest. Checks and
-    timings add wall_s, the seconds that the measuring process took.
+    Keys: measured_at (UTC), gpu (NVML's description, with the versions of the driver, its CUDA and NVML), software
+    (commit, Python, system, packages with those of NVBench, CuPy and the CUDA runtime, and the versions of cublas
+    and cublas_lt where they are found), compile (nvcc, flags, architecture, digests), config_digest. Checks and timings
+    add wall_s, the seconds that the measuring process took.
     """
     keys = ("nvcc", "flags", "architecture", "source_digest", "build_digest")
     return {
@@ -38,7 +39,20 @@ def settings_digest(settings: dict[str, Any]) -> str:
     return store.digest(json.dumps(settings, sort_keys=True))
 
 
-PACKAGES = ("cuda-bench", "cupy-cuda13x", "cupy-cuda12x", "numpy", "nvidia-ml-py", "ncu-report", "snakemake")
+PACKAGES = (
+    *("cuda-bench", "cupy-cuda13x", "cupy-cuda12x", "nvidia-cuda-runtime", "nvidia-cuda-runtime-cu12"),
+    *("nvidia-cuda-nvrtc", "nvidia-cuda-nvrtc-cu12", "numpy", "nvidia-ml-py", "ncu-report", "snakemake"),
+)
+
+
+def made_on(where: Mapping[str, Any]) -> tuple[str | None, ...]:
+    """The device and its software, on which every time depends: UUID, driver, its CUDA, cuBLAS and cublasLt.
+
+    Measurements that differ in one of them are never taken for each other. Takes what `environment` gives; None stands
+    for a version that a record does not have.
+    """
+    gpu, software = where["gpu"], where["software"]
+    return (gpu["uuid"], gpu["driver"], gpu["cuda_driver"], software.get("cublas"), software.get("cublas_lt"))
 
 
 def now() -> str:

@@ -12,7 +12,7 @@ import numpy as np
 
 from ladder.model.shape import Shape
 from ladder.records import digests, store
-from ladder.records.provenance import settings_digest
+from ladder.records.provenance import made_on, settings_digest
 from ladder.system.errors import LadderError
 
 
@@ -53,16 +53,20 @@ def timing_digest(settings: Mapping[str, Any]) -> str:
     return settings_digest({key: settings[key] for key in ("references", *SAMPLING) if key in settings})
 
 
-def timed_shapes(path: Path, settings: Mapping[str, Any], build_digest: str) -> set[str]:
-    """The shapes whose latest measurement of this build in a time record was made with such settings."""
+def timed_shapes(path: Path, settings: Mapping[str, Any], where: Mapping[str, Any]) -> set[str]:
+    """The shapes whose latest measurement of this build was made with such settings, on this device and software.
+
+    `where` is the environment of a run that is to come; `made_on` says what of it has to agree.
+    """
     if not path.exists():
         return set()
     held: set[str] = set()
+    wanted = (made_on(where), timing_digest(settings))
     for files in store.read_runs(path).values():
         run = store.run_record(files, path)
-        if digests.build_of(run["where"]) == build_digest:
-            wanted = timing_digest(run["settings"]) == timing_digest(settings)
-            held = held | set(run["shapes"]) if wanted else held - set(run["shapes"])
+        if digests.build_of(run["where"]) == digests.build_of(where):
+            found = (made_on(run["where"]), timing_digest(run["settings"]))
+            held = held | set(run["shapes"]) if found == wanted else held - set(run["shapes"])
     return held
 
 

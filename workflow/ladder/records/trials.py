@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ladder.records import digests, store
+from ladder.records.provenance import made_on
 
 SCREEN, FINAL = "screen", "final"
 
@@ -57,11 +58,14 @@ class Record:
         lists = {"batches": list(self.batches.values()), "trials": list(self.trials.values())}
         store.write_json(self.path, {"stage": "trials", "entry": self.entry, **lists})
 
-    def held(self, trial: str, stage: str, digest: str, settings: str) -> bool:
-        """Whether a trial of this build has been through a round with these settings, however that ended."""
+    def held(self, trial: str, stage: str, digest: str, settings: str, on: tuple[str | None, ...]) -> bool:
+        """Whether a trial of this build has been through a round with these settings, however that ended.
+
+        It counts where it ran on this device and software, `on`, as `made_on` gives it.
+        """
         found = self.trials.get((trial, stage))
         if found is None or found["batch"] is None:
             return False
         where = self.batches[found["batch"]]["where"]
         compiled = digests.at_present({**where["compile"], **found})
-        return compiled["build_digest"] == digest and where["config_digest"] == settings
+        return (compiled["build_digest"], where["config_digest"], made_on(where)) == (digest, settings, on)

@@ -39,6 +39,23 @@ def origin_columns(rows: pd.DataFrame) -> pd.DataFrame:
     return found[[title for title in found if found[title].nunique() > 1]]
 
 
+def origin_words(rows: pd.DataFrame) -> str:
+    """`NVIDIA H100 80GB HBM3 (GPU-01234567), cuBLAS 13.1.0, commit 0123456789ab, 2026-01-02`: where rows come from."""
+    found = _found(rows)
+    names = sorted({card.rpartition(", ")[0] for text in rows["card"] for card in text.split("; ")})
+    days = " to ".join(dict.fromkeys([found["day"][0], found["day"][-1]]))
+    return (
+        f"{', '.join(names)} ({', '.join(found['card'])}), cuBLAS {', '.join(found['cuBLAS'])}, "
+        f"commit {', '.join(found['commit'])}, {days}"
+    )
+
+
+def _found(rows: pd.DataFrame) -> dict[str, list[str]]:
+    return {
+        title: sorted({part for text in texts for part in text.split("; ")}) for title, texts in origins(rows).items()
+    }
+
+
 def origin_line(rows: pd.DataFrame) -> str:
     """On which cards, with which cuBLAS, at which commits and on which days a table's rows were recorded, in words.
 
@@ -47,10 +64,7 @@ def origin_line(rows: pd.DataFrame) -> str:
     rows = rows[rows["card"] != ""]
     if rows.empty:
         return ""
-    found = {
-        title: sorted({part for text in texts for part in text.split("; ")}) for title, texts in origins(rows).items()
-    }
-    names = sorted({card.rpartition(", ")[0] for text in rows["card"] for card in text.split("; ")})
+    found = _found(rows)
     apart = {"card": "cards", "cuBLAS": "versions of cuBLAS", "commit": "commits"}
     mixed = [f"{len(found[title])} {many}" for title, many in apart.items() if len(found[title]) > 1]
     first = (
@@ -58,11 +72,7 @@ def origin_line(rows: pd.DataFrame) -> str:
         if mixed
         else "All of these numbers come from one card and one commit"
     )
-    days = " to ".join(dict.fromkeys([found["day"][0], found["day"][-1]]))
-    line = (
-        f"{first}: {', '.join(names)} ({', '.join(found['card'])}), cuBLAS {', '.join(found['cuBLAS'])}, "
-        f"commit {', '.join(found['commit'])}, {days}."
-    )
+    line = f"{first}: {origin_words(rows)}."
     if any(commit.endswith(_DIRTY) for commit in found["commit"]):
         line += f" {_DIRTY} marks a commit with changes that were not committed."
     return line

@@ -26,6 +26,7 @@ from ladder.model.claims import in_words
 from ladder.model.gpu import Gpu
 from ladder.model.precision import BOUNDS, label, labelled, name_of, other_baselines
 from ladder.model.rung import Rung
+from ladder.records.identity import DEVICES, RecordPlace
 from ladder.show import compare, interactive, samples
 from ladder.show.figures import accuracy, at_one_size, by_size, check_errors, published, why
 from ladder.show.figures.by_size import best_rung
@@ -33,6 +34,7 @@ from ladder.show.figures.specification import Specification, one_of
 from ladder.show.numbers import number, percent
 from ladder.show.origin import origin_line, origins
 from ladder.show.pages import by_work
+from ladder.show.shipped import of_shipped, shipped_line
 from ladder.show.style import rung_key
 from ladder.system.paths import ROOT
 from ladder.tables.published import findings
@@ -53,6 +55,12 @@ class Material:
     ladder: Sequence[str]
     tables: Mapping[str, pd.DataFrame]
     results: Path
+
+    @property
+    def folder(self) -> str:
+        """The folder that the files of records are named from: results/GPU, or that of the user's device in it."""
+        device = RecordPlace.of(self.results.parent / "raw/time").device
+        return "/".join(filter(None, ["results", self.gpu.name, device and f"{DEVICES}/{device}"]))
 
 
 def render(material: Material) -> str:
@@ -90,7 +98,8 @@ def render(material: Material) -> str:
         baseline=material.baseline,
         shape=headline_shape(timings[timings["rung"].isin(timed)]) if timed else "",
         origin=origin_line(timings),
-        folder=f"results/{material.gpu.name}",
+        folder=material.folder,
+        shipped=_shipped(material),
         timings=_timing_table(timings) if timed else "",
         published=_published(material),
         accuracy=_accuracy(material),
@@ -321,6 +330,30 @@ def _published(material: Material) -> dict[str, Any] | None:
     )
     sources = list(dict.fromkeys(zip(table["publication"], table["source"], strict=True)))
     return {"findings": findings(table), "table": _table(frame, "published-table"), "sources": sources}
+
+
+def _shipped(material: Material) -> dict[str, Any] | None:
+    """What ships with the repository beside this device: in words, and as a table; None where nothing is beside it."""
+    table = material.tables.get("shipped")
+    if table is None or table.empty:
+        return None
+    frame = pd.DataFrame(
+        {
+            "rung": table["rung"],
+            "shape": table["shape"],
+            "here, ms": table["time_ms"],
+            "shipped, ms": table["time_ms_baseline"],
+            "here / shipped": table["here_over_shipped"],
+            "here is": table["verdict"],
+            "builds": table["same_build"].astype(bool).map({True: "the same", False: "not the same"}),
+        }
+    )
+    origin = origins(of_shipped(table)).add_prefix("shipped: ")
+    ids = [samples.target("time", *key) for key in zip(table["rung"], table["shape"], strict=True)]
+    return {
+        "line": shipped_line(table),
+        "table": _table(frame.join(origin), "shipped-table", {"here, ms": ids}, pages=True),
+    }
 
 
 def _accuracy(material: Material) -> Markup | str:

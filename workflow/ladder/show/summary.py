@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pandas as pd
 from ladder.build.emulator import NEEDS_GPU
 from ladder.model.precision import label, other_baselines
 from ladder.show.origin import origin_line
+from ladder.show.shipped import shipped_line
 from ladder.tables.timings import headline_shape
 
 FAILURES = ("does not compile", "unusable", "wrong", "timing failed")  # of Evidence.status
@@ -25,16 +27,25 @@ def why_run_fails(rungs: pd.DataFrame) -> str:
     return "; ".join(f"{len(of)} of {len(rungs)} rungs {how}: {', '.join(of)}" for how, of in named.items() if len(of))
 
 
-def run_summary(rungs: pd.DataFrame, timings: pd.DataFrame, headline: str, results: Path | str) -> str:
+def run_summary(
+    rungs: pd.DataFrame,
+    timings: pd.DataFrame,
+    headline: str,
+    results: Path | str,
+    shipped: pd.DataFrame | None = None,
+) -> str:
     """The summary as text: each rung at the shape that stands for the run, then what failed.
 
-    `rungs` and `timings` are the tables of those names, `results` is the folder of what the run derived.
+    `rungs`, `timings` and `shipped` are the tables of those names, `results` is the folder of what the run derived.
     """
     lines = [headline, ""]
     shape = headline_shape(timings[~timings["rung"].isin(rungs.loc[rungs["role"] == "floor", "rung"])])
     if shape:
         at = timings[timings["shape"] == shape]
-        lines += [*_table(rungs, at, shape), "", *textwrap.wrap(origin_line(at), 100, break_on_hyphens=False)]
+        beside = {} if shipped is None else dict(shipped.loc[shipped["shape"] == shape, _RATIO].to_numpy())
+        lines += [*_table(rungs, at, shape, beside), "", *textwrap.wrap(origin_line(at), 100, break_on_hyphens=False)]
+        if shipped is not None and (baseline := shipped_line(shipped)):
+            lines += ["", *textwrap.wrap(baseline, 100, break_on_hyphens=False)]
     else:
         lines += [f"{row.rung:<24} {row.status:<17} {row.emulation}".rstrip() for row in rungs.itertuples()]
     if shape and (others := other_baselines(rungs)):
@@ -67,9 +78,13 @@ def run_summary(rungs: pd.DataFrame, timings: pd.DataFrame, headline: str, resul
     return "\n".join(lines) + "\n"
 
 
-def _table(rungs: pd.DataFrame, at: pd.DataFrame, shape: str) -> list[str]:
+_RATIO = ["rung", "here_over_shipped"]
+
+
+def _table(rungs: pd.DataFrame, at: pd.DataFrame, shape: str, beside: Mapping[str, float]) -> list[str]:
     told = (rungs["emulation"] != "").any()
-    lines = [heading(f"rung at {shape}", f"{'on a CPU':>14}" if told else "")]
+    more = f"{'here/shipped':>14}" * bool(beside) + f"{'on a CPU':>14}" * bool(told)
+    lines = [heading(f"rung at {shape}", more)]
     timed = {row.rung: row for row in at.itertuples()}
     for rung in rungs.itertuples():
         if rung.role == "floor":
@@ -77,7 +92,9 @@ def _table(rungs: pd.DataFrame, at: pd.DataFrame, shape: str) -> list[str]:
         row = timed.get(rung.rung)
         name = label(rung.rung, rung.precision, rung.claims)
         text = f"{name:<24}{rung.status:>12}" if row is None else line(name, row)
-        lines.append(f"{text:<78}{rung.emulation:>14}" if rung.emulation else text)
+        ratio = f"{beside[rung.rung]:.3f}" if rung.rung in beside else ""
+        text = f"{text:<78}{ratio:>14}" if beside else text
+        lines.append((f"{text:<78}{rung.emulation:>14}" if rung.emulation else text).rstrip())
     return lines
 
 

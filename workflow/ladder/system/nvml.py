@@ -24,6 +24,12 @@ class Present:
     power_limit_w: float | None  # None where the board has none, as in laptops
     driver: str
     cuda_driver: str
+    nvml: str = ""  # its version
+
+    @property
+    def folder(self) -> str:
+        """The name of the folder of this device's records: `GPU-` and the first eight digits of its UUID."""
+        return self.uuid[:12]
 
 
 @cache
@@ -65,6 +71,7 @@ def present(index: int = 0) -> Present | None:
             power_limit_w=limit,
             driver=nvml.nvmlSystemGetDriverVersion(),
             cuda_driver=f"{version // 1000}.{version % 1000 // 10}",
+            nvml=_reading(nvml, nvml.nvmlSystemGetNVMLVersion) or "",
         )
     except Exception:  # NVML's errors have no common meaning here beyond «there is no GPU to measure on»
         return None

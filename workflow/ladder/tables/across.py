@@ -13,6 +13,7 @@ from ladder.model.gpu import Gpu
 from ladder.model.rung import Rung
 from ladder.model.shape import Shape
 from ladder.records.digests import source_of
+from ladder.records.identity import RecordPlace
 from ladder.records.provenance import ORIGIN
 from ladder.system.errors import LadderError
 from ladder.system.nvml import Present
@@ -29,21 +30,27 @@ ACROSS_COLUMNS = [
 
 
 def across_table(
-    results: Path, rungs: Sequence[Rung], shapes: list[Shape] | None, baseline: str, first: str
+    results: Path,
+    rungs: Sequence[Rung],
+    shapes: list[Shape] | None,
+    baseline: str,
+    first: str,
+    own: Path | None = None,
 ) -> pd.DataFrame:
     """One row a rung, shape and GPU whose check passed there, by the ladder, the work and the GPU's name.
 
-    `results` holds one folder a GPU, `shapes` are those asked for, or None for all. Columns: ACROSS_COLUMNS, where gpu
-    is the folder and device NVML's name, shares are fractions, and source_digest is of the code that was measured; the
-    others are those of `ladder.tables.timings.timing_table`. Raises LadderError where nothing is recorded or a record
-    is damaged.
+    `results` holds one folder a GPU, with the records that ship; `own` is the folder of those of a device of the
+    user's own. `shapes` are those asked for, or None for all. Columns: ACROSS_COLUMNS, where gpu is the folder, with
+    the user's device behind it, and device NVML's name, shares are fractions, and source_digest is of the code that was
+    measured; the others are those of `ladder.tables.timings.timing_table`. Raises LadderError where nothing is recorded
+    or a record is damaged.
     """
     parts = []
-    for raw in sorted(results.glob("*/raw")):
+    for raw in [*sorted(results.glob("*/raw")), *([own] if own else [])]:
         evidence = [read_evidence(rung, None, raw, shapes) for rung in rungs if rung.role != "floor"]
         sound = [item for item in evidence if item.sound and item.timings]
         if sound:
-            parts.append(_on_one_gpu(sound, raw.parent.name, baseline, first))
+            parts.append(_on_one_gpu(sound, RecordPlace.of(raw / "time"), baseline, first))
     if not parts:
         raise LadderError(f"{results.name}: no GPU has records of these rungs and sizes; make some on a GPU: make run")
     order = {rung.name: place for place, rung in enumerate(rungs)}
@@ -53,13 +60,13 @@ def across_table(
     return table.sort_values(["place", "work", "shape", "gpu"], ignore_index=True)[ACROSS_COLUMNS]
 
 
-def _on_one_gpu(evidence: Sequence[Evidence], name: str, baseline: str, first: str) -> pd.DataFrame:
+def _on_one_gpu(evidence: Sequence[Evidence], place: RecordPlace, baseline: str, first: str) -> pd.DataFrame:
     where = {(item.rung.name, str(shape)): timing.where for item in evidence for shape, timing in item.timings.items()}
-    table = timing_table(evidence, _gpu(name, next(iter(where.values()))), baseline, first)
+    table = timing_table(evidence, _gpu(place.gpu, next(iter(where.values()))), baseline, first)
     places = [where[key] for key in zip(table["rung"], table["shape"], strict=True)]
     renamed = {f"speedup_over_cublas{end}": f"share_of_cublas{end}" for end in ("", "_ci_low", "_ci_high")}
     return table.rename(columns=renamed).assign(
-        gpu=name,
+        gpu=" ".join(filter(None, [place.gpu, place.device])),
         device=[place["gpu"]["name"] for place in places],
         driver=[place["gpu"]["driver"] for place in places],
         source_digest=[source_of(place) for place in places],

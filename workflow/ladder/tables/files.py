@@ -30,6 +30,7 @@ TEXT_COLUMNS = (
     "card",
     "cublas_version",
     "commit",
+    *(f"baseline_{name}" for name in ("card", "cublas_version", "commit", "measured_at")),
     "sizes",
     "key",
 )

@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,7 @@ from ladder.model.gpu import Gpu, Target
 from ladder.model.rung import Rung, parse_variant, variant_name
 from ladder.model.shape import Shape
 from ladder.records import store
+from ladder.records.provenance import made_on
 from ladder.records.timings import measurements
 from ladder.records.trials import FINAL, SCREEN, Record
 from ladder.system.errors import LadderError
@@ -163,7 +165,13 @@ class Search:
         return self.final_cases if stage == FINAL else self.cases
 
     def _held(self, record: Record, name: str, stage: str) -> bool:
-        return record.held(name, stage, self.compiled[name]["build_digest"], self.digest(stage))
+        return record.held(name, stage, self.compiled[name]["build_digest"], self.digest(stage), self._made_on)
+
+    @cached_property
+    def _made_on(self) -> tuple[str | None, ...]:
+        """The device and software of this search, asked for once."""
+        sound = next(made for made in self.compiled.values() if made["status"] == "ok")
+        return made_on(self.where(sound, ""))
 
     def _trial(
         self, name: str, stage: str, status: str, message: str, times: Mapping[str, list[float]] | None = None
