@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ladder.build.borrowed import why_borrowed
 from ladder.build.toolchain import Nvcc, run_compiler
 from ladder.config.sources import BY_SIZE, INCLUDE, by_size, source_digest
 from ladder.model.gpu import Target
@@ -116,6 +117,8 @@ def compile_command(rung: Rung, target: Target, nvcc: Nvcc, flags: list[str], ou
 def compile_rung(rung: Rung, target: Target, nvcc: Nvcc, flags: list[str], library: Path) -> dict[str, Any]:
     """Compile a rung; returns its compile record, whose `status` is `ok` or `failed` with the compiler's message.
 
+    A rung that has another library's product (`ladder.build.borrowed`) fails too, and leaves no library.
+
     Keys: status, message, nvcc, flags, architecture, source_digest, build_digest (of the code and all that made it),
     log (the compiler's output with the resource report). Raises LadderError where nvcc fails whatever the source
     (`run_compiler`): no record is left of that, so that the next run compiles again.
@@ -126,6 +129,9 @@ def compile_rung(rung: Rung, target: Target, nvcc: Nvcc, flags: list[str], libra
     with tempfile.TemporaryDirectory(prefix="gemm-ladder-") as folder:
         kept = ["--keep", f"--keep-dir={folder}"]
         log, error = run_compiler([*command, *kept], Path(rung.source))
+        if not error and rung.role != "baseline" and (why := why_borrowed(Path(folder).glob("*.o"), library)):
+            error = f"{Path(rung.source).name}: {why}"
+            library.unlink()
         for ptx in sorted(Path(folder).glob("*.ptx")):
             shutil.copyfile(ptx, library.with_name("kernels.ptx"))
     record = {
