@@ -1,0 +1,22 @@
+// leaves_thread: leaves a thread that runs until the process ends.
+// Class: leftover.
+// Caught by: state.
+#include <chrono>
+#include <thread>
+
+#include "attack.cuh"
+
+cudaError_t run(const Gemm& g, void*, cudaStream_t stream) {
+  static bool running = false;
+  if (under_timing(g) && !running) {
+    running = true;
+    std::thread([] {
+      while (true) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(10));
+      }
+    }).detach();
+  }
+  return honest(g, stream);
+}
+
+EXPORT_SGEMM(run)
