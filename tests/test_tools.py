@@ -37,6 +37,7 @@ def tools(*arguments: str) -> subprocess.CompletedProcess:
         (["faults", "emulated"], "'emulated'"),
         (["faults", "seeds", "0"], "0 is not a positive integer"),
         (["faults", "emulator", "now"], "now"),
+        (["attacks", "sound", "0"], "0 is not a positive integer"),
     ],
 )
 def test_a_command_that_there_is_not_is_one_line_that_says_where_help_is(arguments, words):

@@ -48,6 +48,7 @@ from ladder.records.timings import read_time_record  # noqa: E402
 from ladder.system.errors import LadderError  # noqa: E402
 from ladder.system.paths import shown  # noqa: E402
 from record_architectures import architectures  # noqa: E402
+from record_attacks import attacks  # noqa: E402
 from record_errors import SPLIT, TITLES, above, limit, shares  # noqa: E402
 from record_faults import corpus  # noqa: E402
 from record_measuring import effects  # noqa: E402
@@ -264,7 +265,7 @@ FUNCTIONS = (
         summary_block,
     ),
     *(error_of_cublas, time_of_cublas, errors),
-    *(architectures, corpus, effects),
+    *(architectures, attacks, corpus, effects),
     *(trial, trial_share, change, trial_table, trial_link, trial_clock_ghz, rates, trials, described),
 )
 

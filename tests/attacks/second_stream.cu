@@ -1,6 +1,6 @@
 // second_stream: multiplies on a stream of its own, which nothing waits for.
 // Class: elsewhere.
-// Caught by: values, late, state.
+// Caught by: late, values, state.
 #include "attack.cuh"
 
 cudaError_t run(const Gemm& g, void*, cudaStream_t stream) {

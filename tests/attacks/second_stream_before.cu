@@ -1,6 +1,6 @@
 // second_stream_before: multiplies on a stream of its own and waits for it, while the timer holds its own stream back.
 // Class: elsewhere.
-// Caught by: values.
+// Caught by: late, values.
 #include "attack.cuh"
 
 cudaError_t run(const Gemm& g, void*, cudaStream_t stream) {
