@@ -328,13 +328,13 @@ def test_a_listed_rungs_file_is_that_rung(measured):
 def test_a_file_of_ones_own_that_is_called_like_a_rung_is_timed_beside_that_rung(measured, tmp_path):
     shutil.copy(TEST_KERNELS / "sound.cu", tmp_path / "naive.cu")
     assert bench.main([str(tmp_path / "naive.cu"), "512"]) == 0
-    assert measured["timed"] == [("naive.cu", ["naive.cu", "cublas", "naive"], ["512"])]
+    assert measured["timed"] == [("naive.cu", ["naive.cu", "cublas", "cublas_best", "naive"], ["512"])]
 
 
 def test_a_rung_is_checked_with_every_case_and_what_is_timed_beside_it_at_the_sizes(measured):
     assert bench.main(["tiled@TILE=4", "520"]) == 0
     cases = measured["checked"]
-    assert set(cases) == {"tiled@TILE=4", "cublas", "naive"}
+    assert set(cases) == {"tiled@TILE=4", "cublas", "cublas_best", "naive"}
     assert cases["naive"] == cases["cublas"] == [asked("520")]
     assert cases["tiled@TILE=4"][-1] == asked("520")
     stage = plan.plan(read_yaml(ROOT / "config/config.yaml") | {"sizes": [520], "profile": {"sizes": [520]}})

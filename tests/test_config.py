@@ -263,8 +263,8 @@ def test_the_ladder_has_every_variant_in_the_order_of_the_file(project):
 def test_the_projects_own_ladder_is_valid_and_has_a_baseline_for_each_class_of_bounds():
     ladder = read_kernels(REPOSITORY / "config/kernels.yaml")
     baselines = {rung.name: rung.precision for rung in ladder.values() if rung.role == "baseline"}
-    assert baselines == {"cublas": "fp32", "cublas_tf32": "tf32"}
-    assert ladder["tf32"].baseline == "cublas_tf32"
+    assert baselines == {"cublas": "fp32", "cublas_best": "fp32", "cublas_tf32": "tf32"}
+    assert ladder["tf32"].baselines == ("cublas_tf32",)
     assert next(rung.name for rung in ladder.values() if rung.role == "rung") == "naive"
 
 
@@ -984,6 +984,7 @@ def test_a_rung_is_timed_beside_the_baseline_the_first_and_the_one_before(machin
         ([], []),
         (["before"], ["coalesced"]),
         (["naive", "cublas"], ["naive", "cublas"]),
+        (["cublas_best"], []),
         (["cublas", "before"], ["cublas", "coalesced"]),
     ],
 )
@@ -991,6 +992,22 @@ def test_a_rung_is_timed_beside_the_references_that_are_configured(machine, refe
     found = plan.plan({"kernels": ["tiled@TILE=8"], "timing": {"references": references}})
     assert found.side_by_side("tiled@TILE=8") == ["tiled@TILE=8", *beside]
     assert [rung.name for rung in found.needed] == ["tiled@TILE=8", *beside]
+
+
+@pytest.mark.parametrize(
+    ("references", "beside"),
+    [
+        (["cublas", "cublas_best"], ["cublas", "best"]),
+        (["cublas_best", "naive"], ["best", "naive"]),
+        (["cublas"], ["cublas"]),
+    ],
+)
+def test_the_other_libraries_of_a_class_are_a_reference_of_their_own(project, machine, references, beside):
+    best = entry(role="baseline", source="cublas.cu")
+    write(project / "config/kernels.yaml", json.dumps(KERNELS | {"best": best, "tf": best | {"precision": "tf32"}}))
+    found = plan.plan({"kernels": ["tiled@TILE=8"], "timing": {"references": references}})
+    assert found.side_by_side("tiled@TILE=8") == ["tiled@TILE=8", *beside]
+    assert [rung.name for rung in plan.plan({}).accurate] == ["cublas", "tf"]
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import re
 import shutil
@@ -17,7 +18,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from ladder.build.compile import Build
-from ladder.build.library import Library
+from ladder.build.library import Library, Operands
 from ladder.config.kernels import read_kernels
 from ladder.config.plan import KERNELS
 from ladder.measure.accuracy.worker import measure
@@ -80,7 +81,7 @@ FAILING = {
 CHECK_ALL = """
 import json, sys
 from pathlib import Path
-from ladder.build.library import Library
+from ladder.build.library import Library, Operands
 from ladder.system.cublas import provide_cublas
 from ladder.measure.check.worker import check_case
 from ladder.measure.devices import CudaDevice
@@ -256,6 +257,32 @@ def test_every_rung_of_the_ladder_is_right_and_every_wrong_one_is_found(compiled
             assert wrong["verdict"].str.contains(WRONG[name]).any(), f"{name}: {set(wrong['verdict'])}"
         else:
             assert wrong.empty, f"{name}: {wrong.iloc[0].to_dict()}"
+
+
+def test_the_best_of_cublas_is_tried_on_stream_0_and_nothing_waits_on_another(builds, gpu_alone):
+    """Each call computes the same product, and a trial leaves alone what beta = 0.5 reads of C."""
+    import cupy as cp
+
+    provide_cublas()
+    library = Library(builds["cublas_best"] / "library.so")
+    library.functions.sgemm_algorithm.restype = ctypes.c_char_p
+    shape = Shape(1000, 1000, 1000)
+    random = np.random.default_rng(1)
+    A, B, C = (cp.asarray(random.random((1000, 1000), np.float32)) for _ in range(3))
+    expected = (A.astype(np.float64) @ B + C / 2).get()
+    operands = Operands(A.data.ptr, 1000, B.data.ptr, 1000, C.data.ptr, 1000)
+    workspace = cp.empty(library.workspace_bytes(shape, 1.0, 0.5, operands), np.uint8)
+    found, start = [], C.copy()
+    for stream in (cp.cuda.Stream(non_blocking=True).ptr, 0, 0):
+        C[:] = start
+        cp.cuda.runtime.deviceSynchronize()
+        assert library.queue(shape, 1.0, 0.5, operands, workspace.data.ptr, stream) == 0
+        cp.cuda.runtime.deviceSynchronize()
+        assert np.abs(C.get() - expected).max() < 1e-3
+        found.append(library.functions.sgemm_algorithm().decode())
+    assert found[0].endswith("first of the heuristics")
+    assert found[1].endswith("fastest")
+    assert found[1] == found[2]
 
 
 def test_errors_are_measured_with_the_time_of_a_launch(builds, gpu_alone):

@@ -433,7 +433,7 @@ def test_an_entry_without_its_source_is_one_line_that_names_it(project):
 
 def test_remeasure_alone_checks_and_times_anew_what_the_records_hold(project, tmp_path):
     def run(*arguments, more=()):
-        config = ["kernels=[naive,cublas]", SIZES, "records=shipped", *more]
+        config = ["kernels=[naive,cublas]", "timing={references: [cublas, naive]}", SIZES, "records=shipped", *more]
         return snakemake(project, config, "--until", "time", *arguments, gpu=True, **variables)
 
     variables = an_h100(tmp_path / "nvml")

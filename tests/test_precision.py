@@ -14,7 +14,7 @@ from ladder.measure.check.worker import case_error
 from ladder.measure.devices import EMULATED_SMS, Call, EmulatedDevice
 from ladder.measure.inputs import draw_inputs
 from ladder.model.bounds import componentwise_bound
-from ladder.model.precision import BOUNDS, TITLES, baseline_of, label, labelled, name_of, other_baselines
+from ladder.model.precision import BOUNDS, TITLES, baselines_of, label, labelled, name_of, shared_in
 from ladder.model.shape import Shape
 from ladder.system.paths import ROOT
 
@@ -37,29 +37,36 @@ def test_a_table_is_labelled_by_the_table_of_rungs():
 
 
 @pytest.mark.parametrize(
-    ("precision", "baseline"), [("fp32", "cublas"), ("3xtf32", "cublas"), ("3xfp16", "cublas"), ("tf32", "other")]
+    ("precision", "expected"),
+    [
+        ("fp32", ("cublas", "best")),
+        ("3xtf32", ("cublas", "best")),
+        ("3xfp16", ("cublas", "best")),
+        ("tf32", ("other",)),
+    ],
 )
-def test_a_rung_is_compared_with_the_baseline_of_the_class_whose_bounds_it_holds(precision, baseline):
-    baselines = [{"name": "cublas", "precision": "fp32"}, {"name": "other", "precision": "tf32"}]
-    assert baseline_of(precision, baselines) == baseline
-    assert baseline_of(precision, baselines[:1]) == "cublas"
+def test_a_rung_is_compared_with_the_baselines_of_the_class_whose_bounds_it_holds(precision, expected):
+    named = [("cublas", "fp32"), ("other", "tf32"), ("best", "fp32")]
+    baselines = [{"name": name, "precision": each} for name, each in named]
+    assert baselines_of(precision, baselines) == expected
+    assert baselines_of(precision, baselines[:1]) == ("cublas",)
 
 
-def test_a_class_with_a_baseline_of_its_own_is_told_by_the_table_of_rungs():
-    rungs = pd.DataFrame(
-        [("cublas", "fp32", "baseline"), ("mine", "tf32", "baseline"), ("a", "tf32", "rung"), ("b", "3xfp16", "rung")],
-        columns=["rung", "precision", "role"],
-    )
-    assert other_baselines(rungs) == {"TF32": "mine"}
-    assert other_baselines(rungs[rungs["rung"] != "mine"]) == {}
-    assert other_baselines(rungs[rungs["role"] == "rung"]) == {}
+def test_what_a_share_of_cublas_is_of_is_told_by_the_table_of_rungs():
+    rows = [("cublas", "fp32", "baseline"), ("mine (TF32)", "tf32", "baseline"), ("best", "fp32", "baseline")]
+    rungs = pd.DataFrame([*rows, ("a", "tf32", "rung"), ("b", "3xfp16", "rung")], columns=["rung", "precision", "role"])
+    assert shared_in(rungs) == "of mine for TF32, of the faster of cublas and best for every other class"
+    assert shared_in(rungs[rungs["rung"] != "best"]) == "of mine for TF32, of cublas for every other class"
+    assert shared_in(rungs[rungs["precision"] != "tf32"]) == "of the faster of cublas and best"
+    assert shared_in(rungs[rungs["rung"].isin(["cublas", "b"])]) == "of cublas"
+    assert shared_in(rungs[rungs["role"] == "rung"]) == ""
 
 
 def test_rungs_of_the_ladder_that_split_numbers_are_held_to_fp32s_bounds():
     split = [rung for rung in read_kernels(ROOT / "config/kernels.yaml").values() if rung.precision.startswith("3x")]
     assert split
     assert {rung.declared["precision"] for rung in split} == {"fp32"}
-    assert {rung.baseline for rung in split} == {"cublas"}
+    assert {rung.baselines for rung in split} == {("cublas", "cublas_best")}
 
 
 # What kernels/include/split_tf32.cuh says of the error, in NumPy.

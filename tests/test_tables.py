@@ -79,6 +79,27 @@ def test_a_speedup_is_over_the_reference_of_the_same_process_and_no_other_record
     assert row["speedup_over_cublas"] == pytest.approx(0.5)
 
 
+def test_a_share_is_of_the_fastest_of_the_baselines_that_were_measured_beside_the_rung():
+    beside = {"tiled": [3.0], "cublas": [1.5], "best": [1.2]}
+    item = an_evidence(
+        "tiled",
+        tuple(a_timing("tiled", size, beside | more) for size, more in (("512", {}), ("1024", {"best": [1.8]}))),
+        rung=a_rung("tiled", baselines=("cublas", "best", "another")),
+    )
+    table = timing_table([item], ROUND_GPU, "cublas", "naive").set_index("shape")
+    assert table["baseline"].to_dict() == {"512": "best", "1024": "cublas"}
+    assert table["speedup_over_cublas"].to_dict() == pytest.approx({"512": 0.4, "1024": 0.5})
+    mean = geomean_table([item], "cublas", "naive").set_index("over").loc["cublas"]
+    assert (mean["baseline"], mean["shapes"]) == ("best; cublas", 2)
+    assert mean["speedup"] == pytest.approx(0.2**0.5)
+
+
+def test_a_baseline_may_be_slower_than_the_best_of_its_class():
+    rung = a_rung("cublas", baselines=("cublas", "best"))
+    row = timing_row(an_evidence("cublas", (a_timing("cublas", "512", {"cublas": [2.0], "best": [1.5]}),), rung=rung))
+    assert (row["baseline"], row["speedup_over_cublas"]) == ("best", 0.75)
+
+
 def test_a_reference_that_was_not_measured_beside_the_rung_gives_no_speedup():
     naive = an_evidence("naive", (a_timing("naive", "512", {"naive": [30.0]}),))
     item = tiled(a_timing("tiled", "512", {"tiled": [3.0], "cublas": [1.5]}))

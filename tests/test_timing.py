@@ -142,14 +142,15 @@ def test_another_time_limit_of_the_watchdog_measures_nothing_again(path):
 
 @pytest.fixture
 def recorded_time():
-    """A time record of this repository, and where its latest run was made."""
+    """A time record of this repository, where its latest run was made, and what was timed beside the rung."""
     path = REPOSITORY / f"results/{RECORDED}/raw/time/naive.zip"
-    return path, store.run_record(list(store.read_runs(path).values())[-1], path)["where"]
+    run = store.run_record(list(store.read_runs(path).values())[-1], path)
+    return path, run["where"], run["settings"]["references"]
 
 
 def test_what_is_recorded_is_held_by_a_run_of_the_same_build(recorded_time):
-    path, where = recorded_time
-    settings = plan({"gpu": RECORDED, "timing": {"time_limit_s": 9}}).settings["timing"]
+    path, where, references = recorded_time
+    settings = plan({"gpu": RECORDED, "timing": {"time_limit_s": 9, "references": references}}).settings["timing"]
     assert timed_shapes(path, settings, where)
     assert not timed_shapes(path, {**settings, "iterations": 9}, where)
 

@@ -113,6 +113,14 @@ def ladder_origin() -> dict[str, Any]:
     return {"line": origin_line(timings), "columns": origin_columns(shown).to_dict("index")}
 
 
+def fp32_libraries() -> str:
+    """The libraries of FP32 that are recorded: `cublas`, or the faster of several."""
+    listed = read_yaml(ROOT / "config/kernels.yaml").items()
+    libraries = [entry for entry, told in listed if told.get("role") == "baseline" and "precision" not in told]
+    names = [f"`{name}`" for name in libraries if name in set(table("timings")["rung"])]
+    return f"the faster of {' and '.join(names)}" if len(names) > 1 else names[0]
+
+
 def slower_sizes(rungs: list[str]) -> str:
     """The shapes at which any of the rungs is slower than cuBLAS, and the lowest and highest share there."""
     shares = pd.DataFrame({rung: shares_of_cublas(rung) for rung in rungs})

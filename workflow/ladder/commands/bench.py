@@ -152,14 +152,19 @@ def bench(run: Plan, every: bool = False) -> None:
     not done: a rung that does not compile, is wrong, not checked or not timed.
     """
     print(f"bench: {run.gpu.title}, {run.gpu.architecture}", file=sys.stderr, flush=True)
-    beside = [run.baseline, run.first] if run.measuring else []
-    needed = {rung.name: rung for rung in [*run.rungs, *beside]}
+    beside = [name for rung in run.rungs for name in _beside(run, rung)] if run.measuring else []
+    needed = {rung.name: rung for rung in [*run.rungs, *map(run.by_name, beside)]}
     with tempfile.TemporaryDirectory(prefix="gemm-ladder-") as folder, ThreadPoolExecutor() as pool:
         compiles = compiling(run, list(needed.values()), Path(folder), pool)
         if run.measuring:
             on_gpu(run, {name: made.result() for name, made in compiles.items()}, Path(folder))
         else:
             on_cpu(run, compiles, Path(folder), every)
+
+
+def _beside(run: Plan, rung: Rung) -> list[str]:
+    """What a rung is timed beside: the libraries of its class, and the first rung."""
+    return [*(rung.baselines or [run.baseline.name]), run.first.name]
 
 
 def on_cpu(run: Plan, compiles: Mapping[str, Future[Build]], folder: Path, every: bool) -> None:
@@ -310,8 +315,7 @@ def timed(run: Plan, name: str, builds: dict[str, Build], folder: Path) -> Seque
         if kernel == name:
             progress(f"{shape}  ({shapes.index(shape) + 1}/{len(shapes)} sizes)")
 
-    beside = dict.fromkeys([name, run.baseline.name, run.first.name])
-    chosen = {each: builds[each] for each in beside}
+    chosen = {each: builds[each] for each in dict.fromkeys([name, *_beside(run, run.by_name(name))])}
     where = environment(ROOT, run.device, builds[name].record, timing_digest(run.settings["timing"]))
     record, settings = folder / f"{name}.zip", run.settings["timing"]
     message = time_rung(name, chosen, shapes, settings, run.settings["device"], where, record, folder / "log", started)

@@ -12,7 +12,7 @@ from ladder.config.search_space import SearchSpace, defaults
 from ladder.config.sources import sources
 from ladder.model.cases import Case
 from ladder.model.claims import claimed, in_words
-from ladder.model.precision import baseline_of
+from ladder.model.precision import baselines_of
 from ladder.model.rung import Rung, parse_variant, variant_name
 from ladder.model.shape import Shape
 from ladder.system.errors import LadderError
@@ -41,7 +41,7 @@ def read_kernels(path: Path) -> dict[str, Rung]:
     if first.claims:
         raise LadderError(f"{file}: {first.entry}.claims: others are compared with the first rung; put it further down")
     baselines = [{"name": rung.name, "precision": rung.precision} for rung in rungs.values() if rung.role == "baseline"]
-    rungs = {name: replace(rung, baseline=baseline_of(rung.precision, baselines)) for name, rung in rungs.items()}
+    rungs = {name: replace(rung, baselines=baselines_of(rung.precision, baselines)) for name, rung in rungs.items()}
     for rung in rungs.values():
         _check_before(rung, rungs, f"{file}: {rung.entry}.before")
         _check_claims(rung, file)

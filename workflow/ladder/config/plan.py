@@ -87,7 +87,7 @@ class Plan:
         return known[name]
 
     def side_by_side(self, name: str) -> list[str]:
-        """A rung and what is timed beside it: of cuBLAS, the first rung and the rung before those configured.
+        """A rung and what is timed beside it: of cuBLAS, its best, the first rung and the rung before those configured.
 
         A rung with claims is beside no other, which may be timed at other shapes.
         """
@@ -95,8 +95,9 @@ class Plan:
         if rung.role == "floor":
             return [name]
         before = rung.before if rung.before and not self.by_name(rung.before).claims else None
-        others = {"cublas": rung.baseline or self.baseline.name, "naive": self.first.name, "before": before}
-        beside = [others[reference] for reference in self.settings["timing"]["references"]]
+        default, *best = rung.baselines or [self.baseline.name]
+        others = {"cublas": [default], "cublas_best": best, "naive": [self.first.name], "before": [before]}
+        beside = [other for reference in self.settings["timing"]["references"] for other in others[reference]]
         return list(dict.fromkeys([name, *(other for other in beside if other is not None)]))
 
     @property
@@ -141,9 +142,9 @@ class Plan:
 
     @property
     def accurate(self) -> list[Rung]:
-        """The rungs whose errors are measured against k: the libraries, and those of other classes than fp32."""
-        whole = (rung for rung in self.rungs if not rung.claims)
-        return [rung for rung in whole if rung.role == "baseline" or rung.precision != "fp32"]
+        """The rungs whose errors are measured against k: a library of each class, and rungs of others than fp32."""
+        asked = (rung for rung in self.rungs if not rung.claims and rung.name not in rung.baselines[1:])
+        return [rung for rung in asked if rung.role == "baseline" or rung.precision != "fp32"]
 
     def cases(self, name: str = "") -> list[Case]:
         """The cases that a rung is checked with on a GPU; without its name those of a rung that claims SGEMM."""

@@ -36,19 +36,30 @@ def name_of(label: str) -> str:
     return label.split(" (")[0]
 
 
-def baseline_of(precision: str, baselines: Iterable[Mapping[str, Any]]) -> str:
-    """The name of the baseline, of those with `name` and `precision`, that a class is compared with.
+def baselines_of(precision: str, baselines: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
+    """The names of the baselines, of those with `name` and `precision`, that a class is compared with.
 
-    That of the class whose bounds it holds; the first of all where there is none.
+    Those of the class whose bounds it holds; where there are none, those of the first one's class.
     """
-    named: dict[str, str] = {}
+    named: dict[str, tuple[str, ...]] = {}
     for each in baselines:
-        named.setdefault(each["precision"], each["name"])
+        named[each["precision"]] = (*named.get(each["precision"], ()), each["name"])
     return named.get(BOUNDS[precision], next(iter(named.values())))
 
 
-def other_baselines(rungs: pd.DataFrame) -> dict[str, str]:
-    """The classes of a table of rungs that are compared with another baseline than its first: title -> its name."""
-    baselines = [{"name": row.rung, "precision": row.precision} for row in rungs.itertuples() if row.role == "baseline"]
-    found = {TITLES[each]: baseline_of(each, baselines) for each in rungs["precision"].unique() if baselines}
-    return {title: name for title, name in found.items() if name != baselines[0]["name"]}
+def shared_in(rungs: pd.DataFrame) -> str:
+    """Which libraries a share of cuBLAS is of: `of mine for TF32, of the faster of cublas and cublas_best for every
+    other class`; empty where there is none. `rungs` is the table of rungs, which may have labels.
+    """
+    libraries = rungs[rungs["role"] == "baseline"]
+    if libraries.empty:
+        return ""
+    named = [{"name": name_of(row.rung), "precision": row.precision} for row in libraries.itertuples()]
+    found = {TITLES[each]: baselines_of(each, named) for each in rungs["precision"].unique()}
+    first = baselines_of(named[0]["precision"], named)
+    others = [f"of {_fastest(names)} for {title}" for title, names in found.items() if names != first]
+    return ", ".join([*others, f"of {_fastest(first)}{' for every other class' if others else ''}"])
+
+
+def _fastest(names: tuple[str, ...]) -> str:
+    return f"the faster of {' and '.join(names)}" if len(names) > 1 else names[0]

@@ -42,7 +42,7 @@ class Rung:
     subnormals: str = "gradual"
     newest_compute_capability: str | None = None
     claims: Mapping[str, Any] = field(default_factory=dict)  # what it computes of SGEMM: `ladder.model.claims`
-    baseline: str = ""  # that it is compared with: `ladder.model.precision.baseline_of`; empty: the ladder's first
+    baselines: tuple[str, ...] = ()  # that it is compared with: `ladder.model.precision.baselines_of`
 
     def macros_at(self, shape: Shape) -> dict[str, str]:
         """The macros that products of a shape are computed with: the rung's own and those of its class of size."""
@@ -66,7 +66,7 @@ class Rung:
     @property
     def as_built(self) -> Rung:
         """The rung without what its library does not depend on: its words and its place in the ladder."""
-        return replace(self, title="", before=None, tune=None, baseline="", claims={})
+        return replace(self, title="", before=None, tune=None, baselines=(), claims={})
 
     @property
     def declared(self) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from pygments.lexers import CppLexer
 
 from ladder.model.claims import in_words
 from ladder.model.gpu import Gpu
-from ladder.model.precision import BOUNDS, label, labelled, name_of, other_baselines
+from ladder.model.precision import BOUNDS, label, labelled, name_of, shared_in
 from ladder.model.rung import Rung
 from ladder.records.identity import DEVICES, RecordPlace
 from ladder.show import compare, interactive, samples
@@ -65,7 +65,6 @@ class Material:
 
 def render(material: Material) -> str:
     """The report as one HTML document; equal material gives equal bytes."""
-    others = other_baselines(material.tables["rungs"])
     figures = _figures(material)
     material = replace(material, tables=_labelled(material.tables))
     rungs, timings = material.tables["rungs"], material.tables["timings"]
@@ -94,8 +93,7 @@ def render(material: Material) -> str:
         vega=Markup(_vega()),
         tables_script=Markup(generate_init_offline_itables_html(itables.options.dt_bundle)),
         ladder=_ladder_table(rungs, timings) if timed else "",
-        cublas="; ".join(f"of {name} for {title}" for title, name in others.items()),
-        baseline=material.baseline,
+        cublas=shared_in(rungs),
         shape=headline_shape(timings[timings["rung"].isin(timed)]) if timed else "",
         origin=origin_line(timings),
         folder=material.folder,
@@ -119,11 +117,10 @@ def _labelled(tables: Mapping[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
 
 def answer(material: Material) -> list[str]:
     """The sentences that the report begins with: which rung is best, how far from cuBLAS and from the ceiling."""
-    timings, baseline = material.tables["timings"], material.baseline
-    rungs = material.tables["rungs"]
-    alike = rungs.loc[(rungs["precision"] == "fp32") & (rungs["role"] != "floor"), "rung"]
+    timings, rungs = material.tables["timings"], material.tables["rungs"]
+    alike = rungs.loc[(rungs["precision"] == "fp32") & (rungs["role"] == "rung"), "rung"]
     fp32 = timings[timings["rung"].isin(alike)]
-    best = best_rung(fp32, baseline) if len(fp32) else None
+    best = best_rung(fp32) if len(fp32) else None
     if not best:
         return ["Nothing is timed on this GPU yet: rungs are compiled and inspected only."]
     naive = f"{best['speedup_over_naive']:.0f} times naive, " if best["speedup_over_naive"] > 0 else ""
@@ -133,7 +130,7 @@ def answer(material: Material) -> list[str]:
         f"{percent(best['share_of_peak'])} of the {material.gpu.peak_gflops / 1e3:.1f} TFLOP/s that the FP32 units"
         " could do."
     ]
-    square = square_rows(fp32[fp32["rung"] != baseline]).dropna(subset=["speedup_over_cublas"])
+    square = square_rows(fp32).dropna(subset=["speedup_over_cublas"])
     winners = square.loc[square.groupby("n")["gflops"].idxmax()]
     ahead = winners[winners["speedup_over_cublas_ci_low"] > 1]
     if len(ahead):
@@ -142,7 +139,7 @@ def answer(material: Material) -> list[str]:
     else:
         lines.append("No rung is faster than cuBLAS at any square size.")
     means = material.tables["geomeans"]
-    means = means[(means["over"] == baseline) & (means["rung"] != baseline) & means["rung"].isin(alike)]
+    means = means[(means["over"] == "cublas") & means["rung"].isin(alike)]
     if len(means):
         top = means.loc[means["speedup"].idxmax()]
         lines.append(
@@ -157,8 +154,9 @@ def answer(material: Material) -> list[str]:
 def _fastest(material: Material) -> str | None:
     """The label of the fastest rung of FP32 at the size that stands for the run."""
     timings, rungs = material.tables["timings"], material.tables["rungs"]
-    fp32 = timings[timings["rung"].isin(rungs.loc[rungs["precision"] == "fp32", "rung"])]
-    best = best_rung(fp32, material.baseline) if len(fp32) else None
+    alike = rungs.loc[(rungs["precision"] == "fp32") & (rungs["role"] == "rung"), "rung"]
+    fp32 = timings[timings["rung"].isin(alike)]
+    best = best_rung(fp32) if len(fp32) else None
     return best["rung"] if best else None
 
 
@@ -174,7 +172,7 @@ def _best_split(material: Material) -> str:
     timings, rungs = material.tables["timings"], material.tables["rungs"]
     kept = [each for each, bound in BOUNDS.items() if bound == BOUNDS["fp32"] and each != "fp32"]
     names = rungs.loc[rungs["precision"].isin(kept) & (rungs["role"] == "rung"), "rung"]
-    best = best_rung(timings[timings["rung"].isin(names)], material.baseline) if len(names) else None
+    best = best_rung(timings[timings["rung"].isin(names)]) if len(names) else None
     if not best:
         return ""
     return (

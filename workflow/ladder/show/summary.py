@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 
 from ladder.build.emulator import NEEDS_GPU
-from ladder.model.precision import label, other_baselines
+from ladder.model.precision import label, shared_in
 from ladder.show.origin import origin_line
 from ladder.show.shipped import shipped_line
 from ladder.tables.timings import headline_shape
@@ -48,10 +48,8 @@ def run_summary(
             lines += ["", *textwrap.wrap(baseline, 100, break_on_hyphens=False)]
     else:
         lines += [f"{row.rung:<24} {row.status:<17} {row.emulation}".rstrip() for row in rungs.itertuples()]
-    if shape and (others := other_baselines(rungs)):
-        named = ", ".join(f"of {name} for {title}" for title, name in others.items())
-        first = rungs.loc[rungs["role"] == "baseline", "rung"].iloc[0]
-        lines += ["", f"of cuBLAS: {named}, of {first} for every other class."]
+    if shape and (rungs["role"] == "baseline").sum() > 1:
+        lines += ["", f"of cuBLAS: {shared_in(rungs)}."]
     if (rungs["emulation"] != "").any():
         lines += ["", "On a CPU: emulated, the same source passed the check there; needs a GPU, it cannot run there."]
     if restricted := [f"{row.rung} ({row.claims})" for row in rungs.itertuples() if row.claims]:

@@ -25,7 +25,7 @@ ACROSS_COLUMNS = [
     *("time_ms_median", "gflops", "gflops_ci_low", "gflops_ci_high", "share_of_peak"),
     *(f"share_of_cublas{end}" for end in ("", "_ci_low", "_ci_high")),
     *(f"speedup_over_naive{end}" for end in ("", "_ci_low", "_ci_high")),
-    *("sm_clock_mhz", "throttle_reasons", *ORIGIN, "measured_at", "driver", "source_digest"),
+    *("baseline", "sm_clock_mhz", "throttle_reasons", *ORIGIN, "measured_at", "driver", "source_digest"),
 ]
 
 

@@ -20,6 +20,7 @@ TEXT_COLUMNS = (
     "shape",
     "launched_at",
     "before",
+    "baseline",
     "message",
     "emulation",
     "determinism",

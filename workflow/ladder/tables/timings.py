@@ -45,17 +45,16 @@ def timing_table(evidence: Sequence[Evidence], gpu: Gpu, baseline: str, first: s
     Columns: rung, precision (the class that it claims), shape, m, n, k, samples, target_samples,
     time_ms_{mean,median,min,q1,q3,ci_low,ci_high}, noise_percent (standard deviation over mean), gflops,
     gflops_ci_low, gflops_ci_high, share_of_peak (of the FP32 units, for the class fp32 alone),
-    speedup_over_{naive,cublas,before} each with _ci_low and _ci_high (cublas is the baseline of the rung's class; NaN
-    where the other was not measured beside it), before, sm_clock_mhz (median), throttle_reasons, temperature_c,
-    power_w, card, cublas_version, commit, measured_at.
+    speedup_over_{naive,cublas,before} each with _ci_low and _ci_high (cublas is the fastest baseline of the rung's
+    class; NaN where the other was not measured beside it), baseline (its name; empty where there is none), before,
+    sm_clock_mhz (median), throttle_reasons, temperature_c, power_w, card, cublas_version, commit, measured_at.
     """
     rows = []
     for item in evidence:
         if not item.sound:
             continue
         for shape in item.timings:
-            references = {"naive": first, "cublas": item.rung.baseline or baseline, "before": item.rung.before}
-            rows.append(_timing_row(item, shape, gpu, references))
+            rows.append(_timing_row(item, shape, gpu, _references(item, shape, baseline, first)))
     return pd.DataFrame(rows, columns=TIMING_COLUMNS)
 
 
@@ -65,8 +64,15 @@ TIMING_COLUMNS = [
     *(f"time_ms_{statistic}" for statistic in ("mean", "median", "min", "q1", "q3", "ci_low", "ci_high")),
     *("noise_percent", "gflops", "gflops_ci_low", "gflops_ci_high", "share_of_peak"),
     *(f"speedup_over_{other}{end}" for other in _RATIOS for end in ("", "_ci_low", "_ci_high")),
-    *("before", "sm_clock_mhz", "throttle_reasons", "temperature_c", "power_w", *ORIGIN, "measured_at"),
+    *("baseline", "before", "sm_clock_mhz", "throttle_reasons", "temperature_c", "power_w", *ORIGIN, "measured_at"),
 ]
+
+
+def _references(item: Evidence, shape: Shape, baseline: str, first: str) -> dict[str, str | None]:
+    """What a rung is compared with at a shape, by _RATIOS; of its class's baselines the fastest that ran beside it."""
+    beside = item.timings[shape].measurements
+    medians = {name: np.median(beside[name].times_s) for name in item.rung.baselines or (baseline,) if name in beside}
+    return {"naive": first, "cublas": min(medians, key=medians.__getitem__, default=None), "before": item.rung.before}
 
 
 def _timing_row(item: Evidence, shape: Shape, gpu: Gpu, references: Mapping[str, str | None]) -> dict[str, Any]:
@@ -92,6 +98,7 @@ def _timing_row(item: Evidence, shape: Shape, gpu: Gpu, references: Mapping[str,
         "time_ms_ci_low": low,
         "time_ms_ci_high": high,
         "noise_percent": 100 * times.std(ddof=1) / times.mean() if len(times) > 1 else np.nan,
+        "baseline": (references["cublas"] if computes else None) or "",
         "before": item.rung.before,
         "sm_clock_mhz": np.median(own.clocks_hz) / 1e6,
         "throttle_reasons": "; ".join(state.get("throttle_reasons", [])),
@@ -135,24 +142,27 @@ def speedup(item: Evidence, shape: Shape, other: str | None) -> tuple[float, np.
 def geomean_table(evidence: Sequence[Evidence], baseline: str, first: str) -> pd.DataFrame:
     """One row a rung and reference: the geometric mean of its speedups over the square sizes from 512 up.
 
-    Columns: rung, precision, over (naive, cublas or before), shapes (how many), speedup, ci_low, ci_high, card,
-    cublas_version, commit, measured_at (the latest).
+    Columns: rung, precision, over (naive, cublas or before), baseline (the names of those it is over, joined by `; `),
+    shapes (how many), speedup, ci_low, ci_high, card, cublas_version, commit, measured_at (the latest).
     """
     rows = []
     for item in evidence:
         if not item.sound or item.rung.role == "floor":
             continue
         square = [s for s in item.timings if s.m == s.n == s.k and s.n >= WORKLOG_MINIMUM]
-        references = {"naive": first, "cublas": item.rung.baseline or baseline, "before": item.rung.before}
-        for label, other in references.items():
-            found = {shape: ratio for shape in square if (ratio := speedup(item, shape, other)) is not None}
+        references = {shape: _references(item, shape, baseline, first) for shape in square}
+        for label in _RATIOS:
+            others = {shape: of[label] for shape, of in references.items()}
+            found = {shape: ratio for shape, of in others.items() if (ratio := speedup(item, shape, of)) is not None}
             ratios, places = list(found.values()), [item.timings[shape].where for shape in found]
             if not ratios:
                 continue
             low, high = interval(np.exp(np.mean([np.log(values) for _, values in ratios], axis=0)))
             mean = float(np.exp(np.mean([np.log(value) for value, _ in ratios])))
             latest = max(place["measured_at"] for place in places)
-            values = (item.rung.name, item.rung.precision, label, len(ratios), mean, low, high)
+            names = "; ".join(dict.fromkeys(str(others[shape]) for shape in found))
+            values = (item.rung.name, item.rung.precision, label, names, len(ratios), mean, low, high)
             rows.append((*values, *origin(places).values(), latest))
-    columns = ["rung", "precision", "over", "shapes", "speedup", "ci_low", "ci_high", *ORIGIN, "measured_at"]
+    columns = ["rung", "precision", "over", "baseline", "shapes", "speedup", "ci_low", "ci_high"]
+    columns += [*ORIGIN, "measured_at"]
     return pd.DataFrame(rows, columns=columns)

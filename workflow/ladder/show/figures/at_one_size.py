@@ -20,7 +20,7 @@ def figure(timings: pd.DataFrame, rungs: pd.DataFrame, baseline: str, key: Key) 
     return Specification(
         title="At one size",
         note=f"Bars are medians; the line at a bar's end is its 95 % interval. A name with no class of arithmetic in"
-        f" brackets is FP32. {share_note(rungs, baseline)}",
+        f" brackets is FP32. {share_note(rungs)}",
         layers=[
             Layer("bar", data, "value", "rung", key=key, low="low", high="high", hints=HINTS),
             Layer("text", data, "high", "rung", text="text", offset=(6, 0)),

@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from ladder.model.precision import labelled, name_of, other_baselines
+from ladder.model.precision import labelled, shared_in
 from ladder.show.figures.specification import Axis, Layer, Specification, size_axis
 from ladder.show.numbers import percent
 from ladder.show.style import families, family_choice, in_panels, rung_key
@@ -42,13 +42,13 @@ def size_rows(timings: pd.DataFrame, rungs: pd.DataFrame) -> pd.DataFrame:
     return pd.concat(parts, ignore_index=True).dropna(subset=["value"])
 
 
-def best_rung(timings: pd.DataFrame, baseline: str) -> dict[str, Any] | None:
-    """The row of the fastest rung, the baseline aside, at the square size that stands for the run; None without any.
+def best_rung(timings: pd.DataFrame) -> dict[str, Any] | None:
+    """The row of the fastest rung at the square size that stands for the run; None without any.
 
-    Its speedup over naive is NaN where naive was not timed beside it.
+    `timings` has rungs alone, no library. Its speedup over naive is NaN where naive was not timed beside it.
     """
     rows = square_rows(timings).dropna(subset=["gflops", "speedup_over_cublas"])
-    rows = rows[(rows["rung"] != baseline) & (rows["shape"] == headline_shape(rows))]
+    rows = rows[rows["shape"] == headline_shape(rows)]
     rows = rows[rows["speedup_over_naive"] != 1]  # the naive kernel is no news
     return None if rows.empty else rows.loc[rows["gflops"].idxmax()].to_dict()
 
@@ -64,11 +64,9 @@ def irregular(timings: pd.DataFrame) -> dict[int, float]:
     return {int(n): float(value) for n, value in times.items() if value > IRREGULAR}
 
 
-def share_note(rungs: pd.DataFrame, baseline: str) -> str:
+def share_note(rungs: pd.DataFrame) -> str:
     """Which cuBLAS a share is of. `rungs` is the table of that name."""
-    others = "".join(f"of {name_of(name)} for {title}, " for title, name in other_baselines(rungs).items())
-    rest = f"of {baseline} for every other class" if others else f"of {baseline}"
-    return f"% of cuBLAS is {others}{rest}, timed in the same process."
+    return f"% of cuBLAS is {shared_in(rungs)}, timed in the same process."
 
 
 def figures(
@@ -76,14 +74,15 @@ def figures(
 ) -> dict[str, Specification]:
     """A figure for each metric, by its file's name: a panel a family, a line a rung, its interval a band."""
     rungs = rungs[rungs["role"] != "floor"]
-    best = best_rung(timings[timings["rung"].isin(rungs.loc[rungs["precision"] == "fp32", "rung"])], baseline)
+    alike = rungs.loc[(rungs["precision"] == "fp32") & (rungs["role"] == "rung"), "rung"]
+    best = best_rung(timings[timings["rung"].isin(alike)])
     left_out = irregular(timings)
     timings, rungs = labelled(timings, rungs), labelled(rungs, rungs)
     data = size_rows(timings, rungs)
     data = data[(data["m"] == data["n"]) & (data["n"] == data["k"])].sort_values(["rung", "n"])
     notes = {
         "TFLOP/s": f"The dotted line is the FP32 peak, {peak_gflops / 1e3:.1f} TFLOP/s.",
-        "% of cuBLAS": share_note(rungs, baseline),
+        "% of cuBLAS": share_note(rungs),
         "times naive": "Speedups are over naive, timed in the same process.",
     }
     if left_out:

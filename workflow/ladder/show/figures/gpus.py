@@ -63,7 +63,8 @@ def figure(table: pd.DataFrame, baseline: str, claims: Mapping[str, str]) -> Spe
 
 
 def _title(rows: pd.DataFrame, baseline: str, size: int | None) -> str:
-    best = rows[(rows["rung"] != baseline) & (rows["precision"] == "fp32")].dropna(subset=["gflops"])
+    libraries = {baseline, *rows["baseline"]}
+    best = rows[~rows["rung"].isin(libraries) & (rows["precision"] == "fp32")].dropna(subset=["gflops"])
     if best.empty:
         return "No rung is recorded at a square size"
     best = best.loc[best.groupby("gpu")["gflops"].idxmax()].sort_values("gflops", ascending=False)
