@@ -206,7 +206,7 @@ def test_what_a_kernel_prints_is_shown_whatever_the_verdict(tmp_path, kernel, st
     result = run("mine.cu", "64", *QUICK, here=tmp_path)
     assert result.returncode == status, result.stderr
     lines = result.stderr.splitlines()
-    assert lines[lines.index("mine.cu: printed in the emulator:") + 1] == "  at 0"
+    assert lines[lines.index("mine.cu: printed in the emulator:") + 1].startswith("  at ")
 
 
 @pytest.mark.parametrize("width", [1, bench.WIDEST, 10 * bench.WIDEST])

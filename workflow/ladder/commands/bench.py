@@ -202,17 +202,18 @@ def on_gpu(run: Plan, builds: dict[str, Build], folder: Path) -> None:
 
 
 def compiling(run: Plan, rungs: list[Rung], folder: Path, pool: Executor) -> dict[str, Future[Build]]:
-    """Begin to compile rungs below a folder, side by side.
+    """Begin to compile rungs below a folder, side by side; for no GPU without a library, which takes half the time.
 
     A result raises LadderError, after the compiler's words, where a rung does not compile or apply to the GPU.
     """
     nvcc = find_nvcc(run.settings["compile"]["nvcc"])
     require_architecture(nvcc, run.gpu)
+    flags = [*run.settings["compile"]["flags"], *([] if run.measuring else ["-cubin"])]
 
     def compiled(rung: Rung) -> Build:
         progress = Progress("compile", rung.name)
         with waiting(progress, lambda: "nvcc"):
-            record = build(rung, run.gpu, nvcc, run.settings["compile"]["flags"], folder / rung.name)
+            record = build(rung, run.gpu, nvcc, flags, folder / rung.name)
         progress.ended(record["status"])
         if record["status"] == NOT_APPLICABLE:
             raise LadderError(f"{rung.name}: {record['message']}")
