@@ -97,6 +97,12 @@ def test_only_a_worker_that_says_itself_that_all_is_done_ends_well(work, source)
     assert {"n": 2} not in events
 
 
+def test_what_a_worker_runs_finds_neither_its_request_nor_its_token_in_proc(work):
+    source = "seen = b''.join(open(f'/proc/self/{name}', 'rb').read() for name in ('environ', 'cmdline', 'fd/0'))\n"
+    source += "worker.emit(seen=[text.encode() in seen for text in (worker._events()[1], asked['text'])])\n"
+    assert work(source, {"text": "secret"})[1] == [{"seen": [False, False]}]
+
+
 def test_what_a_worker_prints_is_no_event(work):
     outcome, events, _ = work('print(\'{"n": 1}\', flush=True)\nos.write(2, b\'{"said": "done"}\\n\')\n')
     assert (outcome.status, events) == ("ok", [])

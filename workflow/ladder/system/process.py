@@ -1,8 +1,9 @@
 """Running GPU work in a process of its own: it may crash, hang or fill the memory without taking the pipeline along.
 
-The parent sends one JSON request on the worker's standard input and reads events, one JSON object a line, from a pipe
-of their own; everything that the worker prints goes to a log. Each event carries a token of this worker and its process
-id, and the last one says that all is done: host code of a kernel may exit, fork or write to any file, and none of that
+The parent sends one JSON request on the worker's standard input, behind a line that names a pipe and a token; the worker
+drops that input when it has read it. The parent reads events, one JSON object a line, from the pipe; everything that
+the worker prints goes to a log. Each event carries the token and the worker's process id, and the last one says that all
+is done: host code of a kernel may exit, fork or write to any file, and none of that
 counts as a report. A worker that reports nothing for its time limit is killed with all its children.
 """
 
@@ -32,7 +33,6 @@ from ladder.system.errors import LadderError
 
 Event = dict[str, Any]
 LOCKS = Path("/tmp")  # one place for all users and jobs of a machine, whatever their TMPDIR
-_EVENTS = "GEMM_LADDER_EVENTS"  # the pipe's descriptor and the worker's token
 OK, FAILED, BROKEN = "ok", "failed", "broken"
 
 # What is no fault of a kernel: signals that the system and users send, and CUDA's errors of a GPU that cannot work.
@@ -131,13 +131,12 @@ def run_worker(
     token = secrets.token_hex(8)
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("ab") as output, os.fdopen(read, "rb", buffering=0) as events, tempfile.TemporaryFile() as asked:
-        asked.write(json.dumps(request).encode())
+        asked.write(f"{write} {token}\n{json.dumps(request)}".encode())
         asked.seek(0)
         written = output.tell()
         process = start(
             [sys.executable, "-m", module],
             [write],
-            env={_EVENTS: f"{write} {token}"},
             stdin=asked,
             stdout=output,
             stderr=subprocess.STDOUT,
@@ -230,7 +229,10 @@ def _ended(code: int, log: Path, written: int, said: Mapping[str, Any]) -> Outco
 @contextlib.contextmanager
 def request() -> Iterator[dict[str, Any]]:
     """In the worker: the parent's request. The parent is told in one line what goes wrong, and that all is done."""
+    _events()
     asked = json.load(sys.stdin)
+    with open(os.devnull) as nothing:
+        os.dup2(nothing.fileno(), sys.stdin.fileno())  # what the worker runs could read the input again
     emit(said="begun")
     try:
         yield asked
@@ -242,8 +244,8 @@ def request() -> Iterator[dict[str, Any]]:
 
 @functools.cache
 def _events() -> tuple[int, str]:
-    """The pipe's descriptor and the token, out of the sight of what the worker runs."""
-    handle, token = os.environ.pop(_EVENTS).split()
+    """The pipe's descriptor and the token: not from the environment, which /proc shows as it was at first."""
+    handle, token = sys.stdin.readline().split()
     return int(handle), token
 
 
