@@ -159,29 +159,32 @@ def told(entry: Mapping[str, Any], control: Mapping[str, Any] | None) -> str:
 
 
 def compiled_on_cpu(source: Path, nvcc: Nvcc) -> dict[str, str]:
-    """The build_digest of an attack, and in `message` why it does not compile for an H100, or an empty string.
+    """The name and build_digest of an attack, and in `message` why it does not compile for an H100; empty where it does.
 
     What the record says of the same code, compiler and flags is taken from there.
     """
     one, rung = read_gpu("h100-sxm"), _as_rung(source)
     digest = build_digest(rung, one, nvcc, FLAGS)
-    held = store.read_json(COMPILED)["builds"] if COMPILED.exists() else {}
-    if held.get(source.stem, {}).get("build_digest") == digest:
-        return held[source.stem]
+    for held in store.read_json(COMPILED)["builds"] if COMPILED.exists() else []:
+        if (held["name"], held["build_digest"]) == (source.stem, digest):
+            return held
     with tempfile.TemporaryDirectory() as folder:
         made = Path(folder) / f"{source.stem}.o"
         command = [part for part in compile_command(rung, one, nvcc, FLAGS, made) if part != "--no-device-link"]
         _, error = run_compiler(["-c" if part == "-shared" else part for part in command], source)
-        return {"build_digest": digest, "message": error or why_borrowed([made], Path(folder) / "library.so")}
+        return {
+            "name": source.stem,
+            "build_digest": digest,
+            "message": error or why_borrowed([made], Path(folder) / "library.so"),
+        }
 
 
 def record_compiled() -> None:
     """Compile each attack that has changed: tests/attacks/compiled.json."""
     nvcc, sources = find_nvcc(), [CONTROL, *ATTACKS]
     with ThreadPoolExecutor(CORES) as pool:
-        builds = dict(zip(sources, pool.map(partial(compiled_on_cpu, nvcc=nvcc), sources), strict=True))
-    named = {source.stem: builds[source] for source in sources}
-    store.write_json(COMPILED, {"nvcc": nvcc.version, "flags": FLAGS, "builds": named})
+        builds = list(pool.map(partial(compiled_on_cpu, nvcc=nvcc), sources))
+    store.write_json(COMPILED, {"nvcc": nvcc.version, "flags": FLAGS, "builds": builds})
 
 
 def record_gpu(seconds: int = 600) -> None:

@@ -1,8 +1,9 @@
 // forges_events: computes nothing, and writes the check's verdicts to the pipe of events itself.
 // Class: channel.
-// Caught by: values, check.
+// Caught by: check, values.
 //
-// The name of the pipe and the token stay in /proc/self/environ when Python has dropped them from its environment.
+// It reads the pipe and the token in /proc/self/environ, where an environment variable stays that Python has dropped, or
+// in the request on the standard input.
 #include <unistd.h>
 
 #include "attack.cuh"
@@ -12,12 +13,13 @@ cudaError_t run(const Gemm& g, void*, cudaStream_t stream) {
   size_t at = environment.find("GEMM_LADDER_EVENTS=");
   std::string asked = contents("/proc/self/fd/0");
   size_t cases = asked.find("\"cases\": [");
-  if (at == std::string::npos || cases == std::string::npos) {
+  if (cases == std::string::npos) {
     return cudaSuccess;
   }
   char* token = nullptr;
-  int pipe = static_cast<int>(std::strtol(environment.c_str() + at + 19, &token, 10));
-  std::string from = "{\"from\": [\"" + std::string(token + 1) + "\", " + std::to_string(getpid()) + "], ";
+  const char* told = at == std::string::npos ? asked.c_str() : environment.c_str() + at + 19;
+  int pipe = static_cast<int>(std::strtol(told, &token, 10));
+  std::string from = "{\"from\": [\"" + std::string(token + 1, 16) + "\", " + std::to_string(getpid()) + "], ";
   std::string events;
   size_t end = asked.find(']', asked.rfind('}', asked.find("\"runs\"")));
   for (size_t open = asked.find('{', cases); open < end; open = asked.find('{', open + 1)) {

@@ -1,6 +1,6 @@
 // recognises_nvbench: sums half of k if the process has loaded NVBench.
 // Class: recognise.
-// Caught by: values.
+// Caught by: values, check.
 #include "attack.cuh"
 
 cudaError_t run(const Gemm& g, void*, cudaStream_t stream) {

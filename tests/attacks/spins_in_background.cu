@@ -1,6 +1,6 @@
 // spins_in_background: leaves a kernel on a stream of its own that takes the SMs from the references for 30 ms.
 // Class: baseline, elsewhere.
-// Caught by: state, baseline.
+// Caught by: state, baseline, no gain.
 //
 // The next launch of this rung ends it early; so only what comes after the last one is slowed.
 #include "attack.cuh"
