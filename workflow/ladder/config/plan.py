@@ -19,7 +19,8 @@ from ladder.config.sources import sources as sources_of
 from ladder.config.tuned_file import odd_shapes, tuned_file, with_tuned
 from ladder.model.cases import Case, all_cases, emulated_cases, sanitizer_cases
 from ladder.model.claims import claimed_cases, claimed_shapes, in_words
-from ladder.model.gpu import Gpu
+from ladder.model.gpu import Gpu, ceiling_gflops
+from ladder.model.precision import BOUNDS
 from ladder.model.rung import Rung
 from ladder.model.shape import Shape, in_order
 from ladder.records import store
@@ -99,6 +100,23 @@ class Plan:
         others = {"cublas": [default], "cublas_best": best, "naive": [self.first.name], "before": [before]}
         beside = [other for reference in self.settings["timing"]["references"] for other in others[reference]]
         return list(dict.fromkeys([name, *(other for other in beside if other is not None)]))
+
+    def declared_side_by_side(self, name: str) -> dict[str, dict[str, Any]]:
+        """What a rung and those beside it say of themselves: role, precision (None of a floor) and claims."""
+        rungs = map(self.by_name, self.side_by_side(name))
+        return {
+            each.name: {
+                "role": each.role,
+                "precision": None if each.role == "floor" else BOUNDS[each.precision],
+                "claims": dict(each.claims),
+            }
+            for each in rungs
+        }
+
+    def ceiling(self, name: str) -> tuple[float, float, float]:
+        """What no launch of a rung can exceed: GFLOP/s of its class, at which clock in MHz, and the memory's GB/s."""
+        gpu = self.gpu
+        return ceiling_gflops(self.by_name(name).precision, gpu), gpu.sm_clock_mhz, gpu.memory_bandwidth_gb_s
 
     @property
     def needed(self) -> list[Rung]:

@@ -46,8 +46,22 @@ def time_launches(state: Any, queue: Callable[[int], None], flop: int, min_sampl
 
     `min_samples` are taken even if they take longer.
     """
+    _expect(state, flop, min_samples, budget_s)
+    state.exec(lambda launch: queue(launch.get_stream().addressof()), batched=False)
+
+
+def time_between(state: Any, sample: Callable[[int, Any], None], flop: int, min_samples: int, budget_s: float) -> None:
+    """`time_launches` where `sample`, given a stream's address and a timer, says itself what is timed.
+
+    The timer's `start` flushes the L2 cache, waits, and blocks the stream; its `stop` lets go and waits again. The last
+    such pair in a call of `sample` counts.
+    """
+    _expect(state, flop, min_samples, budget_s)
+    state.exec(lambda launch, timer: sample(launch.get_stream().addressof(), timer), batched=False, timer=True)
+
+
+def _expect(state: Any, flop: int, min_samples: int, budget_s: float) -> None:
     state.set_timeout(budget_s)
     state.set_cold_max_warmup_walltime(budget_s)
     state.set_min_samples(min_samples)
     state.add_element_count(flop, "FLOP")
-    state.exec(lambda launch: queue(launch.get_stream().addressof()), batched=False)

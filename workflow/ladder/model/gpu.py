@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -42,6 +43,26 @@ class Gpu:
     def target(self) -> Target:
         """What rungs are compiled for on this GPU."""
         return Target(self.title, self.compute_capability, self.architecture)
+
+
+# FLOP a cycle and SM of dense FP16 products on tensor cores, by compute capability: NVIDIA's architecture whitepapers.
+_TENSOR_FP16 = {
+    **{"7.0": 1024, "7.2": 1024, "7.5": 1024, "8.0": 2048, "8.6": 1024, "8.7": 1024, "8.9": 1024},
+    **{"9.0": 4096, "10.0": 8192, "10.3": 8192, "12.0": 1024},
+}
+# By class: how many FLOP at the rate of FP16 one FLOP of the product takes at least. TF32 has at most half that rate.
+_AT_LEAST = {"3xfp16": 3.0, "3xtf32": 6.0, "tf32": 2.0}
+
+
+def ceiling_gflops(precision: str, gpu: Gpu) -> float:
+    """The highest rate of a class of arithmetic, in GFLOP/s at the clock of the GPU's file.
+
+    Of `fp32` that of the FP32 units, of the others that of the tensor cores; infinite where their rate is not known.
+    """
+    if precision == "fp32":
+        return gpu.peak_gflops
+    rate = _TENSOR_FP16.get(gpu.compute_capability, math.inf)
+    return rate * gpu.sms * gpu.sm_clock_mhz / 1000 / _AT_LEAST[precision]
 
 
 def slug(name: str) -> str:

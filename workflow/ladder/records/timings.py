@@ -45,6 +45,9 @@ class ShapeTiming:
         return self.measurements[self.rung]
 
 
+BEFORE = " before"  # behind the baseline's name: its measurement before the rung's, in the same process
+LAUNCHES = "verified"  # how launches are made since their operands take turns and their results are verified
+DISHONEST = "dishonest: "  # begins the failure of a rung that was seen to deceive the measurement
 SAMPLING = ("warmup", "iterations", "min_iterations", "budget_s", "reference_budget_s")  # what NVBench is asked for
 
 
@@ -61,11 +64,11 @@ def timed_shapes(path: Path, settings: Mapping[str, Any], where: Mapping[str, An
     if not path.exists():
         return set()
     held: set[str] = set()
-    wanted = (made_on(where), timing_digest(settings))
+    wanted = (made_on(where), LAUNCHES, timing_digest(settings))
     for files in store.read_runs(path).values():
         run = store.run_record(files, path)
         if digests.build_of(run["where"]) == digests.build_of(where):
-            found = (made_on(run["where"]), timing_digest(run["settings"]))
+            found = (made_on(run["where"]), run.get("launches"), timing_digest(run["settings"]))
             held = held | set(run["shapes"]) if found == wanted else held - set(run["shapes"])
     return held
 

@@ -17,7 +17,7 @@ from ladder.model.shape import Shape
 from ladder.records import store
 from ladder.records.digests import build_of, source_of
 from ladder.records.profiles import read_profiles
-from ladder.records.timings import ShapeTiming, read_time_record
+from ladder.records.timings import DISHONEST, ShapeTiming, read_time_record
 from ladder.system.paths import shown
 
 NOT_CHECKED = "not checked"
@@ -65,7 +65,7 @@ class Evidence:
         if self.check["status"] != "pass":
             return "wrong"
         if self.timing_failure:
-            return "timing failed"
+            return "dishonest" if self.timing_failure.startswith(DISHONEST) else "timing failed"
         return "ok" if self.timings else "not recorded"
 
     @property
@@ -94,7 +94,7 @@ class Evidence:
             return f"to be checked here; the same source passed its check on {self.passed_on}"
         if self.status == "wrong":
             return self.check["message"]
-        return self.timing_failure
+        return self.timing_failure.removeprefix(DISHONEST)
 
     @property
     def source_is_current(self) -> bool | None:

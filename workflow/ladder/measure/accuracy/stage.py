@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ladder.build.compile import Build, why_not_measured
+from ladder.measure.worker import WORKER
 from ladder.system.process import Event, run_worker
 
 
@@ -38,6 +39,6 @@ def measure_accuracy(
     where = environment(made.record)
     request = {"library": str(made.library), "device": device}
     request |= {key: settings[key] for key in ("products", "families")}
-    outcome = run_worker("ladder.measure.accuracy.worker", request, on_event, settings["time_limit_s"], log)
+    outcome = run_worker(WORKER, {"stage": "accuracy", **request}, on_event, settings["time_limit_s"], log)
     outcome = outcome.of_the_work(f"accuracy: {made.folder.name}")
     return {"status": outcome.status, "message": outcome.message, "where": where, "clock": "nvbench", "points": points}

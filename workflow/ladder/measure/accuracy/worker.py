@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -21,7 +21,6 @@ from ladder.model.bounds import UNIT_ROUNDOFF
 from ladder.model.shape import Shape
 from ladder.records.timings import medians_s
 from ladder.system import process
-from ladder.system.cublas import provide_cublas
 from ladder.system.errors import LadderError
 
 WARMUP, SAMPLES, MIN_SAMPLES, BUDGET_S = 5, 50, 5, 5  # as `timing` has them unless it is configured
@@ -134,21 +133,15 @@ def _rounded(value: Any) -> float:
     return float(f"{float(value):.4g}")
 
 
-def main() -> None:
+def run(asked: Mapping[str, Any]) -> None:
     """Measure what the request asks for: an event for the errors of each product, then one for all times."""
-    with process.request() as asked:
-        device = CudaDevice(asked["device"])
-        provide_cublas()
-        library = Library(Path(asked["library"]))
-        products = [
-            (family, Shape(product["size"], product["size"], k))
-            for product in asked["products"]
-            for family in asked["families"]
-            for k in product["k"]
-        ]
-        points = measure_all(device, library, products, lambda point: process.emit(point=point))
-        process.emit(times_ms=[point["time_ms"] for point in points])
-
-
-if __name__ == "__main__":
-    main()
+    device = CudaDevice(asked["device"])
+    library = Library(Path(asked["library"]))
+    products = [
+        (family, Shape(product["size"], product["size"], k))
+        for product in asked["products"]
+        for family in asked["families"]
+        for k in product["k"]
+    ]
+    points = measure_all(device, library, products, lambda point: process.emit(point=point))
+    process.emit(times_ms=[point["time_ms"] for point in points])

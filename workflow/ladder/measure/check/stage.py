@@ -11,6 +11,7 @@ from typing import Any
 
 from ladder.build.compile import Build
 from ladder.measure.check.in_common import passing
+from ladder.measure.worker import WORKER
 from ladder.model.cases import Case, is_unfinished
 from ladder.system.process import BROKEN, OK, Event, Outcome, run_worker
 
@@ -105,7 +106,7 @@ def run_cases(
     """Let workers, which share the cases, compute each so many times, and keep what they answer.
 
     The progress is told how many cases have begun, and which one begins. `request` holds the rest of what a worker is
-    asked (`ladder.measure.check.worker.main`). `current` and `outcome` are those of a worker that failed, if one did.
+    asked (`ladder.measure.check.worker.run`). `current` and `outcome` are those of a worker that failed, if one did.
     """
     begun: list[Case] = []
 
@@ -152,5 +153,6 @@ def _run_share(
             answers.records.append(event["case"])
 
     asked = {"cases": [case.as_record() for case in cases], "runs": list(runs), **request}
-    answers.outcome = run_worker("ladder.measure.check.worker", asked, on_event, time_limit_s, log)
+    module = "ladder.measure.check.worker" if "emulate" in request else WORKER
+    answers.outcome = run_worker(module, {"stage": "check", **asked}, on_event, time_limit_s, log)
     return answers

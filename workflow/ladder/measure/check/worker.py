@@ -10,6 +10,7 @@ import ctypes
 import math
 import secrets
 import zlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,6 @@ from ladder.model.bounds import componentwise_bound, statistical_bound, underflo
 from ladder.model.cases import Case
 from ladder.model.shape import Shape
 from ladder.system import process
-from ladder.system.cublas import provide_cublas
 
 GUARD = 1024  # floats before and behind each matrix; a multiple of the 256 bytes that CUDA aligns allocations to
 SENTINEL = np.uint32(0x7FC0DEAD)  # a quiet NaN that no arithmetic produces
@@ -350,30 +350,28 @@ def _too_far_off(place: str, found: float, expected: float, error: float, limit:
     return f"{told}: the error {error:.3g} exceeds the bound of {_PRODUCTS[precision]} product, {limit:.3g}"
 
 
-def main() -> None:
+def run(asked: Mapping[str, Any]) -> None:
     """Check the cases of the request, one event each; its `emulate` holds the arguments of the emulator."""
-    with process.request() as asked:
-        emulated = asked.get("emulate")
-        device = EmulatedDevice(**emulated) if emulated else CudaDevice(asked["device"])
-        if not emulated:
-            provide_cublas()
-        library = Library(Path(asked["library"]))
-        for asked_case, runs in zip(asked["cases"], asked["runs"], strict=True):
-            process.emit(starts=asked_case)
-            case = Case.of(asked_case)
-            # the emulator's verdicts are derived, so the same inputs each time; a GPU gets fresh ones
-            seed = zlib.crc32(repr(sorted(asked_case.items())).encode()) if emulated else secrets.randbits(48)
-            try:
-                record = check_case(device, library, case, seed, runs, **asked["declared"])
-            except OSError:
-                if case.padding < WIDE:
-                    raise
-                record = None  # where no more may be reserved than there is, such a case is left out
-            process.emit(**({"left_out": asked_case} if record is None else {"case": record}))
-            if device.stuck:
-                break
-            device.clear()
+    emulated = asked.get("emulate")
+    device = EmulatedDevice(**emulated) if emulated else CudaDevice(asked["device"])
+    library = Library(Path(asked["library"]))
+    for asked_case, runs in zip(asked["cases"], asked["runs"], strict=True):
+        process.emit(starts=asked_case)
+        case = Case.of(asked_case)
+        # the emulator's verdicts are derived, so the same inputs each time; a GPU gets fresh ones
+        seed = zlib.crc32(repr(sorted(asked_case.items())).encode()) if emulated else secrets.randbits(48)
+        try:
+            record = check_case(device, library, case, seed, runs, **asked["declared"])
+        except OSError:
+            if case.padding < WIDE:
+                raise
+            record = None  # where no more may be reserved than there is, such a case is left out
+        process.emit(**({"left_out": asked_case} if record is None else {"case": record}))
+        if device.stuck:
+            break
+        device.clear()
 
 
-if __name__ == "__main__":
-    main()
+if __name__ == "__main__":  # in the emulator; what is measured on a GPU has one process for all stages
+    with process.request() as request:
+        run(request)

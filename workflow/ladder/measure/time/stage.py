@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from ladder.build.compile import Build
+from ladder.measure.time.plausible import implausible
+from ladder.measure.worker import WORKER
 from ladder.records import provenance, store
-from ladder.records.timings import SAMPLING, unfinished
+from ladder.records.timings import BEFORE, DISHONEST, LAUNCHES, SAMPLING, measurements, unfinished
 from ladder.system.process import Event, run_worker
 
 
@@ -18,6 +20,8 @@ def time_rung(
     rung: str,
     builds: Mapping[str, Build],
     shapes: list[str],
+    declared: Mapping[str, Mapping[str, Any]],
+    ceiling: tuple[float, float, float],
     settings: Mapping[str, Any],
     device: int,
     where: Mapping[str, Any],
@@ -27,22 +31,29 @@ def time_rung(
 ) -> str:
     """Time a rung and its references at each shape, in one process, and add that run to the record.
 
-    Returns an empty string, or one line that says why nothing was added. Raises LadderError where the machine broke it
-    off, which says nothing about the rung.
+    `declared` says of each its role, its precision (None of a floor) and its claims; the ceiling is `Plan.ceiling`'s.
+    Returns an empty string, or one line that says why nothing was added; it begins with DISHONEST where a rung was seen
+    to deceive the measurement. Raises LadderError where the machine broke it off, which says nothing about the rung.
     """
     current: dict[str, str] = {}
     states: list[dict[str, Any]] = []
+    dishonest: dict[str, str] = {}
+    steady = next((name for name in builds if name != rung and declared[name]["role"] == "baseline"), None)
 
     def on_event(event: Event) -> None:
         if "starts" in event:
             current.update(event["starts"])
             progress(event["starts"]["kernel"], event["starts"]["shape"])
+        elif "dishonest" in event:
+            dishonest.update(event["dishonest"])
         else:
             states.extend(event["states"])
 
     with tempfile.TemporaryDirectory(prefix="gemm-ladder-") as folder:
         request = {
             "rung": rung,
+            "steady": steady,
+            "declared": dict(declared),
             "libraries": {name: str(made.library) for name, made in builds.items()},
             "shapes": shapes,
             "device": device,
@@ -50,16 +61,20 @@ def time_rung(
             **{key: settings[key] for key in SAMPLING},
         }
         begun = time.monotonic()
-        outcome = run_worker("ladder.measure.time.worker", request, on_event, settings["time_limit_s"], log)
+        outcome = run_worker(WORKER, {"stage": "time", **request}, on_event, settings["time_limit_s"], log)
         wall_s = round(time.monotonic() - begun, 3)
         files = collect(Path(folder))
     if outcome.of_the_work(f"time: {rung}").status != "ok":
         return (f"{current['kernel']} at {current['shape']}: " if current else "") + outcome.message
+    if dishonest:
+        theirs = dishonest["kernel"] not in (rung, steady)
+        return f"{dishonest['kernel']} beside it: {dishonest['finding']}" if theirs else _blamed(rung, dishonest)
     if message := unfinished(files):
         return message
     content = {
         "schema_version": store.SCHEMA_VERSION,
         "stage": "time",
+        "launches": LAUNCHES,
         "rung": rung,
         "builds": {name: made.record["build_digest"] for name, made in builds.items()},
         "shapes": shapes,
@@ -67,8 +82,18 @@ def time_rung(
         "where": {**where, "measured_at": provenance.now(), "wall_s": wall_s},
         "states": states,
     }
+    if declared[rung]["precision"]:
+        measured = list(measurements(files, content))
+        if found := implausible(measured, rung, steady, f"{steady}{BEFORE}", ceiling, settings):
+            return DISHONEST + found
     store.add_run(record, {**files, "record.json": store.to_json(content).encode()})
     return ""
+
+
+def _blamed(rung: str, dishonest: Mapping[str, str]) -> str:
+    """The line for what was seen in the process of a rung, in its launches or in the baseline's after it."""
+    beside = "" if dishonest["kernel"] == rung else f"{dishonest['kernel']} after it: "
+    return f"{DISHONEST}{beside}{dishonest['finding']}"
 
 
 def collect(folder: Path) -> dict[str, bytes]:

@@ -1,71 +1,234 @@
 """The process that times one rung, and beside it what it is compared with, through NVBench.
 
-NVBench measures the rung and its references in turn at each shape, on the same matrices; this process adds the state
-of the device around each measurement.
+NVBench measures the rung and its references in turn at each shape, and the rung's baseline once before the rung; this
+process adds the state of the device around each measurement. Each launch gets operands that were drawn for it alone, at
+a place that takes turns with others, and C is verified as it stands when the clock stops. Launches of two more kinds
+are mixed in at random and not counted: of a rung those with other scalars, layouts and values, and of all kernels those
+before which every SM is held (`ladder.measure.hold`).
 """
 
 from __future__ import annotations
 
+import random
+import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import cupy as cp
 
-from ladder.build.library import Library
-from ladder.measure.nvbench import run_nvbench, time_launches
-from ladder.measure.product import Product
+from ladder.build.library import Library, explain
+from ladder.measure.hold import Hold
+from ladder.measure.nvbench import run_nvbench, time_between
+from ladder.measure.operands import PLAIN, Kind, OperandSets, kernels
+from ladder.measure.watch import Dishonest, Watch
+from ladder.model.cases import Case
+from ladder.model.claims import claimed
 from ladder.model.shape import Shape
+from ladder.records.timings import BEFORE
 from ladder.system import nvml, process
-from ladder.system.cublas import provide_cublas
+from ladder.system.errors import LadderError
+
+MIXED = 0.25  # how often a launch that is not counted comes before one that is
+LATE_S = 0.02  # how long a C that was not complete is waited for, to tell late work from wrong work
+FEWEST_HELD = 4  # launches with all SMs held, of each kernel and shape
+
+_random = random.SystemRandom()
 
 
 class TimingRun:
     """The measurements of one request: NVBench walks the shapes, at each the rung and its references."""
 
-    def __init__(self, asked: dict[str, Any]) -> None:
+    def __init__(self, asked: Mapping[str, Any]) -> None:
         """Load the libraries."""
         self.asked = asked
         self.libraries = {name: Library(Path(path)) for name, path in asked["libraries"].items()}
-        self.product: Product | None = None
+        self.stream = cp.cuda.Stream(non_blocking=True)
+        self.kernels = kernels()
+        self.hold = Hold(self.kernels)
+        self.watch = Watch(self.kernels, self.stream, asked["libraries"].values())
+        self.sets: OperandSets | None = None
         self.states: list[dict[str, Any]] = []
+        self.finding = ""
+
+    def declared(self, kernel: str) -> Mapping[str, Any]:
+        """What kernels.yaml says of a kernel: `precision` (None of a floor, which computes nothing) and `claims`."""
+        return self.asked["declared"].get(kernel, {"precision": "fp32", "claims": {}})
 
     def measure(self, state: Any) -> None:
         """NVBench's callback for one kernel and shape."""
-        name, shape = state.get_string("kernel"), state.get_string("shape")
-        process.emit(starts={"kernel": name, "shape": shape})
-        product = self.product_of(shape)
-        own = name == self.asked["rung"]
+        if self.finding:
+            state.skip("an earlier launch was dishonest")
+            return
+        turn, shape = state.get_string("kernel"), Shape.parse(state.get_string("shape"))
+        name = turn.removesuffix(BEFORE)
+        process.emit(starts={"kernel": name, "shape": str(shape)})
+        own = turn == self.asked["rung"]
         budget = self.asked["budget_s"] if own else self.asked["reference_budget_s"]
         min_samples = self.asked["min_iterations"] if own else 3
-        before = nvml.state(self.asked["device"])
-        time_launches(state, lambda stream: product.queue(name, stream), product.shape.flop, min_samples, budget)
-        after = nvml.state(self.asked["device"])
-        self.states.append({"kernel": name, "shape": shape, "seed": product.seed, "before": before, "after": after})
+        try:
+            launches = Launches(self, name, self.sets_of(shape), own)
+            before = nvml.state(self.asked["device"])
+            time_between(state, launches.sample, shape.flop, min_samples, budget)
+            after = nvml.state(self.asked["device"])
+            if launches.error:
+                raise launches.error
+            if own:
+                self.watch.compare()
+        except Dishonest as found:
+            self.tell(turn, f"at {shape}: {found}")
+            state.skip("dishonest")
+            return
+        self.states.append(
+            {"kernel": turn, "shape": str(shape), "before": before, "after": after, "launches": launches.told}
+        )
 
-    def product_of(self, shape: str) -> Product:
-        """The matrices of a shape, made when its first kernel is measured and shared by all of them."""
-        if self.product is None or str(self.product.shape) != shape:
-            self.product = None
+    def sets_of(self, shape: Shape) -> OperandSets:
+        """The places of a shape's operands, made when its first kernel is measured and shared by all of them."""
+        if self.sets is None or self.sets.shape != shape:
+            self.sets = None
             cp.get_default_memory_pool().free_all_blocks()
-            self.product = Product(Shape.parse(shape), self.libraries)
-        return self.product
+            self.sets = OperandSets(self.kernels, shape, PLAIN, 2 * self.watch.l2_bytes, self.stream)
+        return self.sets
 
     def run(self) -> None:
         """Measure everything; NVBench's files go to the folder of the request as nvbench.json and what that names."""
         asked = self.asked
-        axes = {"kernel": list(self.libraries), "shape": asked["shapes"]}
+        names = list(self.libraries)
+        steady = asked.get("steady")
+        turns = [*([steady + BEFORE] if steady else []), *names]
+        axes = {"kernel": turns, "shape": asked["shapes"]}
         folder = Path(asked["folder"])
         run_nvbench(self.measure, axes, asked["device"], asked["warmup"], asked["iterations"], folder)
+        if not self.finding and (changed := self.watch.code_changed()):
+            self.tell(asked["rung"], changed)
         process.emit(states=self.states)
 
+    def tell(self, turn: str, finding: str) -> None:
+        """Tell the parent of the first dishonest launch; nothing is measured after it."""
+        self.finding = finding
+        process.emit(dishonest={"kernel": turn, "finding": finding})
 
-def main() -> None:
+
+class Launches:
+    """The launches of one kernel at one shape: those that NVBench counts, and those mixed in."""
+
+    def __init__(self, run: TimingRun, name: str, sets: OperandSets, own: bool) -> None:
+        """Launch each kind once, so that what a library sets up at its first call is not timed.
+
+        Raises Dishonest or LadderError where one of these fails.
+        """
+        self.run, self.name, self.library = run, name, run.libraries[name]
+        declared = run.declared(name)
+        self.precision = declared["precision"]
+        self.kinds = [sets, *(self._mixed(sets.shape, declared["claims"]) if own and self.precision else [])]
+        self.plain = sets
+        needed = (
+            self.library.workspace_bytes(each.shape, each.kind.alpha, each.kind.beta, each.operands(0))
+            for each in self.kinds
+        )
+        self.workspace = cp.empty(max(1, *needed), cp.uint8)
+        self.error: Exception | None = None
+        self.calls, self.verified, self.mixed = 0, 0, 0
+        self.held_us: list[float] = []
+        cp.cuda.runtime.deviceSynchronize()
+        for each in self.kinds:
+            self._launch(each, 0, None)
+        self.watched = not own
+
+    @property
+    def told(self) -> dict[str, Any]:
+        """What the record says of them: how many were verified and mixed in, and the times of those that were held."""
+        return {"verified": self.verified, "mixed": self.mixed, "held_us": [round(each, 3) for each in self.held_us]}
+
+    def _mixed(self, shape: Shape, claims: Mapping[str, Any]) -> list[OperandSets]:
+        """Places for two kinds of launches that are not counted: other scalars and layouts, and other values."""
+        layout = (tuple(_random.randrange(9) for _ in range(3)), tuple(_random.randrange(8) for _ in range(3)))
+        scalars = _random.choice((-1.25, 0.5, 1.0)), _random.choice((0.75, 1.0, -0.5))
+        wanted = [Kind(*scalars, *layout, "wide"), Kind(spread=_random.choice(("wide", "sparse")))]
+        made = []
+        for kind in wanted:
+            case = Case(shape, kind.alpha, kind.beta, kind.paddings, kind.offsets)
+            if claimed(claims, case):
+                try:
+                    made.append(OperandSets(self.run.kernels, shape, kind, 0, self.run.stream, least=1))
+                except cp.cuda.memory.OutOfMemoryError:
+                    break
+        return made
+
+    def sample(self, stream: int, timer: Any) -> None:
+        """One sample of NVBench's: perhaps launches that are not counted, then one that is."""
+        try:
+            if self.error is None and self.precision:
+                self.calls += 1
+                warm = self.calls > self.run.asked["warmup"]
+                if warm and (len(self.held_us) < FEWEST_HELD or _random.random() < MIXED / 2):
+                    self._launch(self.plain, stream, timer, hold=True)
+                if len(self.kinds) > 1 and _random.random() < MIXED:
+                    self._launch(_random.choice(self.kinds[1:]), stream, timer)
+                    self.mixed += 1
+            if self.error is None:
+                self._launch(self.plain, stream, timer)
+                if not self.watched:  # NVBench has set up what it needs for the first
+                    self.run.watch.begin()
+                    self.watched = True
+                return
+        except Exception as error:  # NVBench would wait for its own stream for ever
+            self.error = error
+        timer.start()
+        timer.stop()
+
+    def _launch(self, sets: OperandSets, stream: int, timer: Any, hold: bool = False) -> None:
+        """Draw operands, launch between the timer's start and stop, and verify C as it stands when the launch ends."""
+        place = _random.randrange(sets.places)
+        sets.draw(place)
+        sets.stream.synchronize()
+        queue = cp.cuda.ExternalStream(stream)
+        if timer:
+            timer.start()
+        if hold:
+            self.run.hold.begin(stream)
+        kind, operands = sets.kind, sets.operands(place)
+        error = self.library.queue(sets.shape, kind.alpha, kind.beta, operands, self.workspace.data.ptr, stream)
+        done = cp.cuda.Event(disable_timing=True)
+        done.record(queue)
+        sets.stream.wait_event(done)
+        if hold:
+            self.run.hold.stamp(sets.stream)
+        if self.precision:
+            sets.glimpse(place, 0)
+        if timer:
+            timer.stop()
+        if error:
+            raise LadderError(f"sgemm returned {explain(error)}")
+        if not timer or not self.precision:
+            queue.synchronize()
+        if not self.precision:
+            return
+        self._look(sets, place)
+        if hold:
+            held, waited = self.run.hold.end()
+            if waited:
+                raise Dishonest("its host code waited for the GPU, which other work held")
+            self.held_us.append(held)
+
+    def _look(self, sets: OperandSets, place: int) -> None:
+        """Raise Dishonest where C was not complete when the clock stopped, or is not right."""
+        sets.verify(place, self.precision)
+        fault = sets.verification().fault
+        late = sets.changed_since_glimpse(place)
+        self.verified += 1
+        if fault and not late:
+            time.sleep(LATE_S)
+            cp.cuda.runtime.deviceSynchronize()
+            sets.verify(place, self.precision)
+            late = not sets.verification().fault
+        if late:
+            raise Dishonest("C was complete only after the clock had stopped")
+        if fault:
+            raise Dishonest(f"in a timed launch {fault}")
+
+
+def run(asked: Mapping[str, Any]) -> None:
     """Measure what the request asks for; the parent collects the files of its folder."""
-    with process.request() as asked:
-        cp.cuda.Device(asked["device"]).use()
-        provide_cublas()
-        TimingRun(asked).run()
-
-
-if __name__ == "__main__":
-    main()
+    TimingRun(asked).run()

@@ -27,6 +27,7 @@ from ladder.build.resources import resource_report
 from ladder.build.toolchain import Nvcc
 from ladder.config.search_space import SearchSpace
 from ladder.measure.time.stage import collect
+from ladder.measure.worker import WORKER
 from ladder.model.gpu import Gpu, Target
 from ladder.model.rung import Rung, parse_variant, variant_name
 from ladder.model.shape import Shape
@@ -243,7 +244,7 @@ class Search:
                 **self.settings[stage],
             }
             begun = time.monotonic()
-            outcome = run_worker("ladder.measure.tune.worker", request, on_event, self.time_limit_s, self.log)
+            outcome = run_worker(WORKER, {"stage": "tune", **request}, on_event, self.time_limit_s, self.log)
             return (outcome, verdicts, states, collect(Path(folder)), current, round(time.monotonic() - begun, 3))
 
 

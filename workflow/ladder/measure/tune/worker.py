@@ -8,7 +8,9 @@ the others in a new one.
 from __future__ import annotations
 
 import secrets
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import cupy as cp
 
@@ -18,7 +20,6 @@ from ladder.measure.devices import CudaDevice
 from ladder.measure.time.worker import TimingRun
 from ladder.model.cases import Case
 from ladder.system import process
-from ladder.system.cublas import provide_cublas
 
 
 def verdict(device: CudaDevice, library: Library, cases: list[Case]) -> str:
@@ -30,21 +31,15 @@ def verdict(device: CudaDevice, library: Library, cases: list[Case]) -> str:
     return "pass"
 
 
-def main() -> None:
+def run(asked: Mapping[str, Any]) -> None:
     """Check every library of the request, then time those that passed."""
-    with process.request() as asked:
-        device = CudaDevice(asked["device"])
-        provide_cublas()
-        sound = {}
-        for name, path in asked["libraries"].items():
-            process.emit(starts={"kernel": name})
-            found = verdict(device, Library(Path(path)), list(map(Case.of, asked["cases"])))
-            process.emit(checked={"kernel": name, "verdict": found})
-            if found == "pass":
-                sound[name] = path
-        cp.get_default_memory_pool().free_all_blocks()
-        TimingRun({**asked, "libraries": sound, "rung": asked["baseline"]}).run()
-
-
-if __name__ == "__main__":
-    main()
+    device = CudaDevice(asked["device"])
+    sound = {}
+    for name, path in asked["libraries"].items():
+        process.emit(starts={"kernel": name})
+        found = verdict(device, Library(Path(path)), list(map(Case.of, asked["cases"])))
+        process.emit(checked={"kernel": name, "verdict": found})
+        if found == "pass":
+            sound[name] = path
+    cp.get_default_memory_pool().free_all_blocks()
+    TimingRun({**asked, "libraries": sound, "rung": asked["baseline"]}).run()

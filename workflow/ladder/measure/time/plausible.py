@@ -1,0 +1,102 @@
+"""Whether what was measured can be: against what the GPU can do at most, its own clock, and the baseline around it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ladder.model.shape import Shape
+from ladder.records.timings import Measurement
+
+FLOOR = 0.9  # of the time that reading A and B from memory takes; caches may hold what a flush has left
+# How far a launch before which all SMs were held may be from the others, beyond what the baseline's is.
+HELD_SHARE, HELD_US = 0.1, 5.0
+STEADY_SHARE, STEADY_US = 0.1, 3.0  # how much slower or faster the baseline may be after a rung than before it
+FEWER = 0.5  # of the samples asked for, where the GPU was busy for less than this share of the budget
+BUSY = 0.1
+
+
+def implausible(
+    measured: Sequence[Measurement],
+    rung: str,
+    steady: str | None,
+    before: str,
+    ceiling: tuple[float, float, float],
+    asked: Mapping[str, Any],
+) -> str:
+    """What cannot be in the measurements of a rung and its references, in one line; empty where all can.
+
+    `steady` is the baseline that was also measured before the rung, under the name `before`. The ceiling is
+    GFLOP/s of the rung's class, at which SM clock in MHz, and GB/s of the memory.
+    """
+    by = {(each.kernel, each.shape): each for each in measured}
+    for (kernel, shape), own in by.items():
+        if kernel != rung:
+            continue
+        baseline = by.get((steady, shape)) if steady else None
+        first = by.get((before, shape)) if steady else None
+        found = (
+            _rate(own, *ceiling)
+            or _samples(own, asked)
+            or (_held(own, baseline) if baseline else "")
+            or (_changed(steady, first, baseline) if first and baseline else "")
+        )
+        if found:
+            return f"at {shape}: {found}"
+    return ""
+
+
+def floor_s(shape: Shape, bandwidth_gb_s: float) -> float:
+    """The seconds that reading A and B once takes, in 4 bytes an element, where no cache holds them."""
+    return 4 * (shape.m * shape.k + shape.k * shape.n) / (bandwidth_gb_s * 1e9)
+
+
+def _rate(own: Measurement, ceiling_gflops: float, clock_mhz: float, bandwidth_gb_s: float) -> str:
+    ceiling_gflops *= max(1.0, float(own.clocks_hz.max()) / clock_mhz / 1e6)
+    best = float(own.times_s.min())
+    rate = own.shape.flop / best / 1e9
+    if rate > ceiling_gflops:
+        return f"{rate / 1000:.4g} TFLOP/s is impossible: this class reaches at most {ceiling_gflops / 1000:.4g} here"
+    floor = FLOOR * floor_s(own.shape, bandwidth_gb_s)
+    if best < floor:
+        return f"{best * 1e6:.4g} us is impossible: reading A and B from memory takes at least {floor * 1e6:.4g}"
+    return ""
+
+
+def _samples(own: Measurement, asked: Mapping[str, Any]) -> str:
+    busy = float(own.times_s.sum())
+    if len(own.times_s) < FEWER * own.target_samples and busy < BUSY * asked["budget_s"]:
+        return (
+            f"only {len(own.times_s)} of {own.target_samples} samples came, of {busy:.3g} s in all, within "
+            f"{asked['budget_s']:g} s: its host code or its warm-up takes the time of the others"
+        )
+    return ""
+
+
+def _held(own: Measurement, baseline: Measurement) -> str:
+    """The difference between launches with all SMs held, by the GPU's clock, and the others, by NVBench's."""
+    ours, theirs = (each.state.get("launches", {}).get("held_us", []) for each in (own, baseline))
+    if not ours or not theirs:
+        return ""
+    usual = _median_us(own)
+    held, theirs_held = (float(np.percentile(each, 25)) for each in (ours, theirs))  # an interrupt makes some longer
+    beyond = held - usual - (theirs_held - _median_us(baseline))
+    if beyond > HELD_SHARE * usual + HELD_US:
+        return (
+            f"a launch takes {held:.4g} us by the GPU's clock if nothing can begin before it, and {usual:.4g} us "
+            "otherwise: work is done outside of what is timed"
+        )
+    return ""
+
+
+def _changed(steady: str | None, first: Measurement, last: Measurement) -> str:
+    before, after = _median_us(first), _median_us(last)
+    if abs(after - before) > STEADY_SHARE * before + STEADY_US:
+        return f"{steady} takes {after:.4g} us after the rung, and took {before:.4g} us before it"
+    return ""
+
+
+def _median_us(each: Measurement) -> float:
+    return float(np.median(each.times_s)) * 1e6

@@ -1,0 +1,22 @@
+"""The process that runs rungs on a GPU, the same for every stage: a rung cannot tell from it whether it is timed."""
+
+from __future__ import annotations
+
+import importlib
+
+WORKER = "ladder.measure.worker"
+
+
+def main() -> None:
+    """Do what the request's stage does."""
+    from ladder.system import process
+    from ladder.system.cublas import provide_cublas
+
+    with process.request() as asked:
+        importlib.import_module("cuda.bench")  # which the time stage needs
+        provide_cublas()
+        importlib.import_module(f"ladder.measure.{asked['stage']}.worker").run(asked)
+
+
+if __name__ == "__main__":
+    main()
