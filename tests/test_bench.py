@@ -290,7 +290,7 @@ def measured(monkeypatch, tmp_path):
         wrong = made.folder.name == asked["wrong"]
         return {"status": "failed", "message": "7: NaN"} if wrong else {"status": "pass", "message": ""}
 
-    def time_rung(rung, builds, shapes, settings, device, where, record, *_):
+    def time_rung(rung, builds, shapes, expected, settings, device, where, record, *_):
         asked["timed"].append((rung, list(builds), shapes))
         times = {"naive": 4e-3, "cublas": 1e-3}
         samples = {(kernel, shape): [times.get(kernel, 2e-3)] * 9 for shape in shapes for kernel in builds}

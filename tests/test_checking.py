@@ -9,6 +9,7 @@ from ladder.measure.check import worker as check_worker
 from ladder.measure.check.in_common import passing
 from ladder.measure.check.stage import check_rung
 from ladder.measure.devices import EmulatedDevice
+from ladder.measure.worker import WORKER
 from ladder.model.cases import Case, all_cases
 from ladder.model.shape import Shape
 from ladder.records import store
@@ -72,7 +73,7 @@ def checked(tmp_path, monkeypatch):
 
     def check(events, outcome=Outcome("ok", ""), made=None):  # noqa: B008
         def worker(module, request, on_event, time_limit_s, log):
-            assert (module, time_limit_s) == ("ladder.measure.check.worker", 60)
+            assert (module, time_limit_s) == (WORKER, 60)
             assert request["cases"] == [asked("7").as_record()]
             for event in events:
                 on_event(event)

@@ -105,8 +105,7 @@ def _noting(function, works):
 
     @functools.wraps(function)
     def wrapper(*arguments, **named):
-        emulated = isinstance(arguments[1], dict) and "emulate" in arguments[1]
-        if emulated or not str(arguments[0]).endswith(works):
+        if not str(arguments[0]).endswith(works):
             return function(*arguments, **named)
         start = time.time()
         try:
@@ -123,7 +122,7 @@ def _noting(function, works):
 
 
 def note_spans(project: Path, spans: Path) -> None:
-    workers = ("check.worker", "time.worker")  # and no other, should there be one that needs no GPU, nor the emulator's
+    workers = ("measure.worker",)  # and not the emulator's
     places = (("system/process", "run_worker", workers), ("measure/profile/stage", "profile_shape", "ncu"))
     for module, function, works in places:
         with (project / "workflow" / "ladder" / f"{module}.py").open("a") as file:

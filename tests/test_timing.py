@@ -7,10 +7,12 @@ import numpy as np
 import pytest
 from conftest import REPOSITORY, a_build, a_where, line_of, time_run
 from ladder.config.plan import plan
+from ladder.measure.time.plausible import floor_s, implausible
 from ladder.measure.time.stage import time_rung
+from ladder.measure.worker import WORKER
 from ladder.model.shape import Shape
 from ladder.records import store, timings
-from ladder.records.timings import read_time_record, timed_shapes
+from ladder.records.timings import DISHONEST, Measurement, read_time_record, timed_shapes
 from ladder.system.process import Outcome
 from pipeline import RECORDED
 
@@ -150,6 +152,8 @@ def recorded_time():
 
 def test_what_is_recorded_is_held_by_a_run_of_the_same_build(recorded_time):
     path, where, references = recorded_time
+    if "launches" not in store.run_record(list(store.read_runs(path).values())[-1], path):
+        pytest.skip("it was recorded before launches were verified")
     settings = plan({"gpu": RECORDED, "timing": {"time_limit_s": 9, "references": references}}).settings["timing"]
     assert timed_shapes(path, settings, where)
     assert not timed_shapes(path, {**settings, "iterations": 9}, where)
@@ -170,6 +174,15 @@ def test_nothing_is_held_where_there_is_no_record(path):
 
 
 SETTINGS = {"warmup": 5, "iterations": 50, "min_iterations": 5, "budget_s": 5, "reference_budget_s": 1}
+
+
+EXPECTED = {
+    "declared": {
+        "tiled": {"role": "rung", "precision": "fp32", "claims": {}},
+        "cublas": {"role": "baseline", "precision": "fp32", "claims": {}},
+    },
+    "ceiling": (1e5, 1980, 3350),
+}
 
 
 @pytest.fixture
@@ -194,6 +207,7 @@ def attempt(path, tmp_path, monkeypatch):
             "tiled",
             {name: a_build(tmp_path / name) for name in ("tiled", "cublas")},
             ["128"],
+            EXPECTED,
             SETTINGS | {"time_limit_s": 120},
             0,
             a_where(),
@@ -208,7 +222,7 @@ def attempt(path, tmp_path, monkeypatch):
 
 def measured() -> tuple[dict[str, bytes], list[dict]]:
     """The files that NVBench leaves, and the states that the worker sends."""
-    files = time_run("tiled", {("tiled", "128"): [1e-3], ("cublas", "128"): [2e-3]})
+    files = time_run("tiled", {("tiled", "128"): [1e-3] * 50, ("cublas", "128"): [2e-3] * 50})
     record = json.loads(files.pop("record.json"))
     return files, record["states"]
 
@@ -219,10 +233,11 @@ def test_a_completed_attempt_is_added_to_the_record(attempt, path):
     seen = attempt(files=files, events=[*starts, {"states": states}])
     assert seen.message == ""
     assert seen.progress == [("tiled", "128"), ("cublas", "128")]
-    assert (seen.module, seen.time_limit_s) == ("ladder.measure.time.worker", 120)
+    assert (seen.module, seen.time_limit_s) == (WORKER, 120)
     assert {key: seen.request[key] for key in SETTINGS} == SETTINGS
     assert list(seen.request["libraries"]) == ["tiled", "cublas"]
-    assert read_time_record(path)[S128].measurements["cublas"].times_s == pytest.approx([2e-3], rel=1e-6)
+    assert (seen.request["stage"], seen.request["steady"]) == ("time", "cublas")
+    assert read_time_record(path)[S128].measurements["cublas"].times_s == pytest.approx([2e-3] * 50, rel=1e-6)
     ((_, run),) = store.read_runs(path).items()
     assert {name: content for name, content in run.items() if name != "record.json"} == files
     record = json.loads(run["record.json"])
@@ -251,3 +266,79 @@ def test_what_nvbench_skipped_fails_the_attempt(attempt, path):
     files["nvbench.json"] = json.dumps(document).encode()
     assert attempt(files=files).message == "NVBench skipped Device=0 kernel=cublas shape=128: deadlock"
     assert not path.exists()
+
+
+@pytest.mark.parametrize(
+    ("kernel", "blamed"),
+    [("tiled", True), ("cublas", True), ("naive", False)],
+)
+def test_what_the_launches_of_a_rung_did_is_its_failure_and_no_time(attempt, path, kernel, blamed):
+    finding = {"kernel": kernel, "finding": "at 128: C was wrong"}
+    message = attempt(files=measured()[0], events=[{"dishonest": finding}]).message
+    assert message.startswith(DISHONEST) == blamed
+    assert "at 128: C was wrong" in message
+    assert (kernel in message) == (kernel != "tiled")
+    assert not path.exists()
+
+
+def test_samples_of_launches_that_were_not_verified_are_taken_again(path):
+    files = time_run("tiled", {("tiled", "128"): [1e-3]})
+    record = json.loads(files["record.json"])
+    del record["launches"]
+    store.add_run(path, {**files, "record.json": json.dumps(record).encode()})
+    assert list(read_time_record(path)) == [S128], "they are shown until then"
+    assert timed_shapes(path, TAKEN, a_where()) == set()
+
+
+# What cannot be
+
+
+SHAPE = Shape(1024, 1024, 1024)
+CEILING = (66_900, 1980, 3350)
+
+
+def a_measurement(kernel, us, held_us=(), samples=50, clock_mhz=1980):
+    launches = {"launches": {"held_us": list(held_us)}}
+    return Measurement(kernel, SHAPE, np.full(samples, us * 1e-6), np.full(samples, clock_mhz * 1e6), 50, launches)
+
+
+def found(own, before=None, after=None):
+    measured = [own, before or a_measurement("cublas before", 63), after or a_measurement("cublas", 63, [66] * 4)]
+    return implausible(measured, "mine", "cublas", "cublas before", CEILING, SETTINGS)
+
+
+def test_a_sound_measurement_is_plausible():
+    assert found(a_measurement("mine", 50, [53] * 4)) == ""
+    assert found(a_measurement("mine", 50, [53, 53, 53, 200])) == "", "one of them was interrupted"
+    assert found(a_measurement("mine", 50)) == "", "an older record has none that were held"
+
+
+@pytest.mark.parametrize(
+    ("own", "word"),
+    [
+        (a_measurement("mine", 30, [33] * 4), "TFLOP/s is impossible"),
+        (a_measurement("mine", 1, [4] * 4), "impossible"),
+        (a_measurement("mine", 40, [80] * 4), "outside of what is timed"),
+        (a_measurement("mine", 50, [53] * 4, samples=5), "only 5 of 50 samples"),
+    ],
+)
+def test_what_a_rung_cannot_have_done_is_named_with_its_numbers(own, word):
+    assert word in found(own)
+
+
+def test_a_baseline_that_changed_is_named():
+    assert "cublas takes 80 us after the rung" in found(a_measurement("mine", 50), after=a_measurement("cublas", 80))
+    assert "took 80 us before it" in found(a_measurement("mine", 50), before=a_measurement("cublas before", 80))
+
+
+def test_a_clock_above_that_of_the_gpus_file_raises_the_ceiling():
+    own = 2 * 1024**3 / 67.5e12 * 1e6
+    assert "impossible" in found(a_measurement("mine", own, clock_mhz=1980))
+    assert found(a_measurement("mine", own, clock_mhz=2010)) == ""
+
+
+def test_reading_the_operands_bounds_a_time_from_below():
+    shape = Shape(64, 64, 1 << 20)
+    assert floor_s(shape, 1000) == pytest.approx(2 * 4 * 64 * (1 << 20) / 1e12)
+    fast = Measurement("mine", shape, np.full(50, 0.5 * floor_s(shape, 3350)), np.full(50, 1.98e9), 50, {})
+    assert "reading A and B" in implausible([fast], "mine", None, "", (1e9, 1980, 3350), SETTINGS)

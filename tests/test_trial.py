@@ -31,7 +31,7 @@ def measured(monkeypatch, tmp_path):
         wrong = made.folder.name == done["wrong"]
         return {"status": "failed", "message": "7: NaN"} if wrong else {"status": "pass", "message": ""}
 
-    def time_rung(rung, builds, shapes, settings, device, where, record, *_):
+    def time_rung(rung, builds, shapes, expected, settings, device, where, record, *_):
         done["timed"], done["settings"] = (rung, list(builds), shapes), settings
         store.add_run(record, time_run(rung, {(kernel, shape): [1e-3] * 9 for shape in shapes for kernel in builds}))
         return ""

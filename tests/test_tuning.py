@@ -240,7 +240,7 @@ SETTINGS = round_settings({"iterations": 3, "budget_s": 0.1, "final_budget_s": 0
 
 
 class Machine:
-    """A worker that answers as `ladder.measure.tune.worker` does, with these times and these faults."""
+    """A worker that answers as `ladder.measure.tune.worker.main` does, with these times and these faults."""
 
     def __init__(self, monkeypatch, times, wrong=(), crashing=(), broken=()):
         self.times, self.wrong, self.crashing, self.broken, self.requests = times, wrong, crashing, broken, []
@@ -294,6 +294,7 @@ def search(tmp_path):
             "finalists": 1,
             "default": "t@BM=1",
             "variants": [{}],
+            "precision": "fp32",
             "batch": 3,
             "device": 0,
             "time_limit_s": 5,
@@ -678,7 +679,7 @@ def test_without_a_gpu_recorded_trials_become_a_table_and_a_figure(copy, monkeyp
 HALT = """
 import pathlib, signal, sys
 
-if "ladder.measure.tune.worker" in sys.orig_argv:
+if "ladder.measure.worker" in sys.orig_argv:
     with pathlib.Path({path!r}).open("a") as file:
         file.write("started\\n")
     if pathlib.Path({path!r}).read_text().count("started") == 2:

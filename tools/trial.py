@@ -92,8 +92,9 @@ def record_trial(name: str, run: Plan) -> Path:
             for each in names:
                 bench.check(run, builds[each], log, names, full=False)
             where = environment(ROOT, run.device, builds[names[0]].record, settings_digest({"settings": settings}))
+            expected = run.expected(names)
             shapes, device = in_order(list(run.shapes)), run.settings["device"]
-            message = time_rung(names[0], builds, shapes, settings, device, where, samples, log, _progress)
+            message = time_rung(names[0], builds, shapes, expected, settings, device, where, samples, log, _progress)
         if message:
             raise LadderError(f"{name}: not recorded: {message}")
         (files,) = store.read_runs(samples).values()

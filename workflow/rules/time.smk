@@ -30,7 +30,8 @@ if PLAN.measuring:
                 str(shape) for shape in PLAN.timed(wildcards.kernel)
             ],
             settings=SETTINGS["timing"],
-            declared=lambda wildcards: PLAN.declared_side_by_side(wildcards.kernel),
-            ceiling=lambda wildcards: PLAN.ceiling(wildcards.kernel),
+            expected=lambda wildcards: PLAN.expected(
+                PLAN.side_by_side(wildcards.kernel)
+            ),
         script:
             "../scripts/time.py"

@@ -35,8 +35,8 @@ with job(snakemake) as progress:
     if where and shapes:
         with gpu_lock(device.uuid):
             index = snakemake.params.device
-            declared, ceiling = snakemake.params.declared, tuple(snakemake.params.ceiling)
-            message = time_rung(name, sound, shapes, declared, ceiling, settings, index, where, output, log, started)
+            expected = snakemake.params.expected
+            message = time_rung(name, sound, shapes, expected, settings, index, where, output, log, started)
     store.conclude_timing(output, message, compiled["build_digest"])
     if message:
         progress.ended("dishonest" if message.startswith(DISHONEST) else "not timed", message.removeprefix(DISHONEST))

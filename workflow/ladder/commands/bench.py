@@ -319,7 +319,8 @@ def timed(run: Plan, name: str, builds: dict[str, Build], folder: Path) -> Seque
     chosen = {each: builds[each] for each in dict.fromkeys([name, *_beside(run, run.by_name(name))])}
     where = environment(ROOT, run.device, builds[name].record, timing_digest(run.settings["timing"]))
     record, settings = folder / f"{name}.zip", run.settings["timing"]
-    message = time_rung(name, chosen, shapes, settings, run.settings["device"], where, record, folder / "log", started)
+    expected, device = run.expected(list(chosen)), run.settings["device"]
+    message = time_rung(name, chosen, shapes, expected, settings, device, where, record, folder / "log", started)
     if message:
         raise LadderError(f"{name}: not timed: {message}")
     timings = read_time_record(record)

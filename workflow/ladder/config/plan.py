@@ -101,10 +101,14 @@ class Plan:
         beside = [other for reference in self.settings["timing"]["references"] for other in others[reference]]
         return list(dict.fromkeys([name, *(other for other in beside if other is not None)]))
 
-    def declared_side_by_side(self, name: str) -> dict[str, dict[str, Any]]:
-        """What a rung and those beside it say of themselves: role, precision (None of a floor) and claims."""
-        rungs = map(self.by_name, self.side_by_side(name))
-        return {
+    def expected(self, names: Sequence[str]) -> dict[str, Any]:
+        """What a measurement of a rung, the first of the names, beside the others is held to.
+
+        `declared`: of each its role, precision (None of a floor) and claims. `ceiling`: what no launch of the rung can
+        exceed, GFLOP/s of its class, at which clock in MHz, and GB/s of the memory.
+        """
+        rungs = list(map(self.by_name, names))
+        declared = {
             each.name: {
                 "role": each.role,
                 "precision": None if each.role == "floor" else BOUNDS[each.precision],
@@ -112,11 +116,9 @@ class Plan:
             }
             for each in rungs
         }
-
-    def ceiling(self, name: str) -> tuple[float, float, float]:
-        """What no launch of a rung can exceed: GFLOP/s of its class, at which clock in MHz, and the memory's GB/s."""
         gpu = self.gpu
-        return ceiling_gflops(self.by_name(name).precision, gpu), gpu.sm_clock_mhz, gpu.memory_bandwidth_gb_s
+        ceiling = (ceiling_gflops(rungs[0].precision, gpu), gpu.sm_clock_mhz, gpu.memory_bandwidth_gb_s)
+        return {"declared": declared, "ceiling": ceiling}
 
     @property
     def needed(self) -> list[Rung]:

@@ -21,10 +21,10 @@ import cupy as cp
 import numpy as np
 
 from ladder.build.library import Operands
+from ladder.measure.devices import GUARD
 from ladder.model.bounds import FALSE_ALARM, statistical_bound
 from ladder.model.shape import Shape
 
-GUARD = 1024  # words in front of each matrix and behind it; a multiple of the 256 bytes that cudaMalloc aligns to
 ALIGNED = 64  # words: 256 bytes
 LEAST_PLACES = 3
 STRIPS, STRIP_ROWS, STRIP_WORDS = 2, 256, 16  # of C, that are looked at as soon as the clock stops
@@ -47,7 +47,7 @@ class Kind:
     spread: str = "uniform"
 
 
-PLAIN = Kind()
+AS_TIMED = Kind()
 
 
 @dataclass(frozen=True)

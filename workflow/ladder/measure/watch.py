@@ -16,11 +16,17 @@ import numpy as np
 from ladder.system.errors import LadderError
 
 # cudaLimit of driver_types.h
-LIMITS = {"stack size": 0, "printf buffer": 1, "malloc heap": 2, "L2 fetch granularity": 5, "persisting L2 cache": 6}
+DEVICE_LIMITS = {
+    "stack size": 0,
+    "printf buffer": 1,
+    "malloc heap": 2,
+    "L2 fetch granularity": 5,
+    "persisting L2 cache": 6,
+}
 KEPT_BYTES = 16 << 20  # of device memory that may go while a rung is measured: the driver's own
 LARGEST_TABLE = 4 << 20  # bytes of a read-only data segment that is compared: relocated addresses are in small ones
 FLUSHED = 0.5  # of what the first flush made a load slower, what later ones have to
-LOADS = 400  # of a look at whether the L2 cache was flushed
+CHASED_LOADS = 400  # of a look at whether the L2 cache was flushed
 _OF_THE_DRIVER = re.compile(r"lib(cuda|nvidia|nvrtc|nvJitLink|nvptxcompiler)")
 
 
@@ -46,11 +52,11 @@ class Watch:
     def begin(self) -> None:
         """Look for the first time, when what the rung sets up at its first call is done."""
         self._code = self._code or dict(code(self._own))
-        self._before = state()
+        self._before = left_alone()
 
     def compare(self) -> None:
         """Look again; raises Dishonest for what has changed."""
-        now = state()
+        now = left_alone()
         for what, value in self._before.items():
             if what == "free memory":
                 if value - now[what] > KEPT_BYTES:
@@ -81,20 +87,20 @@ class Watch:
         return self._load_cycles() / cached
 
     def _load_cycles(self) -> float:
-        arguments = (self._words, np.uint64(self._words.size // 32), np.int32(LOADS), self._cycles)
+        arguments = (self._words, np.uint64(self._words.size // 32), np.int32(CHASED_LOADS), self._cycles)
         self._chase((1,), (1,), arguments, stream=self._stream)
         return float(self._cycles.get(stream=self._stream)[0])
 
 
-def state() -> dict[str, Any]:
+def left_alone() -> dict[str, Any]:
     """What launches must leave as it is; of sets, to which they must not add."""
     runtime, status = cp.cuda.runtime, Path("/proc/self/status").read_text()
     found: dict[str, Any] = {
-        f"the device's limit of {name}": runtime.deviceGetLimit(number) for name, number in LIMITS.items()
+        f"the device's limit of {name}": runtime.deviceGetLimit(number) for name, number in DEVICE_LIMITS.items()
     }
     return found | {
         "the current context": cp.cuda.driver.ctxGetCurrent(),
-        "the environment": sorted(environment()),
+        "the environment": sorted(environment_in_c()),
         "the handlers of signals": re.findall(r"Sig(?:Cgt|Ign|Blk):\s*(\w+)", status),
         "threads": frozenset(threads()),
         "libraries": frozenset(libraries()),
@@ -102,7 +108,7 @@ def state() -> dict[str, Any]:
     }
 
 
-def environment() -> Iterator[bytes]:
+def environment_in_c() -> Iterator[bytes]:
     """The environment as C code sees it."""
     variables = ctypes.POINTER(ctypes.c_char_p).in_dll(ctypes.CDLL(None), "environ")
     index = 0

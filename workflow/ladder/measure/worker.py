@@ -15,7 +15,7 @@ def main() -> None:
     with process.request() as asked:
         importlib.import_module("cuda.bench")  # which the time stage needs
         provide_cublas()
-        importlib.import_module(f"ladder.measure.{asked['stage']}.worker").run(asked)
+        importlib.import_module(f"ladder.measure.{asked['stage']}.worker").main(asked)
 
 
 if __name__ == "__main__":

@@ -133,7 +133,7 @@ def _rounded(value: Any) -> float:
     return float(f"{float(value):.4g}")
 
 
-def run(asked: Mapping[str, Any]) -> None:
+def main(asked: Mapping[str, Any]) -> None:
     """Measure what the request asks for: an event for the errors of each product, then one for all times."""
     device = CudaDevice(asked["device"])
     library = Library(Path(asked["library"]))

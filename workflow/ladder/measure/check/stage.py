@@ -106,7 +106,7 @@ def run_cases(
     """Let workers, which share the cases, compute each so many times, and keep what they answer.
 
     The progress is told how many cases have begun, and which one begins. `request` holds the rest of what a worker is
-    asked (`ladder.measure.check.worker.run`). `current` and `outcome` are those of a worker that failed, if one did.
+    asked (`ladder.measure.check.worker.main`). `current` and `outcome` are those of a worker that failed, if one did.
     """
     begun: list[Case] = []
 

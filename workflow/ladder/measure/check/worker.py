@@ -18,14 +18,13 @@ from typing import Any
 import numpy as np
 
 from ladder.build.library import Library, Operands
-from ladder.measure.devices import EMULATED_SMS, Call, CudaDevice, EmulatedDevice
+from ladder.measure.devices import EMULATED_SMS, GUARD, Call, CudaDevice, EmulatedDevice
 from ladder.measure.inputs import RANDOM_SIGNS, draw_inputs
 from ladder.model.bounds import componentwise_bound, statistical_bound, underflow_bound
 from ladder.model.cases import Case
 from ladder.model.shape import Shape
 from ladder.system import process
 
-GUARD = 1024  # floats before and behind each matrix; a multiple of the 256 bytes that CUDA aligns allocations to
 SENTINEL = np.uint32(0x7FC0DEAD)  # a quiet NaN that no arithmetic produces
 HUGE = 1e300  # stands for a relative error of something that should be exactly zero
 _PRODUCTS = {"fp32": "an FP32", "tf32": "a TF32"}
@@ -350,7 +349,7 @@ def _too_far_off(place: str, found: float, expected: float, error: float, limit:
     return f"{told}: the error {error:.3g} exceeds the bound of {_PRODUCTS[precision]} product, {limit:.3g}"
 
 
-def run(asked: Mapping[str, Any]) -> None:
+def main(asked: Mapping[str, Any]) -> None:
     """Check the cases of the request, one event each; its `emulate` holds the arguments of the emulator."""
     emulated = asked.get("emulate")
     device = EmulatedDevice(**emulated) if emulated else CudaDevice(asked["device"])
@@ -374,4 +373,4 @@ def run(asked: Mapping[str, Any]) -> None:
 
 if __name__ == "__main__":  # in the emulator; what is measured on a GPU has one process for all stages
     with process.request() as request:
-        run(request)
+        main(request)

@@ -20,8 +20,7 @@ def time_rung(
     rung: str,
     builds: Mapping[str, Build],
     shapes: list[str],
-    declared: Mapping[str, Mapping[str, Any]],
-    ceiling: tuple[float, float, float],
+    expected: Mapping[str, Any],
     settings: Mapping[str, Any],
     device: int,
     where: Mapping[str, Any],
@@ -31,13 +30,14 @@ def time_rung(
 ) -> str:
     """Time a rung and its references at each shape, in one process, and add that run to the record.
 
-    `declared` says of each its role, its precision (None of a floor) and its claims; the ceiling is `Plan.ceiling`'s.
-    Returns an empty string, or one line that says why nothing was added; it begins with DISHONEST where a rung was seen
-    to deceive the measurement. Raises LadderError where the machine broke it off, which says nothing about the rung.
+    `expected` is `Plan.expected`. Returns an empty string, or one line that says why nothing was added; it begins with
+    DISHONEST where a rung was seen to deceive the measurement. Raises LadderError where the machine broke it off, which
+    says nothing about the rung.
     """
     current: dict[str, str] = {}
     states: list[dict[str, Any]] = []
     dishonest: dict[str, str] = {}
+    declared = expected["declared"]
     steady = next((name for name in builds if name != rung and declared[name]["role"] == "baseline"), None)
 
     def on_event(event: Event) -> None:
@@ -64,11 +64,12 @@ def time_rung(
         outcome = run_worker(WORKER, {"stage": "time", **request}, on_event, settings["time_limit_s"], log)
         wall_s = round(time.monotonic() - begun, 3)
         files = collect(Path(folder))
-    if outcome.of_the_work(f"time: {rung}").status != "ok":
-        return (f"{current['kernel']} at {current['shape']}: " if current else "") + outcome.message
+    outcome.of_the_work(f"time: {rung}")
     if dishonest:
         theirs = dishonest["kernel"] not in (rung, steady)
         return f"{dishonest['kernel']} beside it: {dishonest['finding']}" if theirs else _blamed(rung, dishonest)
+    if outcome.status != "ok":
+        return (f"{current['kernel']} at {current['shape']}: " if current else "") + outcome.message
     if message := unfinished(files):
         return message
     content = {
@@ -84,7 +85,7 @@ def time_rung(
     }
     if declared[rung]["precision"]:
         measured = list(measurements(files, content))
-        if found := implausible(measured, rung, steady, f"{steady}{BEFORE}", ceiling, settings):
+        if found := implausible(measured, rung, steady, f"{steady}{BEFORE}", expected["ceiling"], settings):
             return DISHONEST + found
     store.add_run(record, {**files, "record.json": store.to_json(content).encode()})
     return ""

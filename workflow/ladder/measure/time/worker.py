@@ -20,7 +20,7 @@ import cupy as cp
 from ladder.build.library import Library, explain
 from ladder.measure.hold import Hold
 from ladder.measure.nvbench import run_nvbench, time_between
-from ladder.measure.operands import PLAIN, Kind, OperandSets, kernels
+from ladder.measure.operands import AS_TIMED, Kind, OperandSets, kernels
 from ladder.measure.watch import Dishonest, Watch
 from ladder.model.cases import Case
 from ladder.model.claims import claimed
@@ -88,7 +88,7 @@ class TimingRun:
         if self.sets is None or self.sets.shape != shape:
             self.sets = None
             cp.get_default_memory_pool().free_all_blocks()
-            self.sets = OperandSets(self.kernels, shape, PLAIN, 2 * self.watch.l2_bytes, self.stream)
+            self.sets = OperandSets(self.kernels, shape, AS_TIMED, 2 * self.watch.l2_bytes, self.stream)
         return self.sets
 
     def run(self) -> None:
@@ -229,6 +229,6 @@ class Launches:
             raise Dishonest(f"in a timed launch {fault}")
 
 
-def run(asked: Mapping[str, Any]) -> None:
+def main(asked: Mapping[str, Any]) -> None:
     """Measure what the request asks for; the parent collects the files of its folder."""
     TimingRun(asked).run()

@@ -33,10 +33,10 @@ from ladder.model.rung import Rung, parse_variant, variant_name
 from ladder.model.shape import Shape
 from ladder.records import store
 from ladder.records.provenance import made_on
-from ladder.records.timings import measurements
+from ladder.records.timings import DISHONEST, measurements
 from ladder.records.trials import FINAL, SCREEN, Record
 from ladder.system.errors import LadderError
-from ladder.system.process import BROKEN, OK, Event, run_worker
+from ladder.system.process import BROKEN, FAILED, OK, Event, Outcome, run_worker
 
 
 def trial_rungs(template: Rung, gpu: Gpu) -> list[Rung]:
@@ -117,6 +117,7 @@ class Search:
     finalists: int
     default: str
     variants: Sequence[Mapping[str, str]]
+    precision: str  # the bounds that trials are held to
     batch: int
     device: int
     time_limit_s: float
@@ -222,6 +223,7 @@ class Search:
         verdicts: dict[str, str] = {}
         states: list[dict[str, Any]] = []
         current = ""
+        dishonest: dict[str, str] = {}
 
         def on_event(event: Event) -> None:
             nonlocal current
@@ -229,6 +231,8 @@ class Search:
                 current = event["starts"]["kernel"]
             elif "checked" in event:
                 verdicts[event["checked"]["kernel"]] = event["checked"]["verdict"]
+            elif "dishonest" in event:
+                dishonest.update(event["dishonest"])
             else:
                 states.extend(event["states"])
 
@@ -239,12 +243,15 @@ class Search:
                 "libraries": {name: str(made.library) for name, made in libraries.items()},
                 "cases": list(self._cases(stage)),
                 "shapes": list(self.shapes),
+                "declared": {name: {"precision": self.precision, "claims": {}} for name in libraries},
                 "device": self.device,
                 "folder": folder,
                 **self.settings[stage],
             }
             begun = time.monotonic()
             outcome = run_worker(WORKER, {"stage": "tune", **request}, on_event, self.time_limit_s, self.log)
+            if dishonest and outcome.status == OK:
+                current, outcome = dishonest["kernel"], Outcome(FAILED, f"{DISHONEST}{dishonest['finding']}")
             return (outcome, verdicts, states, collect(Path(folder)), current, round(time.monotonic() - begun, 3))
 
 

@@ -31,7 +31,7 @@ def verdict(device: CudaDevice, library: Library, cases: list[Case]) -> str:
     return "pass"
 
 
-def run(asked: Mapping[str, Any]) -> None:
+def main(asked: Mapping[str, Any]) -> None:
     """Check every library of the request, then time those that passed."""
     device = CudaDevice(asked["device"])
     sound = {}
