@@ -159,7 +159,7 @@ def told(entry: Mapping[str, Any], control: Mapping[str, Any] | None) -> str:
 
 
 def compiled_on_cpu(source: Path, nvcc: Nvcc) -> dict[str, str]:
-    """The name and build_digest of an attack, and in `message` why it does not compile for an H100; empty where it does.
+    """The name and build_digest of an attack, and in `message` why it does not compile, if it does not.
 
     What the record says of the same code, compiler and flags is taken from there.
     """

@@ -1,10 +1,10 @@
 """Running GPU work in a process of its own: it may crash, hang or fill the memory without taking the pipeline along.
 
-The parent sends one JSON request on the worker's standard input, behind a line that names a pipe and a token; the worker
-drops that input when it has read it. The parent reads events, one JSON object a line, from the pipe; everything that
-the worker prints goes to a log. Each event carries the token and the worker's process id, and the last one says that all
-is done: host code of a kernel may exit, fork or write to any file, and none of that
-counts as a report. A worker that reports nothing for its time limit is killed with all its children.
+The parent sends one JSON request on the worker's standard input, behind a line that names a pipe and a token; the
+worker drops that input when it has read it. The parent reads events, one JSON object a line, from the pipe; everything
+that the worker prints goes to a log. Each event carries the token and the worker's process id, and the last one says
+that all is done: host code of a kernel may exit, fork or write to any file, and none of that counts as a report. A
+worker that reports nothing for its time limit is killed with all its children.
 """
 
 from __future__ import annotations
