@@ -277,7 +277,8 @@ def timed(run: Plan, name: str, builds: Mapping[str, Build], folder: Path) -> tu
     beside = {each: builds[each] for each in run.side_by_side(name)}
     shapes, settings, device = list(map(str, run.timed(name))), run.settings["timing"], run.settings["device"]
     where = place(run, builds[name])
-    message = time_rung(name, beside, shapes, settings, device, where, samples, log, lambda *_: None)
+    expected_of = run.expected(list(beside))
+    message = time_rung(name, beside, shapes, expected_of, settings, device, where, samples, log, lambda *_: None)
     if message:
         return message, {}
     timings = read_time_record(samples)
