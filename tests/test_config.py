@@ -11,6 +11,7 @@ from types import SimpleNamespace
 import pytest
 import yaml
 from conftest import KERNELS, REPOSITORY, a_check, a_device, asked, line_of, time_run, write
+from ladder.commands import session
 from ladder.commands.session import check_arguments
 from ladder.config import gpus, plan
 from ladder.config.documents import dotted, leaves, read_shapes, read_yaml, schema, set_by, validated
@@ -1115,6 +1116,14 @@ def test_the_sizes_of_the_gpu_file_come_before_the_default_ones(machine, gpu_fil
     values = yaml.safe_load((gpu_files / "t4.yaml").read_text())
     write(gpu_files / "t4.yaml", yaml.safe_dump(values | {"sizes": [96, "1x2x3"]}))
     assert plan.plan({"gpu": "t4", "default_sizes": [5]}).shapes == (Shape(96, 96, 96), Shape(1, 2, 3))
+
+
+@pytest.mark.parametrize("letter", session.UNREADABLE)
+def test_a_folder_whose_name_cannot_be_taken_is_one_line_that_names_the_letter(monkeypatch, letter):
+    monkeypatch.setattr(session, "ROOT", Path(f"/somewhere/a{letter}b"))
+    line = line_of(session.check_place, True)
+    assert repr(letter) in line
+    assert "\n" not in line
 
 
 def test_jobs_find_the_package_as_bytecode_where_python_is_told_to_write_none(tmp_path):

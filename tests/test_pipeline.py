@@ -622,9 +622,9 @@ def test_a_checkout_may_lie_in_any_folder_and_a_rung_bear_a_rules_name_and_a_sou
 
 
 def test_a_folder_whose_name_nvcc_or_snakemake_cannot_take_is_refused_before_any_job(tmp_path):
-    folder = copy_project(tmp_path / 'a"$`{}b', records=False)
+    folder = copy_project(tmp_path / 'a"$`\\{}b', records=False)
     line = one_error(snakemake(folder, ["kernels=[naive]"]))
-    assert all(repr(letter) in line for letter in '"$`{}')
+    assert all(repr(letter) in line for letter in '"$`\\{}')
     assert not (folder / "build").exists()
 
 

@@ -83,7 +83,7 @@ def read_settings(path: Path) -> Mapping[str, Any]:
     return content
 
 
-UNREADABLE = '"$`{}:\n'  # nvcc's shell reads the first three, Snakemake's format the braces, PYTHONPATH the colon
+UNREADABLE = '"$`\\{}:\n'  # nvcc's shell reads the first four, Snakemake's format the braces, PYTHONPATH the colon
 
 
 IMPORTED = ("jinja2", "jsonschema", "numpy", "pandas", "pygments", "seaborn")  # what the scripts of the rules import
@@ -96,7 +96,7 @@ def check_place(by_conda: bool) -> None:
         raise LadderError(f"{sys.executable}: has no {', '.join(missing)}; run `make env`, then make run")
     if bad := [letter for letter in UNREADABLE if letter in str(ROOT)]:
         names = " and ".join(map(repr, bad))
-        raise LadderError(f"{str(ROOT)!r}: nvcc or Snakemake misreads {names} in a path; move the project")
+        raise LadderError(f"{str(ROOT)!r}: nvcc or Snakemake misreads {names} in a path; rename or move that folder")
     _require_folder(Path.cwd(), ROOT)
     for script in sorted((ROOT / "workflow" / "scripts").glob("*.py")):
         ast.parse(read_text(script), str(script))
