@@ -1,8 +1,15 @@
 const data = id => JSON.parse(document.getElementById(id)?.textContent ?? "{}");
 
+// The rows of a chart's data, which ladder.show.interactive wrote as columns.
+function rows(columns) {
+  const read = Object.entries(columns).map(([name, column]) => [name, column.texts ? column.at.map(place => column.texts[place]) : column]);
+  return read[0][1].map((_, place) => Object.fromEntries(read.map(([name, values]) => [name, values[place]])));
+}
+
 // Charts: a form's choices and ticks are parameters of each of its charts.
 const look = {actions: false, renderer: "svg", logLevel: 1, config: {font: "system-ui, sans-serif", background: "transparent"}};
 for (const [id, specs] of Object.entries(data("specs"))) {
+  for (const {datasets} of specs) for (const name in datasets) datasets[name] = rows(datasets[name]);
   const form = document.getElementById(id);
   const panels = [...form.querySelectorAll(".panel")];
   const drawn = Promise.all(panels.map((panel, place) => vegaEmbed(panel, specs[place], look)));

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -86,7 +87,7 @@ def render(material: Material) -> str:
         charts=charts,
         why=[name for name in WHY if name in figures],
         compared=_comparison(material.tables["metrics_by_rung"], rungs),
-        specs=_script({name: list(each.values()) for name, each in charts.items()}),
+        specs=_script({name: [interactive.compact(chart) for chart in each.values()] for name, each in charts.items()}),
         compare=_script(_compared(material)) if timed else "",
         pair=[material.baseline, _fastest(material) or material.baseline],
         shapes=list(by_work(timings.drop_duplicates("shape"))["shape"]),
@@ -389,10 +390,14 @@ def _section(rung: Rung, material: Material) -> dict[str, Any]:
         if page.exists()
         else "",
         "file": f"kernels/{rung.source}",
-        "code": Markup(highlight(source.read_text(), CppLexer(), HtmlFormatter(cssclass="code")))
-        if source.exists()
-        else "",
+        "code": Markup(_colored(source.read_text())) if source.exists() else "",
     }
+
+
+def _colored(source: str) -> str:
+    """C++ as HTML with colours; names, punctuation and spaces have that of the text, and need no element."""
+    html = highlight(source, CppLexer(), HtmlFormatter(cssclass="code"))
+    return re.sub(r'<span class="[npw]">([^<]*)</span>', r"\1", html)
 
 
 def _page(text: str, name: str, results: Path) -> str:
