@@ -7,6 +7,7 @@ include: "workflow/rules/compile.smk"
 include: "workflow/rules/inspect.smk"
 include: "workflow/rules/check.smk"
 include: "workflow/rules/time.smk"
+include: "workflow/rules/sustained.smk"
 include: "workflow/rules/profile.smk"
 include: "workflow/rules/unmeasured.smk"
 include: "workflow/rules/sanitize.smk"
@@ -31,8 +32,8 @@ rule all:
         refuse_to_measure,
         refuse_several_stages,
         ALL_TABLES,
-        figure_files(FIGURES + PUBLISHED + ANALYSIS + OVERVIEW, "svg"),
-        figure_files(FIGURES + PUBLISHED + ANALYSIS + OVERVIEW, "png"),
+        figure_files(FIGURES + SUSTAINING + PUBLISHED + ANALYSIS + OVERVIEW, "svg"),
+        figure_files(FIGURES + SUSTAINING + PUBLISHED + ANALYSIS + OVERVIEW, "png"),
         ACCURACY_FILES,
         TUNING,
         PAGE_FILES,
@@ -40,6 +41,7 @@ rule all:
         rungs=f"{DERIVED}/tables/rungs.csv",
         timings=f"{DERIVED}/tables/timings.csv",
         shipped=SHIPPED,
+        sustained=table_files(SUSTAINING),
     log:
         f"logs/{GPU}/summary.log",
     conda:

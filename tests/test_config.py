@@ -1078,13 +1078,14 @@ def test_a_floor_is_timed_at_the_smallest_shape_and_that_of_most_work(machine):
     assert found.timed("naive") == [Shape(512, 512, 512), Shape(128, 128, 128), Shape(256, 256, 256)]
 
 
-def test_what_is_timed_or_profiled_is_checked_as_it_is_run(machine):
+def test_what_is_timed_profiled_or_sustained_is_checked_as_it_is_run(machine):
     config = {
         "sizes": [128, 96],
         "profile": {"sizes": [64]},
+        "sustained": {"sizes": [80]},
         "check": {"shapes": [7], "cases": [{"alpha": 2}], "families": []},
     }
-    assert plan.plan(config).cases() == [asked("7", alpha=2), asked("64"), asked("96"), asked("128")]
+    assert plan.plan(config).cases() == [asked("7", alpha=2), asked("64"), asked("80"), asked("96"), asked("128")]
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import yaml
+from conftest import a_where
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from ladder.build.compile import Build
@@ -25,11 +26,13 @@ from ladder.measure.accuracy.worker import measure
 from ladder.measure.check.stage import check_rung
 from ladder.measure.check.worker import check_case
 from ladder.measure.devices import CudaDevice
+from ladder.measure.sustained.stage import sustain_rung
 from ladder.model.bounds import componentwise_bound
 from ladder.model.cases import Case
 from ladder.model.metrics import RATIOS, value_of
 from ladder.model.shape import Shape
 from ladder.records import store
+from ladder.records.sustained import read_sustained
 from ladder.system import nvml
 from ladder.system.cublas import provide_cublas
 from ladder.system.errors import LadderError
@@ -56,6 +59,7 @@ SMALL = {
     "sizes": [256, 512],
     "timing": {"warmup": 1, "iterations": 5, "min_iterations": 3, "budget_s": 1, "reference_budget_s": 0.5},
     "check": {"shapes": [1, "33x65x31", 64], "cases": [{"alpha": 1, "beta": 0}, {"alpha": 0.5, "beta": 1}]},
+    "sustained": {"enabled": False},
     "profile": {"sizes": [256]},
 }
 NO_PROFILES = "profile={enabled: false}"
@@ -521,6 +525,43 @@ def test_a_full_gpu_is_one_line_that_says_so(builds, tmp_path, left_mib, gpu_alo
     assert "naive" in line
     assert "out of GPU memory" in line
     assert line.endswith("free the GPU or take smaller sizes")
+
+
+# Launches back to back
+
+
+def sustained(builds, rung: str, log: Path) -> dict:
+    """The record of a short measurement of a rung between two runs of cublas."""
+    made = {name: Build(builds[name]) for name in (rung, "cublas")}
+    settings = {"seconds": 2, "most_seconds": 4, "settle_percent": 5, "references": ["cublas"], "time_limit_s": 60}
+    expected = {"declared": {rung: {"precision": "fp32"}}, "ceiling": (float("inf"), 1.0, 1.0)}
+    place = (0, a_where(), log, lambda kernel, shape: None)
+    return sustain_rung(rung, made, ["1024"], expected, settings, *place)
+
+
+def test_a_rung_is_launched_back_to_back_between_two_runs_of_cublas(builds, gpu_alone, tmp_path):
+    record = sustained(builds, "async_copy", tmp_path / "log")
+    assert (record["status"], record["message"]) == ("ok", "")
+    assert [part["kernel"] for part in record["parts"]] == ["cublas", "async_copy", "cublas"]
+    assert all(part["verified"] >= 6 for part in record["parts"])
+    for part in record["parts"]:
+        batches = part["batches"]
+        busy = sum(end - begin for begin, end in zip(batches["begin_s"], batches["end_s"], strict=True))
+        assert busy > 0.95 * (batches["end_s"][-1] - batches["begin_s"][0])
+    path = tmp_path / "async_copy.json"
+    store.write_json(path, {"stage": "sustained", "rung": "async_copy", **record})
+    (found,) = read_sustained(path).values()
+    assert found.own.windows[-1].end_s >= 2
+    limit = nvml.present().power_limit_w or 1000
+    for window in found.own.settled:
+        assert 10 < window.energy_j / window.seconds < 1.2 * limit
+    ratio = found.own.settled[-1].seconds / found.references["cublas"][0].settled[-1].seconds
+    assert 0.5 < ratio < 5
+
+
+def test_a_rung_that_is_wrong_when_launched_back_to_back_is_dishonest(builds, gpu_alone, tmp_path):
+    record = sustained(builds, "off_by_one_column", tmp_path / "log")
+    assert (record["status"], record["parts"]) == ("dishonest", [])
 
 
 def test_no_gpu_is_present_where_cuda_sees_none(compiled):

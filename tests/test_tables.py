@@ -418,7 +418,7 @@ def test_equal_evidence_gives_equal_bytes(tmp_path, monkeypatch):
         f"{name}.csv"
         for name in (
             *("rungs", "timings", "geomeans", "checks", "resources", "instructions", "paper", "profiles", "advice"),
-            *("metrics_by_rung", "slots", "diagnosis", "hotspots", "environment", "records", "samples"),
+            *("metrics_by_rung", "slots", "diagnosis", "hotspots", "environment", "records", "samples", "sustained"),
         )
     }
     assert first["timings.csv"].endswith(b"\n")

@@ -26,7 +26,7 @@ for (const [id, specs] of Object.entries(data("specs"))) {
 
 // A mark leads to its record.
 function follow(chart, mark) {
-  const stage = {by_size: "time", at_one_size: "time", accuracy: "accuracy", check_errors: "check"}[chart] ?? "profile";
+  const stage = {by_size: "time", at_one_size: "time", accuracy: "accuracy", sustained: "sustained", check_errors: "check"}[chart] ?? "profile";
   const rung = mark?.rung?.replace(/ \(.*\)$/, "");
   const ids = [mark?.shape, mark?.n].map(shape => `${stage}-${rung}-${shape}`).concat(`${stage}-${rung}`);
   const id = ids.find(id => document.getElementById(id));

@@ -16,7 +16,7 @@ TABLES = [
     "environment",
     "records",
     "samples",
-]
+] + (["sustained"] if SUSTAINED else [])
 SHOWN_TABLES = ["rungs", "timings", "geomeans", "environment"]  # in Snakemake's report
 
 
@@ -27,6 +27,7 @@ rule tables:
         emulated=[f"build/{GPU}/emulated/{name}.json" for name in CHECKED],
         checks=records("check", "json", CHECKED),
         timings=records("time", "zip", RUNGS),
+        sustained=SUSTAINED,
         profiles=records("profile", "json.gz", PLAN.profiled),
         code=code("tables"),
     output:

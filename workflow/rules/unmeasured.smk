@@ -11,6 +11,11 @@ if not PLAN.measuring:
         input:
             refuse_to_measure,
 
+    rule sustained:
+        """How fast is it without a pause, and what energy does it take? Needs a GPU."""
+        input:
+            refuse_to_measure,
+
     rule profile:
         """Nsight Compute's metrics and advice for each rung; needs a GPU."""
         input:

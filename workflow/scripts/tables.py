@@ -13,13 +13,16 @@ with job(snakemake):
     (gpu,), shapes = params.gpu, [Shape.parse(shape) for shape in params.shapes]
     inspections = Path(snakemake.input.inspections[0]).parent
     emulated = {Path(path).stem: Path(path) for path in snakemake.input.emulated}
+    sustained = {Path(path).stem for path in snakemake.input.sustained}
     evidence = [
         read_evidence(
             *(rung, inspections / f"{rung.name}.json", Path(params.raw), shapes, emulated.get(rung.name)),
             sanitized=rung.name in params.sanitized,
             passed_on=params.passed_on.get(rung.name, ""),
+            sustained=rung.name in sustained,
         )
         for rung in params.rungs
     ]
     for name, table in all_tables(evidence, gpu, params.baseline, params.first).items():
-        write_table(table, output[name])
+        if name in output:
+            write_table(table, output[name])

@@ -21,7 +21,7 @@ from ladder.model.rung import Rung
 from ladder.system.errors import LadderError
 from ladder.system.paths import GPU_FILES, ROOT, read_text, shown
 
-MEASURING = ("check", "time", "profile")  # the stages that need a GPU
+MEASURING = ("check", "time", "sustained", "profile")  # the stages that need a GPU
 _held: list[int] = []
 _targets: list[str] = []
 
@@ -118,7 +118,7 @@ def config_sources(workflow: Any) -> dict[str, str]:
 
 
 def measuring_stages(workflow: Any) -> list[str]:
-    """Those of check, time and profile that the user asked for by name, as a target or with --until."""
+    """Those of MEASURING that the user asked for by name, as a target or with --until."""
     settings = workflow.dag_settings
     asked = {str(name) for name in (*settings.targets, *settings.until)}
     return [stage for stage in MEASURING if stage in asked]

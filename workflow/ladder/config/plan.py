@@ -49,6 +49,7 @@ class Plan:
     listed_shapes: tuple[Shape, ...]
     profile_shapes: tuple[Shape, ...]
     tune_shapes: tuple[Shape, ...]
+    sustained_sizes: tuple[Shape, ...]
     settings: Mapping[str, Any]
     folder: str  # of `home`, for what the run derives: `all`, or `selected` where the user chose what to show
     own: str = ""  # whose records these are: a folder of results/GPU/devices, or empty for those that ship
@@ -166,9 +167,28 @@ class Plan:
         asked = (rung for rung in self.rungs if not rung.claims and rung.name not in rung.baselines[1:])
         return [rung for rung in asked if rung.role == "baseline" or rung.precision != "fp32"]
 
+    @property
+    def sustained(self) -> list[str]:
+        """The rungs that are launched back to back: all but the floors; none where that is off."""
+        enabled = self.settings["sustained"]["enabled"]
+        rungs = (rung.name for rung in self.rungs if rung.role != "floor" and enabled)
+        return [name for name in rungs if self.sustained_shapes_of(name)]
+
+    def sustained_shapes_of(self, name: str) -> list[Shape]:
+        """The shapes at which a rung is launched back to back."""
+        return claimed_shapes(self.by_name(name).claims, self.sustained_sizes)
+
+    def sustained_beside(self, name: str) -> list[str]:
+        """A rung and the libraries of which the faster is launched before and after it."""
+        default, *best = self.by_name(name).baselines or [self.baseline.name]
+        others = {"cublas": [default], "cublas_best": best}
+        beside = [other for reference in self.settings["sustained"]["references"] for other in others[reference]]
+        return list(dict.fromkeys([name, *beside]))
+
     def cases(self, name: str = "") -> list[Case]:
         """The cases that a rung is checked with on a GPU; without its name those of a rung that claims SGEMM."""
-        return self._claimed(name, self._cases(sorted({*self.shapes, *self.profile_shapes})))
+        sustained = self.sustained_sizes if self.settings["sustained"]["enabled"] else ()
+        return self._claimed(name, self._cases(sorted({*self.shapes, *self.profile_shapes, *sustained})))
 
     def emulated_cases(self, name: str = "") -> list[Case]:
         """The cases that a rung is checked with on a CPU, whatever is timed; without its name as `cases`."""
@@ -290,6 +310,7 @@ def plan(config: Mapping[str, Any], sources: Mapping[str, str] | None = None, co
             )
         ),
         profile_shapes=tuple(read_shapes(settings["profile"]["sizes"], at("profile.sizes"), "profile.sizes")),
+        sustained_sizes=tuple(read_shapes(settings["sustained"]["sizes"], at("sustained.sizes"), "sustained.sizes")),
         settings=settings,
         folder=_folder(settings, places),
         own=_own(settings["records"], gpu, device, measuring, f"{at('records')}: records"),

@@ -242,6 +242,11 @@ class OperandSets:
         """What the last `verify` found; waits for the stream."""
         return Verification(*map(float, self._found.get(stream=self.stream)))
 
+    def kept(self) -> cp.ndarray:
+        """A copy on the GPU of what the last `verify` finds, for when the stream has come to it."""
+        with self.stream:
+            return self._found.copy()
+
     def _rows_of(
         self, place: int, index: int, spread: int, signs: int, x: Any, weights: Any, rows: cp.ndarray, found: cp.ndarray
     ) -> None:

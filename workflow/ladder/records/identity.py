@@ -24,6 +24,7 @@ from ladder.system.paths import GPU_FILES, shown
 _KEYS = {
     "sanitize": {"rung", "tools"},
     "accuracy": {"rung", "points"},
+    "sustained": {"rung", "parts"},
     "profile": {"rung", "failure"},
     "time": {"rung", "states"},
     "trials": {"entry", "batches"},

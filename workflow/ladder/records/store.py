@@ -8,6 +8,7 @@ The stages write these records to results/GPU/raw:
 - sanitize/KERNEL.json: what compute-sanitizer's tools found;
 - profile/KERNEL.json.gz: for each shape the metrics and the advice of one Nsight Compute report;
 - accuracy/KERNEL.json: errors by k;
+- sustained/KERNEL.json: launches back to back for seconds, with the energy that they took;
 - trials/ENTRY.json.gz: the trials of `snakemake tune`.
 
 A record is replaced as a whole and only by a completed one: a reader sees the old or the new file, never a part.

@@ -108,6 +108,7 @@ def page(rung: Rung, inspection: Mapping[str, Any], tables: Mapping[str, pd.Data
     parts += [own_words(rung), "", *picture(rung)]
     parts += _parameters(rung)
     parts += _benchmark(own["timings"])
+    parts += _sustained(own.get("sustained"))
     parts += _against(rung, tables, shape)
     parts += _limits(own["diagnosis"])
     parts += _resources(own["resources"], shape)
@@ -145,6 +146,33 @@ def _benchmark(timings: pd.DataFrame) -> list[str]:
     rung = timings["rung"].iloc[0]
     source = f"Samples: [raw/time/{rung}.zip](../../raw/time/{rung}.zip)."
     return ["## Benchmark", "", f"{origin_line(timings)} {source}", "", *table]
+
+
+def _sustained(sustained: pd.DataFrame | None) -> list[str]:
+    """Launches back to back beside isolated ones, and their energy."""
+    if sustained is None or sustained.empty:
+        return ["## Sustained", "", "No launches back to back are recorded.", ""]
+    row = sustained.iloc[0]
+    heads = {
+        "shape": "m x n x k", "sustained": "TFLOP/s, sustained", "isolated": "TFLOP/s, isolated",
+        "share_of_cublas_sustained": "of cuBLAS, sustained", "share_of_cublas_isolated": "of cuBLAS, isolated",
+        "joules_per_product": "J a product", "gflops_per_watt": "GFLOP/s a watt",
+        "energy_of_cublas": "energy of cuBLAS's", "power_w": "W", "sm_clock_mhz": "SM MHz",
+        "throttle_reasons": "throttled by",
+    }  # fmt: skip
+    rates = {mode: sustained[f"gflops_{mode}"] / 1e3 for mode in ("sustained", "isolated")}
+    shares = {name: _share for name in heads if name.startswith("share")}
+    table = _columns(by_work(sustained.assign(**rates)), heads, **shares, energy_of_cublas="{:.2f} times".format)
+    source = f"Batches and samples: [raw/sustained/{row['rung']}.json](../../raw/sustained/{row['rung']}.json)."
+    words = "Launches back to back until clock and power have settled; isolated launches have a flushed L2 cache."
+    return [
+        "## Sustained",
+        "",
+        f"{words} {source}",
+        "",
+        *table,
+        *_picture("sustained", "Sustained launches of all rungs"),
+    ]
 
 
 def _against(rung: Rung, tables: Mapping[str, pd.DataFrame], shape: str | None) -> list[str]:

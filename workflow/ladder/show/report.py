@@ -29,7 +29,7 @@ from ladder.model.precision import BOUNDS, label, labelled, name_of, shared_in
 from ladder.model.rung import Rung
 from ladder.records.identity import DEVICES, RecordPlace
 from ladder.show import compare, interactive, samples
-from ladder.show.figures import accuracy, at_one_size, by_size, check_errors, published, why
+from ladder.show.figures import accuracy, at_one_size, by_size, check_errors, published, sustained, why
 from ladder.show.figures.by_size import best_rung
 from ladder.show.figures.specification import Specification, one_of
 from ladder.show.numbers import number, percent
@@ -102,6 +102,7 @@ def render(material: Material) -> str:
         timings=_timing_table(timings) if timed else "",
         published=_published(material),
         accuracy=_accuracy(material),
+        sustained=_sustained(material),
         rungs=[_section(rung, material) for rung in material.rungs],
         failed=[row for row in rungs.to_dict("records") if row["message"]],
         environment=material.tables["environment"].fillna("").to_dict("records"),
@@ -202,6 +203,8 @@ def _figures(material: Material) -> dict[str, Specification]:
     }
     if "accuracy" in tables:
         found["accuracy"] = accuracy.figure(tables["accuracy"], rungs, baseline, ladder)
+    if "sustained" in tables:
+        found["sustained"] = sustained.figure(tables["sustained"], rungs)
     if "published" in tables:
         found["published"] = published.figure(tables["published"], list(rungs["rung"]))
     return {
@@ -373,6 +376,34 @@ def _accuracy(material: Material) -> Markup | str:
     ids = [samples.target("accuracy", rung) for rung in table["rung"]]
     targets = dict.fromkeys([name for name in frame if name not in ("rung", "inputs", "k")], ids)
     return _table(frame.join(origins(table)), "accuracy-table", targets, pages=True)
+
+
+def _sustained(material: Material) -> Markup | str:
+    """The table of launches back to back; empty where none are recorded."""
+    table = material.tables.get("sustained")
+    if table is None or table.empty:
+        return ""
+    frame = pd.DataFrame(
+        {
+            "rung": table["rung"],
+            "shape": table["shape"],
+            "TFLOP/s sustained": table["gflops_sustained"] / 1e3,
+            "TFLOP/s isolated": table["gflops_isolated"] / 1e3,
+            "% of cuBLAS sustained": 100 * table["share_of_cublas_sustained"],
+            "% of cuBLAS isolated": 100 * table["share_of_cublas_isolated"],
+            "J a product": table["joules_per_product"],
+            "GFLOP/s a watt": table["gflops_per_watt"],
+            "energy of cuBLAS's": table["energy_of_cublas"],
+            "W": table["power_w"],
+            "SM MHz": table["sm_clock_mhz"],
+            "°C": table["temperature_c"],
+            "throttled by": table["throttle_reasons"],
+            "settled after, s": table["settled_after_s"],
+        }
+    )
+    ids = [samples.target("sustained", *key) for key in zip(table["rung"], table["shape"], strict=True)]
+    targets = dict.fromkeys([name for name in frame if name not in ("rung", "shape")], ids)
+    return _table(frame.join(origins(table)), "sustained-table", targets)
 
 
 def _section(rung: Rung, material: Material) -> dict[str, Any]:

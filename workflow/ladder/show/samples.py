@@ -19,6 +19,7 @@ STAGES = {
     "time": "times",
     "profile": "profile",
     "accuracy": "errors",
+    "sustained": "launches back to back",
 }
 
 

@@ -13,9 +13,10 @@ from ladder.build.emulator import NEEDS_GPU
 from ladder.model.precision import label, shared_in
 from ladder.show.origin import origin_line
 from ladder.show.shipped import shipped_line
+from ladder.tables.sustained import best_sustained
 from ladder.tables.timings import headline_shape
 
-FAILURES = ("does not compile", "unusable", "wrong", "timing failed")  # of Evidence.status
+FAILURES = ("does not compile", "unusable", "wrong", "dishonest", "timing failed")  # of Evidence.status
 
 
 def why_run_fails(rungs: pd.DataFrame) -> str:
@@ -33,10 +34,12 @@ def run_summary(
     headline: str,
     results: Path | str,
     shipped: pd.DataFrame | None = None,
+    sustained: pd.DataFrame | None = None,
 ) -> str:
-    """The summary as text: each rung at the shape that stands for the run, then what failed.
+    """The summary as text: each rung at the shape that stands for the run, the best sustained ones, then what failed.
 
-    `rungs`, `timings` and `shipped` are the tables of those names, `results` is the folder of what the run derived.
+    `rungs`, `timings`, `shipped` and `sustained` are the tables of those names, `results` is the folder of what the run
+    derived.
     """
     lines = [headline, ""]
     shape = headline_shape(timings[~timings["rung"].isin(rungs.loc[rungs["role"] == "floor", "rung"])])
@@ -50,6 +53,8 @@ def run_summary(
         lines += [f"{row.rung:<24} {row.status:<17} {row.emulation}".rstrip() for row in rungs.itertuples()]
     if shape and (rungs["role"] == "baseline").sum() > 1:
         lines += ["", f"of cuBLAS: {shared_in(rungs)}."]
+    if sustained is not None and (best := _sustained(sustained)):
+        lines += ["", *textwrap.wrap(best, 100, break_on_hyphens=False)]
     if (rungs["emulation"] != "").any():
         lines += ["", "On a CPU: emulated, the same source passed the check there; needs a GPU, it cannot run there."]
     if restricted := [f"{row.rung} ({row.claims})" for row in rungs.itertuples() if row.claims]:
@@ -94,6 +99,16 @@ def _table(rungs: pd.DataFrame, at: pd.DataFrame, shape: str, beside: Mapping[st
         text = f"{text:<78}{ratio:>14}" if beside else text
         lines.append((f"{text:<78}{rung.emulation:>14}" if rung.emulation else text).rstrip())
     return lines
+
+
+def _sustained(sustained: pd.DataFrame) -> str:
+    """The fastest rung of each class in launches back to back, in one sentence; empty where none is recorded."""
+    parts = [
+        f"{label(row.rung, row.precision)} {_percent(row.share_of_cublas_sustained)} of cuBLAS"
+        f" ({_percent(row.share_of_cublas_isolated)} isolated), {row.gflops_per_watt:.1f} GFLOP/s a watt"
+        for row in best_sustained(sustained).itertuples()
+    ]
+    return f"Sustained at {headline_shape(sustained)}: {'; '.join(parts)}" if parts else ""
 
 
 def heading(label: str, more: str = "") -> str:

@@ -92,6 +92,13 @@ def state(index: int = 0) -> dict[str, Any]:
     return {key: value for key, value in readings.items() if value is not None}
 
 
+def energy_j(index: int = 0) -> float | None:
+    """The joules that the board has taken since the driver was loaded; None where NVML does not count them."""
+    nvml = _nvml()
+    device = _handle(nvml, index)
+    return _reading(nvml, lambda: nvml.nvmlDeviceGetTotalEnergyConsumption(device) / 1000)
+
+
 def processes(index: int = 0) -> list[int]:
     """The processes that compute on the GPU, as far as NVML tells."""
     nvml = _nvml()

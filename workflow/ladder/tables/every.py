@@ -22,6 +22,7 @@ from ladder.tables.profiles import (
 )
 from ladder.tables.records import record_table, sample_table
 from ladder.tables.rungs import rung_table
+from ladder.tables.sustained import sustained_table
 from ladder.tables.timings import geomean_table, timing_table
 
 
@@ -63,6 +64,7 @@ def all_tables(evidence: Sequence[Evidence], gpu: Gpu, baseline: str, first: str
         "rungs": rung_table(evidence),
         "timings": timing_table(evidence, gpu, baseline, first),
         "geomeans": geomean_table(evidence, baseline, first),
+        "sustained": sustained_table(evidence, baseline),
         "checks": check_table(evidence),
         "resources": resource_table(evidence),
         "instructions": instruction_table(evidence),

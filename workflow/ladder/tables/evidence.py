@@ -17,6 +17,7 @@ from ladder.model.shape import Shape
 from ladder.records import store
 from ladder.records.digests import build_of, source_of
 from ladder.records.profiles import read_profiles
+from ladder.records.sustained import Sustained, read_dishonest, read_sustained
 from ladder.records.timings import DISHONEST, ShapeTiming, read_time_record
 from ladder.system.paths import shown
 
@@ -35,6 +36,8 @@ class Evidence:
     profiles: Mapping[str, Any] = field(default_factory=dict)
     profile_failure: str = ""
     sanitized: Mapping[str, Any] | None = None
+    sustained: Mapping[Shape, Sustained] = field(default_factory=dict)
+    dishonest_sustained: str = ""  # which launch of those back to back did not compute its product
     emulated: Mapping[str, Any] | None = None
     passed_on: str = ""  # a GPU on which the present source passed its check
 
@@ -64,6 +67,8 @@ class Evidence:
             return NEEDS_GPU if self.passed_on else NOT_CHECKED
         if self.check["status"] != "pass":
             return "wrong"
+        if self.dishonest_sustained:
+            return "dishonest"
         if self.timing_failure:
             return "dishonest" if self.timing_failure.startswith(DISHONEST) else "timing failed"
         return "ok" if self.timings else "not recorded"
@@ -94,7 +99,7 @@ class Evidence:
             return f"to be checked here; the same source passed its check on {self.passed_on}"
         if self.status == "wrong":
             return self.check["message"]
-        return self.timing_failure.removeprefix(DISHONEST)
+        return self.dishonest_sustained or self.timing_failure.removeprefix(DISHONEST)
 
     @property
     def source_is_current(self) -> bool | None:
@@ -129,7 +134,8 @@ class Evidence:
         """Where and when each record of this rung was made."""
         check = [self.check["where"]] if self.check and self.check.get("where") else []
         timed = [timing.where for timing in self.timings.values()]
-        return check + timed + [profile["where"] for profile in self.profiles.values()]
+        sustained = [found.where for found in self.sustained.values()]
+        return check + timed + sustained + [profile["where"] for profile in self.profiles.values()]
 
 
 def _unchecked_by(emulated: Mapping[str, Any] | None) -> bool:
@@ -155,18 +161,21 @@ def read_evidence(
     emulated: Path | None = None,
     sanitized: bool = True,
     passed_on: str = "",
+    sustained: bool = True,
 ) -> Evidence:
-    """Read what is recorded of a rung; timings only of the shapes asked for, and these, profiles and the sanitizer's
-    findings only of the build that was checked.
+    """Read what is recorded of a rung; timings only of the shapes asked for, and these, profiles, sustained launches
+    and the sanitizer's findings only of the build that was checked.
 
-    The findings are read where `sanitized` says so. `passed_on` is Evidence's: where it names no GPU, and the emulator
-    cannot check the rung either, records of another source than the present one count for nothing.
+    The findings are read where `sanitized` says so, sustained launches where `sustained` does. `passed_on` is
+    Evidence's: where it names no GPU, and the emulator cannot check the rung either, records of another source than the
+    present one count for nothing.
 
     Without an inspection the rung is taken for one that compiles, without shapes all are read.
 
     Raises LadderError for a record that is damaged or of another schema version.
     """
     check_path, time_path = raw / "check" / f"{rung.name}.json", raw / "time" / f"{rung.name}.zip"
+    sustained_path = raw / "sustained" / f"{rung.name}.json"
     profile_path = raw / "profile" / f"{rung.name}.json.gz"
     check = store.read_record(check_path) if check_path.exists() else None
     on_cpu = store.read_json(emulated) if emulated else None
@@ -197,6 +206,8 @@ def read_evidence(
         profiles=profiles,
         profile_failure=profile["failure"]["message"] if profile["failure"] else "",
         sanitized=found,
+        sustained=read_sustained(sustained_path, checked) if sustained and checked else {},
+        dishonest_sustained=read_dishonest(sustained_path, checked) if sustained else "",
         emulated=on_cpu,
         passed_on=passed_on,
     )

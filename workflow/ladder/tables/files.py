@@ -27,6 +27,8 @@ TEXT_COLUMNS = (
     "profile_message",
     "source",
     "throttle_reasons",
+    "reference",
+    "energy_from",
     "measured_at",
     "card",
     "cublas_version",

@@ -47,6 +47,8 @@ def _parts(item: Evidence) -> Iterator[tuple[str, str, str, Mapping[str, Any]]]:
             yield stage, "", "", record["where"]
     for shape, timing in item.timings.items():
         yield "time", str(shape), timing.run, timing.where
+    for shape, found in item.sustained.items():
+        yield "sustained", str(shape), "parts", found.where
     for text, profile in item.profiles.items():
         yield "profile", text, f"shapes.{text}", profile["where"]
 

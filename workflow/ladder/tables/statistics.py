@@ -1,7 +1,8 @@
-"""Medians with their bootstrap intervals."""
+"""Medians with their bootstrap intervals, and means of few values with Student's."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
 
 import numpy as np
@@ -10,6 +11,11 @@ from ladder.records import store
 
 RESAMPLES = 1000
 CONFIDENCE = 95  # percent
+# Quantiles of Student's t for a two-sided interval of CONFIDENCE percent, from 1 degree of freedom up.
+_T = (
+    *(12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131),
+    *(2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042),
+)
 
 
 def bootstrap_medians(samples: np.ndarray, key: str) -> np.ndarray:
@@ -34,3 +40,13 @@ def interval(values: np.ndarray) -> tuple[float, float]:
     tail = (100 - CONFIDENCE) / 2
     low, high = np.percentile(values, [tail, 100 - tail])
     return float(low), float(high)
+
+
+def mean_interval(values: Sequence[float]) -> tuple[float, float, float]:
+    """The mean of a few values and its CONFIDENCE percent interval by Student's t; NaN ends for fewer than two."""
+    found = np.asarray(values, float)
+    mean = float(found.mean()) if len(found) else np.nan
+    if len(found) < 2:
+        return mean, np.nan, np.nan
+    half = _T[min(len(found) - 1, len(_T)) - 1] * float(found.std(ddof=1)) / np.sqrt(len(found))
+    return mean, mean - half, mean + half

@@ -1,0 +1,92 @@
+"""The sustained stage: a rung back to back for seconds, between its references."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ladder.build.compile import Build
+from ladder.measure.worker import WORKER
+from ladder.model.shape import Shape
+from ladder.records.sustained import SUSTAINING
+from ladder.system.process import Event, run_worker
+
+
+def sustain_rung(
+    rung: str,
+    builds: Mapping[str, Build],
+    shapes: Sequence[str],
+    expected: Mapping[str, Any],
+    settings: Mapping[str, Any],
+    device: int,
+    where: Mapping[str, Any],
+    log: Path,
+    progress: Callable[[str, str], None],
+) -> dict[str, Any]:
+    """Launch a rung and its references back to back at each shape, in one process, and return its record.
+
+    `builds` has the rung first; `expected` is what `Plan.expected` says of it. Keys: status (`ok`;
+    `dishonest`, where a launch did not compute its product; or `failed`) with its message, where, builds, shapes,
+    settings, parts (the worker's `measured`; none unless the status is ok). Raises LadderError where the machine broke
+    it off.
+    """
+    parts: list[dict[str, Any]] = []
+    current: dict[str, str] = {}
+    dishonest: dict[str, str] = {}
+
+    def on_event(event: Event) -> None:
+        if "starts" in event:
+            current.update(event["starts"])
+            progress(current["kernel"], current["shape"])
+        elif "dishonest" in event:
+            dishonest.update(event["dishonest"])
+        else:
+            parts.append(event["part"])
+
+    request = {
+        "stage": "sustained",
+        "libraries": {name: str(made.library) for name, made in builds.items()},
+        "precision": expected["declared"][rung]["precision"],
+        "shapes": list(shapes),
+        "device": device,
+        **{key: settings[key] for key in SUSTAINING},
+    }
+    begun = time.monotonic()
+    outcome = run_worker(WORKER, request, on_event, settings["time_limit_s"], log)
+    outcome = outcome.of_the_work(f"sustained: {rung}")
+    status, message = outcome.status, outcome.message
+    if message and current:
+        message = f"{current['kernel']} at {current['shape']}: {message}"
+    if status == "ok" and not dishonest and (found := impossible(rung, parts, expected["ceiling"])):
+        dishonest = {"kernel": rung, "finding": found}
+    if dishonest:
+        status, message = "dishonest", dishonest["finding"]
+        if dishonest["kernel"] != rung:
+            status, message = "failed", f"{dishonest['kernel']} beside it: {message}"
+    return {
+        "status": status,
+        "message": message,
+        "builds": {name: made.record["build_digest"] for name, made in builds.items()},
+        "shapes": list(shapes),
+        "settings": {key: settings[key] for key in ("references", *SUSTAINING)},
+        "where": {**where, "wall_s": round(time.monotonic() - begun, 3)},
+        "parts": parts if status == "ok" else [],
+    }
+
+
+def impossible(rung: str, parts: Sequence[Mapping[str, Any]], ceiling: Sequence[float]) -> str:
+    """At which shape a rung was faster than its class can be, in one line; empty where it was not.
+
+    The ceiling is GFLOP/s, at which SM clock in MHz; a GPU whose clock was higher may reach more.
+    """
+    for part in (each for each in parts if each["kernel"] == rung):
+        spans = zip(*(part["batches"][key] for key in ("begin_s", "end_s", "launches")), strict=True)
+        launch_s = min((end_s - begin_s) / launches for begin_s, end_s, launches in spans)
+        clock_mhz = max([ceiling[1], *part["samples"].get("sm_clock_mhz", ())])
+        rate, most = Shape.parse(part["shape"]).flop / 1e9 / launch_s, ceiling[0] * clock_mhz / ceiling[1]
+        if rate > most:
+            here = f"this class reaches at most {most / 1e3:.4g} here"
+            return f"at {part['shape']}: {rate / 1e3:.4g} TFLOP/s is impossible: {here}"
+    return ""
