@@ -33,7 +33,7 @@ every = {{
     "gpu": [run.gpu], "title": run.gpu.title, "peak_gflops": run.gpu.peak_gflops, "recorded": recorded_on(run.raw()),
     "rungs": list(run.rungs), "ladder": [rung.entry for rung in run.ladder.values() if rung.role == "rung"],
     "shapes": [str(shape) for shape in run.shapes], "baseline": run.baseline.name, "first": run.first.name,
-    "sanitized": RUNGS, "raw": str(run.raw()),
+    "sanitized": RUNGS, "raw": str(run.raw()), "passed_on": run.passed_on(),
 }}
 emulated = [f"build/{{GPU}}/emulated/{{rung}}.json" for rung in RUNGS]
 inspections = [str(inspect / f"{{rung}}.json") for rung in RUNGS]
