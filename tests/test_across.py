@@ -63,6 +63,16 @@ def table_of(results, shapes=None):
     return across_table(results, RUNGS, shapes, "cublas", "naive")
 
 
+def test_a_device_of_the_users_own_stands_beside_what_ships_under_a_name_of_its_own(results):
+    shipped, own = table_of(results), results / "h100-sxm/devices"
+    record(own, "GPU-0", "tiled", beside("tiled", "512", 3.0))
+    table = across_table(results, RUNGS, None, "cublas", "naive", own / "GPU-0/raw")
+    here = table["gpu"] == "h100-sxm GPU-0"
+    assert list(table.loc[here, "time_ms_median"]) == pytest.approx([3.0])
+    assert table[~here].reset_index(drop=True).equals(shipped)
+    assert table_of(results).equals(shipped)
+
+
 def test_each_rung_shape_and_gpu_is_a_row_with_rate_and_shares(results):
     table = table_of(results)
     assert list(table.columns) == ACROSS_COLUMNS

@@ -234,6 +234,9 @@ def test_the_numbers_of_a_device_are_its_own_alone_and_what_ships_stands_beside_
         line = text[text.index("The baseline, shipped with the repository and not measured here: ") :]
         assert all(card in line.partition("Time here")[0] for card in cards)
     assert 'id="shipped"' in page
+    assert "here/shipped" in run.output
+    rows = [line.split() for line in run.output.splitlines() if line.startswith(tuple(FEW_RUNGS))]
+    assert [row[0] for row in rows if "1.050" in row] == FEW_RUNGS
     assert contents(project / SHIPPED) == shipped
     assert contents(project / f"results/{RECORDED}/selected") == before
 
