@@ -23,6 +23,7 @@ from ladder.records.sustained import (
     sustained_digest,
     windows,
 )
+from ladder.show import interactive
 from ladder.show.figures import sustained as chart
 from ladder.show.pages import page
 from ladder.show.static import draw
@@ -531,6 +532,12 @@ def test_the_figure_has_both_modes_by_name_and_the_energy_of_the_sustained_one(t
     assert set(layer.data.loc[layer.data["panel"] != "% of cuBLAS", "mode"]) == {"sustained"}
     picture = draw(figure, "Recorded on an invented GPU.")
     assert [text.get_text() for text in picture.legends[0].get_texts()] == ["sustained", "isolated"]
+
+
+def test_the_report_has_a_chart_for_each_panel(tables):
+    charts = interactive.charts(chart.figure(tables["sustained"], tables["rungs"]))
+    assert list(charts) == ["% of cuBLAS", "J a product", "GFLOP/s a watt"]
+    assert interactive.legend(chart.figure(tables["sustained"], tables["rungs"]))[""][0]["name"] == "sustained"
 
 
 def test_without_rows_the_figure_says_so(tables):
