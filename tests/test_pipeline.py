@@ -346,7 +346,9 @@ def test_a_profile_that_the_machine_prevented_is_no_record_and_is_tried_again(pr
     has_gpu = an_h100(tmp_path / "gpu") | {"PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin"}  # and has no ncu
 
     def profiled() -> bool:
-        run = snakemake(project, ["profile={sizes: [512]}"], record, "--allowed-rules", "profile", **has_gpu)
+        run = snakemake(
+            project, ["profile={sizes: [512]}", "records=shipped"], record, "--allowed-rules", "profile", **has_gpu
+        )
         assert run.status == 0, run.output
         return "[profile] naive  not profiled  ncu: not found" in run.output
 

@@ -118,6 +118,22 @@ def measured_on(wildcards):
     return made_on({"gpu": vars(PLAN.device), "software": software})
 
 
+# Each run writes it anew: an input whose time counts where the machine kept an earlier run from profiling.
+THIS_RUN = ".snakemake/this_run"
+if workflow.is_main_process:
+    Path(THIS_RUN).write_text(str(time.time_ns()))
+
+
+def undone(wildcards):
+    """The file that a job leaves where the machine kept it from profiling a rung."""
+    return f"build/{GPU}/profile/{wildcards.kernel}/undone"
+
+
+def once_more(wildcards):
+    """What makes a rung be profiled again where an earlier run was kept from it."""
+    return THIS_RUN if os.path.exists(undone(wildcards)) else ancient(THIS_RUN)
+
+
 def present(paths):
     """Those of the paths where something is."""
     return [path for path in paths if os.path.exists(path)]
