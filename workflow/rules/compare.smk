@@ -26,15 +26,18 @@ rule comparison:
 
 
 rule compare:
-    """This run against another: --config baseline=FOLDER_OR_GIT_REVISION, fail_on=slower for CI."""
+    """This run against another: --config baseline=FOLDER_OR_GIT_REVISION; for CI: against=GIT_REVISION_OR_CHECKOUT."""
     input:
-        f"{DERIVED}/comparison/comparison.csv",
+        [] if SETTINGS["against"] else f"{DERIVED}/comparison/comparison.csv",
     log:
         "logs/compare.log",
     conda:
         CONDA
+    resources:
+        gpu=1 if SETTINGS["against"] else 0,
     params:
         rungs=RUNGS,
+        against=SETTINGS["against"],
         baseline=SETTINGS["baseline"],
         fail_on=SETTINGS["fail_on"],
     script:

@@ -7,8 +7,19 @@ from ladder.system.errors import LadderError
 from ladder.system.terminal import job, say
 from ladder.tables.files import read_table
 
-with job(snakemake):
-    params, path = snakemake.params, Path(snakemake.input[0])
+
+def in_turn(against, rungs):
+    """Time both sides in turn; raises LadderError where something is slower."""
+    from ladder.commands.regress import regress
+    from ladder.config.plan import plan
+
+    found = regress(plan(snakemake.config), against, rungs)
+    if found.slower:
+        raise LadderError(f"against: {found.slower} of {len(found.table)} are slower than {against}")
+
+
+def recorded(params, path):
+    """Say what the table of two recorded runs says; raises LadderError where that is to fail."""
     table = read_table(path)
     missing = [name for name in params.rungs if name not in set(table["rung"])]
     text = report(table, missing, params.baseline)
@@ -17,3 +28,10 @@ with job(snakemake):
     slower = int((table["verdict"] == "slower").sum())
     if params.fail_on == "slower" and slower:
         raise LadderError(f"fail_on: slower: {slower} of {len(table)} are slower than the baseline")
+
+
+with job(snakemake):
+    if snakemake.params.against:
+        in_turn(snakemake.params.against, snakemake.params.rungs)
+    else:
+        recorded(snakemake.params, Path(snakemake.input[0]))

@@ -83,7 +83,7 @@ def planned(name: str, sizes: Sequence[str], overrides: Sequence[str]) -> Plan:
 
     Raises LadderError for a rung, file, size or setting that cannot be.
     """
-    given = dict(map(_setting, overrides))
+    given = dict(map(setting, overrides))
     own = _own_source(name)
     config = {
         **read_yaml(ROOT / "config" / "config.yaml"),
@@ -101,7 +101,8 @@ def planned(name: str, sizes: Sequence[str], overrides: Sequence[str]) -> Plan:
     return dataclasses.replace(run, rungs=rungs)
 
 
-def _setting(text: str) -> tuple[str, Any]:
+def setting(text: str) -> tuple[str, Any]:
+    """A setting KEY=VALUE of the command line; raises LadderError for what is none, and for rungs and sizes."""
     key, equals, value = text.partition("=")
     try:
         if not equals or key in ("kernels", "sizes"):

@@ -34,7 +34,18 @@ from ladder.system.paths import ROOT, read_text, shown
 KERNELS = ROOT / "config" / "kernels.yaml"
 PROGRAMS = {"nvcc": "compile", "ncu": "profile", "compute-sanitizer": "sanitize"}  # where settings name a program
 # The settings that change nothing of what is derived of a GPU's records.
-DERIVES_THE_SAME = {"gpu", "fallback_gpu", "device", "measure", "records", "remeasure", "quiet", "baseline", "fail_on"}
+DERIVES_THE_SAME = {
+    "gpu",
+    "fallback_gpu",
+    "device",
+    "measure",
+    "records",
+    "remeasure",
+    "quiet",
+    "baseline",
+    "fail_on",
+    "against",
+}
 
 
 @dataclass(frozen=True)

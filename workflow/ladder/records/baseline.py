@@ -35,6 +35,23 @@ def find_baseline(baseline: str, gpu: str, folder: Path) -> Path:
     return folder / records_there
 
 
+def unpacked(revision: str, folder: Path) -> Path:
+    """The checkout that is named: a folder on disk, or a git revision, unpacked into `folder`, which is made.
+
+    Raises LadderError for what is neither.
+    """
+    if (Path(revision) / "workflow").is_dir():
+        return Path(revision).resolve()
+    archive = _git("archive", "--format=tar", revision, "--", "config", "kernels", "workflow")
+    if archive.returncode != 0:
+        reason = archive.stderr.decode(errors="replace").strip().splitlines()
+        told = reason[-1] if reason else "git says nothing"
+        raise LadderError(f"against: {revision!r} is no checkout and no git revision ({told}); name one of them")
+    folder.mkdir()
+    subprocess.run(["tar", "-x", "-C", str(folder)], input=archive.stdout, check=True)
+    return folder
+
+
 def identity(baseline: str, gpu: str) -> str:
     """What a baseline is at present: a revision's commit, or a digest of the folder's records; empty where unknown.
 
