@@ -26,7 +26,7 @@ rule comparison:
 
 
 rule compare:
-    """This run against another: --config baseline=FOLDER_OR_GIT_REVISION; for CI: against=GIT_REVISION_OR_CHECKOUT."""
+    """This run against another: --config baseline=FOLDER_OR_REVISION; for CI against=CHECKOUT_OR_REVISION."""
     input:
         [] if SETTINGS["against"] else f"{DERIVED}/comparison/comparison.csv",
     log:
