@@ -29,8 +29,8 @@ from ladder.system.process import gpu_lock
 from ladder.system.terminal import Progress, say
 from ladder.tables.regression import CONFIRMED, SCREENED, aliases, decided, observed, suspects
 
-SIZES = ["2048", "4096"]
-NOTHING_SLOWER, SLOWER, BROKEN = 0, 1, 2
+COMPARED_SIZES = ["2048", "4096"]
+NOTHING_SLOWER, SLOWER, NOT_COMPARED = 0, 1, 2
 
 # Each side compiles its own rungs, with its own package, flags and tuned files.
 BUILD = """
@@ -62,7 +62,7 @@ def main(arguments: Sequence[str]) -> int:
         found = regress(run, asked.against, asked.rungs, asked.summary)
     except LadderError as error:
         print(f"regress: {error}", file=sys.stderr, flush=True)
-        return BROKEN
+        return NOT_COMPARED
     except KeyboardInterrupt:
         return 130
     return SLOWER if found.slower else NOTHING_SLOWER
@@ -72,7 +72,9 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser("python workflow/regress.py", description=__doc__)
     parser.add_argument("against", help="a git revision, or the folder of another checkout")
     parser.add_argument("rungs", nargs="*", metavar="rung", help="without any, those whose builds differ")
-    parser.add_argument("--sizes", nargs="+", default=SIZES, metavar="SIZE", help=f"n or MxNxK ({', '.join(SIZES)})")
+    parser.add_argument(
+        "--sizes", nargs="+", default=COMPARED_SIZES, metavar="SIZE", help=f"n or MxNxK ({', '.join(COMPARED_SIZES)})"
+    )
     parser.add_argument("--summary", type=Path, help="Markdown file; without it, comparison.md beside the records")
     parser.add_argument("--config", "-C", nargs="+", default=[], metavar="KEY=VALUE", help="as snakemake takes them")
     return parser

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import pandas as pd
 
-from ladder.tables.regression import MARGIN, NOTICED
+from ladder.tables.regression import NEGLIGIBLE, NOTICED
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ def markdown(found: Comparison) -> str:
     if len(found.table):
         lines += [
             f"On {found.device}. Both builds ran in turn in each process. `slower` and `faster` are changes beyond"
-            f" {MARGIN} %; `same` excludes a change of {NOTICED:g} %.",
+            f" {NEGLIGIBLE} %; `same` excludes a change of {NOTICED:g} %.",
             "",
             "| rung | size | verdict | before, ms | now, ms | change | interval | processes |",
             "| --- | --- | --- | --- | --- | --- | --- | --- |",

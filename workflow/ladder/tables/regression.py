@@ -20,7 +20,7 @@ from ladder.records.timings import Measurement, ShapeTiming
 BLOCKS = "abbabaab"  # of a and b, within a process: a drift, linear or quadratic, is the same for both
 SCREENED, CONFIRMED = 3, 12  # processes
 SUSPECT = 0.4  # percent of change in the screened processes, from which a row is tested
-MARGIN = 0.25  # percent: a smaller change is none, for the same code at another address may differ so much
+NEGLIGIBLE = 0.25  # percent: a smaller change is none, for the same code at another address may differ so much
 ERRORS = 0.01  # the chance that any row of a whole comparison is called different where nothing changed
 NOTICED = 1.0  # percent: `same` says that a change of so much is excluded
 REGRESSION_COLUMNS = [
@@ -66,8 +66,9 @@ def decided(screened: pd.DataFrame, confirmed: pd.DataFrame) -> pd.DataFrame:
     """The verdict on each rung and shape, with REGRESSION_COLUMNS.
 
     Both tables have a row a process, rung and shape with the columns of `observed`; `confirmed` holds new processes of
-    the suspects. `slower` and `faster` are rows whose interval there lies beyond MARGIN; intervals of suspects hold all
-    together with probability 1 - ERRORS. Others are `same` where their interval is within NOTICED, else `undecided`.
+    the suspects. `slower` and `faster` are rows whose interval there lies beyond NEGLIGIBLE; the intervals of suspects
+    hold all together with probability 1 - ERRORS. Others are `same` where their interval is within NOTICED, else
+    `undecided`.
     """
     tested = suspects(screened)
     rows = []
@@ -77,8 +78,8 @@ def decided(screened: pd.DataFrame, confirmed: pd.DataFrame) -> pd.DataFrame:
         of = confirmed[(confirmed["rung"] == rung) & (confirmed["shape"] == text)] if suspect else first
         low, high = _interval(of["change"].to_numpy(), level)
         shape = Shape.parse(str(text))
-        if suspect and (low > MARGIN or high < -MARGIN):
-            verdict = "slower" if low > MARGIN else "faster"
+        if suspect and (low > NEGLIGIBLE or high < -NEGLIGIBLE):
+            verdict = "slower" if low > NEGLIGIBLE else "faster"
         else:
             verdict = "same" if low > -NOTICED and high < NOTICED else "undecided"
         rows.append(

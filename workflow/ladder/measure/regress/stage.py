@@ -13,7 +13,7 @@ from ladder.model.shape import Shape
 from ladder.records.timings import ShapeTiming, read_time_record
 from ladder.system.errors import LadderError
 
-SAMPLES = 10  # of a block
+IN_A_BLOCK = 10  # of a block
 
 
 def time_in_turn(
@@ -26,11 +26,11 @@ def time_in_turn(
     log: Path,
     progress: Callable[[str, str], None],
 ) -> dict[Shape, ShapeTiming]:
-    """Time blocks of SAMPLES launches in their order, in a process of its own; each is a measurement by its name.
+    """Time blocks of IN_A_BLOCK launches in order, in a process of its own; each is a measurement by its name.
 
     A block `before.0` is of the build `before`. Raises LadderError where a build fails or the machine breaks it off.
     """
-    settings = {**settings, "iterations": SAMPLES, "reference_budget_s": settings["budget_s"]}
+    settings = {**settings, "iterations": IN_A_BLOCK, "reference_budget_s": settings["budget_s"]}
     timed = {block: builds[block.rpartition(".")[0]] for block in blocks}
     with tempfile.TemporaryDirectory(prefix="gemm-ladder-") as folder:
         record = Path(folder) / "samples.zip"
