@@ -29,7 +29,7 @@ rule all:
     """What a plain run makes: tables, figures, pages, report, summary; it fails where a rung failed."""
     default_target: True
     input:
-        refuse_to_measure,
+        refuse_to_measure(*stages_to_stop_after(ARGUMENTS)),
         refuse_several_stages,
         ALL_TABLES,
         figure_files(FIGURES + SUSTAINING + PUBLISHED + ANALYSIS + OVERVIEW, "svg"),

@@ -498,6 +498,44 @@ def test_a_command_line_that_snakemake_takes_is_passed(folder, arguments):
     check_arguments(arguments)
 
 
+@pytest.mark.parametrize(
+    ("arguments", "is_forced"),
+    [
+        (["-F"], True),
+        (["-nF", "tables"], True),
+        (["--forceall", "--until", "time"], True),
+        (["-n", "-R", "time", "tables"], True),
+        (["--forcerun", "tables"], False),
+        (["-R"], False),
+        (["--config", "baseline=-F"], False),
+        (["tables", "-n", "--until", "time"], False),
+    ],
+)
+def test_what_is_measured_anew_is_what_the_command_line_forces(arguments, is_forced):
+    assert session.forced(arguments) is is_forced
+
+
+@pytest.mark.parametrize("option", ["--sdm", "--software-deployment-method", "--deployment-method", "--deployment"])
+def test_conda_is_seen_by_each_name_of_its_option(option):
+    assert session.uses_conda([option, "conda", "apptainer", "--cores", "2"])
+    assert session.uses_conda(["--use-conda"])
+    assert not session.uses_conda([option, "apptainer", "--cores", "2", "conda"])
+
+
+def test_stages_to_stop_after_are_those_of_until():
+    assert session.stages_to_stop_after(["all", "--until", "time", "check", "--cores", "2"]) == ["check", "time"]
+    assert session.stages_to_stop_after(["time"]) == []
+
+
+def test_what_is_given_beside_the_configuration_is_known_by_its_place(folder):
+    write(folder / "mine.yaml", "sizes: [1]\ngpu: t4\ntiming: {iterations: 5}\n")
+    config = {"sizes": [2], "gpu": "t4", "timing": {"iterations": 5}, "of_a_profile": 1}
+    found = session.config_sources(config, ["--configfile", "mine.yaml", "--config", "sizes=[2]"])
+    assert (found["gpu"], found["timing.iterations"]) == ("mine.yaml", "mine.yaml")
+    assert set(found[key] for key in found if key.startswith("sizes")) == {"--config"}
+    assert found["of_a_profile"] == "--config"
+
+
 def test_a_profile_that_gives_a_key_twice_is_named_with_its_line(folder):
     write(folder / "profiles/default/config.yaml", "cores: all\nquiet: rules\ncores: 2\n")
     assert line_of(check_arguments, []).startswith("profiles/default/config.yaml: line 3: ")
@@ -1131,10 +1169,7 @@ def test_jobs_find_the_package_as_bytecode_where_python_is_told_to_write_none(tm
     shutil.copytree(
         REPOSITORY / "workflow" / "ladder", tmp_path / "ladder", ignore=shutil.ignore_patterns("__pycache__")
     )
-    offer = (
-        "from types import SimpleNamespace as Some; from ladder.commands.session import offer_package; "
-        "offer_package(Some(output_settings=Some(nocolor=False)))"
-    )
+    offer = "from ladder.commands.session import offer_package; offer_package()"
     variables = {key: value for key, value in os.environ.items() if key != "PYTHONPYCACHEPREFIX"}
     variables |= {"PYTHONDONTWRITEBYTECODE": "1", "PYTHONPATH": str(tmp_path)}
     subprocess.run([sys.executable, "-c", offer], env=variables, check=True)

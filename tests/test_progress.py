@@ -172,7 +172,13 @@ def a_handler(monkeypatch, tmp_path, *quiet: str, **settings) -> tuple[LogHandle
     """The handler as Snakemake makes it, and what it writes to."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("sys.stderr", io.StringIO())
-    common = {"quiet": {Quietness[name] for name in quiet}, "verbose": False, "dryrun": False, "stdout": False}
+    common = {
+        "quiet": {Quietness[name] for name in quiet},
+        "verbose": False,
+        "dryrun": False,
+        "stdout": False,
+        "nocolor": False,
+    }
     handler = LogHandler(SimpleNamespace(**(common | settings)), None)
     return handler, handler.stream
 

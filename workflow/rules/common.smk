@@ -14,11 +14,10 @@ from ladder.commands.session import (
     config_sources,
     forced,
     listing,
-    measuring_stages,
+    MEASURING,
     offer_package,
     offer_targets,
     run_alone,
-    silent,
     stages_to_stop_after,
     uses_conda,
 )
@@ -31,19 +30,21 @@ from ladder.system.code import code_files
 from ladder.system.cublas import cublas_versions
 from ladder.system.terminal import told
 
-offer_package(workflow)
+ARGUMENTS = sys.argv[1:]
+offer_package()
 with told():
-    check_place(uses_conda(workflow))
+    check_place(uses_conda(ARGUMENTS))
+    PLACES = config_sources(config, ARGUMENTS)
 
 
 configfile: "config/config.yaml"
 
 
-config.setdefault("quiet", silent(workflow))
+config.setdefault("quiet", "GEMM_LADDER_QUIET" in os.environ)
 config.setdefault("remeasure", False)
 with told():
-    PLAN = plan(config, config_sources(workflow), not uses_conda(workflow))
-    if not uses_conda(workflow):
+    PLAN = plan(config, PLACES, not uses_conda(ARGUMENTS))
+    if not uses_conda(ARGUMENTS):
         require_architecture(find_nvcc(PLAN.settings["compile"]["nvcc"]), PLAN.gpu)
     if workflow.is_main_process:
         run_alone(Path(".snakemake"))
@@ -51,7 +52,7 @@ with told():
 
 
 onstart:
-    config["remeasure"] = config["remeasure"] or forced(workflow)
+    config["remeasure"] = config["remeasure"] or forced(ARGUMENTS)
 
 
 # An input of what measures. Its time counts, so that Snakemake runs the stage again, only where that is asked for.
@@ -114,7 +115,7 @@ def records(stage, ending, names):
 
 def measured_on(wildcards):
     """The device and software of this run: where one changes, the records' stages run again."""
-    software = {} if uses_conda(workflow) else cublas_versions()
+    software = {} if uses_conda(ARGUMENTS) else cublas_versions()
     return made_on({"gpu": vars(PLAN.device), "software": software})
 
 
@@ -178,20 +179,24 @@ def in_report(path, caption):
     )
 
 
-def refuse_to_measure(wildcards):
-    """No input; ends a run that measures nothing and was asked for a stage that measures."""
-    asked = measuring_stages(workflow)
-    if asked and not PLAN.measuring:
-        sys.exit(
-            f"gemm-ladder: {', '.join(asked)}: nothing is measured here; run where `nvidia-smi` lists a GPU, or leave "
-            "it out to see what is recorded"
-        )
-    return []
+def refuse_to_measure(*stages):
+    """No input; ends a run that measures nothing where one of these stages that measure is asked for."""
+
+    def refuse(wildcards):
+        asked = [stage for stage in MEASURING if stage in stages]
+        if asked and not PLAN.measuring:
+            sys.exit(
+                f"gemm-ladder: {', '.join(asked)}: nothing is measured here; run where `nvidia-smi` lists a GPU, or "
+                "leave it out to see what is recorded"
+            )
+        return []
+
+    return refuse
 
 
 def refuse_several_stages(wildcards):
     """No input; ends a run that is to stop after several stages, one of which may need another."""
-    asked = stages_to_stop_after(workflow)
+    asked = stages_to_stop_after(ARGUMENTS)
     if len(asked) > 1:
         sys.exit(
             f"gemm-ladder: --until: {' '.join(asked)}: name one stage, the last; it makes all that it needs"

@@ -4,19 +4,19 @@ if not PLAN.measuring:
     rule check:
         """Is it right? A verdict for each rung; needs a GPU."""
         input:
-            refuse_to_measure,
+            refuse_to_measure("check"),
 
     rule time:
         """How fast is it? Needs a GPU."""
         input:
-            refuse_to_measure,
+            refuse_to_measure("time"),
 
     rule sustained:
         """How fast is it without a pause, and what energy does it take? Needs a GPU."""
         input:
-            refuse_to_measure,
+            refuse_to_measure("sustained"),
 
     rule profile:
         """Nsight Compute's metrics and advice for each rung; needs a GPU."""
         input:
-            refuse_to_measure,
+            refuse_to_measure("profile"),

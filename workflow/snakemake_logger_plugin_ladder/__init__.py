@@ -8,6 +8,7 @@ the first that runs, it also refuses a command line that the workflow cannot tak
 from __future__ import annotations
 
 import logging
+import os
 import re
 import sys
 from logging import LogRecord
@@ -66,6 +67,8 @@ class LogHandler(LogHandlerBase):
         self.ours = bool(asked & set(SHOWN)) and not settings.verbose and not settings.dryrun
         self.stream = sys.stdout if settings.stdout else sys.stderr
         silent = bool(asked & {"ALL", "PROGRESS"})
+        os.environ |= {"NO_COLOR": "1"} if settings.nocolor else {}  # for the jobs, and
+        os.environ |= {"GEMM_LADDER_QUIET": "1"} if silent else {}  # for the workflow, which tells its jobs
         self.board = None if silent or not self.ours else Board(self.stream, DURATIONS)
         self.untold: list[str] = []  # errors that a failed job may have told already
 

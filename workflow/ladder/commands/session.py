@@ -26,8 +26,8 @@ _held: list[int] = []
 _targets: list[str] = []
 
 
-def offer_package(workflow: Any) -> None:
-    """Let the scripts of the rules, which are processes of their own, import this package, and tell them of --nocolor.
+def offer_package() -> None:
+    """Let the scripts of the rules, which are processes of their own, import this package.
 
     As bytecode, also where Python is told to write none: each process of a run would compile it again. NumPy's BLAS
     keeps to one thread in each job, for Snakemake gives cores to jobs, and threads that wait would spin.
@@ -36,8 +36,6 @@ def offer_package(workflow: Any) -> None:
     compileall.compile_dir(package, quiet=2)
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(package.parent), os.environ.get("PYTHONPATH")]))
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    if workflow.output_settings.nocolor:
-        os.environ["NO_COLOR"] = "1"
     if shlex.quote(sys.executable) != sys.executable:  # Snakemake writes it into a shell's command as it is
         folder, sys.executable = os.path.split(sys.executable)
         os.environ["PATH"] = os.pathsep.join([folder, os.environ.get("PATH", "")])
@@ -45,11 +43,7 @@ def offer_package(workflow: Any) -> None:
 
 def check_arguments(arguments: Sequence[str]) -> None:
     """Raise LadderError for what Snakemake ends on with a traceback, or passes over, when it reads its command line."""
-    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    parser.add_argument("--config", "-C", nargs="*", action="append", default=[])
-    parser.add_argument("--configfile", "--configfiles", nargs="+", type=Path, action="append", default=[])
-    parser.add_argument("--directory", "-d", type=Path, default=Path())
-    given, _ = parser.parse_known_args(arguments)
+    given = _given(arguments)
     for option, values in (("--config", given.config), ("--configfile", given.configfile)):
         if len(values) > 1:
             raise LadderError(f"{option}: is given {len(values)} times, and only the last would count; give it once")
@@ -59,6 +53,24 @@ def check_arguments(arguments: Sequence[str]) -> None:
         if not path.is_fifo():  # which can be read once only
             read_settings(path)
     _require_folder(given.directory.resolve(), Path.cwd())
+
+
+def _given(arguments: Sequence[str]) -> argparse.Namespace:
+    """What a command line of Snakemake says of this workflow, which is told no more of it than its configuration."""
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--config", "-C", nargs="*", action="append", default=[])
+    parser.add_argument("--configfile", "--configfiles", nargs="+", type=Path, action="append", default=[])
+    parser.add_argument("--directory", "-d", type=Path, default=Path())
+    parser.add_argument("--until", "-U", nargs="+", default=[])
+    parser.add_argument("--forcerun", "-R", nargs="*", default=[])
+    parser.add_argument("--forceall", "-F", action="store_true")
+    parser.add_argument(
+        "--sdm", "--software-deployment-method", "--deployment-method", "--deployment", nargs="+", default=[]
+    )
+    parser.add_argument("--use-conda", action="store_true")
+    for flag in ("-f", "-k", "-n", "-p"):  # which -F may be written together with
+        parser.add_argument(flag, action="store_true")
+    return parser.parse_known_args(arguments)[0]
 
 
 def _check_setting(text: str) -> None:
@@ -108,34 +120,32 @@ def _require_folder(folder: Path, wanted: Path) -> None:
         raise LadderError(f"--directory: {folder}: the workflow runs in its own folder; leave it out, and cd {wanted}")
 
 
-def config_sources(workflow: Any) -> dict[str, str]:
-    """For each key that --config or --configfile set, by its dotted path, the place that messages should name."""
-    settings = workflow.config_settings
-    places: dict[str, str] = {}
-    for path in filter(Path.is_file, settings.configfiles):
-        places |= dict.fromkeys(leaves(read_settings(path)), os.path.relpath(path))
-    return places | dict.fromkeys(leaves(settings.config), "--config")
+def config_sources(config: Mapping[str, Any], arguments: Sequence[str]) -> dict[str, str]:
+    """For each key that was given beside config/config.yaml, by its dotted path, the place that messages should name.
+
+    `config` is what Snakemake knows before it reads that file.
+    """
+    places = dict.fromkeys(leaves(config), "--config")
+    settings = {setting.partition("=")[0] for setting in itertools.chain(*_given(arguments).config)}
+    for path in filter(Path.is_file, itertools.chain(*_given(arguments).configfile)):
+        own = [key for key in leaves(read_settings(path)) if key.partition(".")[0].partition("[")[0] not in settings]
+        places |= dict.fromkeys(own, os.path.relpath(path))
+    return places
 
 
-def measuring_stages(workflow: Any) -> list[str]:
-    """Those of MEASURING that the user asked for by name, as a target or with --until."""
-    settings = workflow.dag_settings
-    asked = {str(name) for name in (*settings.targets, *settings.until)}
-    return [stage for stage in MEASURING if stage in asked]
-
-
-def stages_to_stop_after(workflow: Any) -> list[str]:
+def stages_to_stop_after(arguments: Sequence[str]) -> list[str]:
     """Those that --until names.
 
     Snakemake (9.27, `DAG.finish`) starts no job that needs a job of one of them. Where one needs another it ends with
     `BUG: Out of jobs ready to be started`.
     """
-    return sorted(map(str, workflow.dag_settings.until))
+    return sorted(set(_given(arguments).until))
 
 
-def uses_conda(workflow: Any) -> bool:
+def uses_conda(arguments: Sequence[str]) -> bool:
     """Whether jobs run in conda environments (--sdm conda), whose compiler this process does not see."""
-    return "conda" in {str(method).lower() for method in workflow.deployment_settings.deployment_method}
+    given = _given(arguments)
+    return given.use_conda or "conda" in given.sdm
 
 
 def run_alone(folder: Path) -> None:
@@ -153,15 +163,10 @@ def run_alone(folder: Path) -> None:
     _held.append(handle)
 
 
-def forced(workflow: Any) -> bool:
+def forced(arguments: Sequence[str]) -> bool:
     """Whether the user forces a stage whose results the time and check stages would otherwise keep (-F, -R time)."""
-    settings = workflow.dag_settings
-    return bool(settings.forceall or {"time", "check", "compile"} & {str(rule) for rule in settings.forcerun})
-
-
-def silent(workflow: Any) -> bool:
-    """Whether the user wants no lines of the stages: --quiet, --quiet all or --quiet progress."""
-    return bool({"ALL", "PROGRESS"} & {choice.name for choice in workflow.output_settings.quiet or ()})
+    given = _given(arguments)
+    return given.forceall or bool({"time", "check", "compile"} & set(given.forcerun))
 
 
 def offer_targets(workflow: Any) -> None:
