@@ -281,6 +281,16 @@ def test_what_the_launches_of_a_rung_did_is_its_failure_and_no_time(attempt, pat
     assert not path.exists()
 
 
+def test_samples_that_are_not_what_nvbench_wrote_are_dishonest(attempt, path):
+    files, states = measured()
+    digests = {name: store.digest(content) for name, content in files.items()}
+    files["nvbench.json-bin/0.bin"] = files["nvbench.json-bin/0.bin"][::-1]
+    message = attempt(files=files, events=[{"states": states, "written": digests}]).message
+    assert message.startswith(DISHONEST)
+    assert "nvbench.json-bin/0.bin" in message
+    assert not path.exists()
+
+
 def test_samples_of_launches_that_were_not_verified_are_taken_again(path):
     files = time_run("tiled", {("tiled", "128"): [1e-3]})
     record = json.loads(files["record.json"])

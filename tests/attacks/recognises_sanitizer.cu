@@ -1,6 +1,6 @@
 // recognises_sanitizer: is honest while a tool of NVIDIA's watches, and sums half of k while none does.
 // Class: recognise.
-// Caught by: values.
+// Caught by: values, no gain.
 #include "attack.cuh"
 
 bool watched() {

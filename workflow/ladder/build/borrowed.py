@@ -12,11 +12,13 @@ from pathlib import Path
 
 # Libraries that multiply, by the beginnings of their files and of their functions.
 _LIBRARY = re.compile(r"lib(?:cublas|cudnn|cutensor|cusolver|cusparse|nvblas|cufft)\w*\.so")
-_NOT_IMPORTED = (
-    re.compile(r"(?:cublas|cudnn|cutensor|cusolver|cusparse|cufft)[A-Z]\w*"),
-    re.compile(r"dlm?open|dlv?sym"),  # by which a library's functions are had without their names
-    re.compile(r"_?Py[A-Z_]\w*"),  # of the process that checks and times
-)
+_OWN_KERNELS = "only kernels of its own may multiply in a rung"
+_NOT_IMPORTED = {
+    re.compile(r"(?:cublas|cudnn|cutensor|cusolver|cusparse|cufft)[A-Z]\w*"): _OWN_KERNELS,
+    re.compile(r"dlm?open|dlv?sym"): _OWN_KERNELS,  # by which a library's functions are had without their names
+    re.compile(r"_?Py[A-Z_]\w*"): "the process that checks and times is none of a rung's business",
+    re.compile(r"pthread_create|thrd_create|_ZNSt6thread\w*start_thread\w*"): "a rung's host code starts no thread",
+}
 _CUDA = re.compile(r"(?:cu|cuda|cupti|nvml)[A-Z]\w*")
 
 
@@ -32,12 +34,13 @@ def why_borrowed(objects: Iterable[Path], library: Path) -> str:
     """
     for path in objects:
         for kind, name in _symbols_of(path):
-            if kind in "Uw" and any(forbidden.fullmatch(name) for forbidden in _NOT_IMPORTED):
-                return f"imports {name}; leave it out: only kernels of its own may multiply in a rung"
+            why = next((why for forbidden, why in _NOT_IMPORTED.items() if forbidden.fullmatch(name)), "")
+            if kind in "Uw" and why:
+                return f"imports {name}; leave it out: {why}"
             if kind not in "Uw" and _CUDA.fullmatch(name):
                 return f"exports {name}, a name of CUDA's; give the function another name, or make it static"
     if named := multiplying_libraries(_needed(library)):
-        return f"needs {named[0]}; do not link with it: only kernels of its own may multiply in a rung"
+        return f"needs {named[0]}; do not link with it: {_OWN_KERNELS}"
     return ""
 
 

@@ -32,16 +32,18 @@ __device__ u64 mix(u64 x) {
 
 __device__ word nan_of(u64 key) { return 0x7FC00000u | static_cast<word>(mix(~key) & 0x3FFFFFu); }
 
-// An odd multiple of 2^-24 between -1 and 1; of WIDE also times 2^-30 to 2^30; of SPARSE zero in seven of eight places.
+// A number between -1 and 1, all of them alike, with a fraction of 24 random bits however small it is: no coarser format
+// holds it. Of WIDE also times 2^-30 to 2^30; of SPARSE zero in seven of eight places.
 __device__ word drawn(u64 key, long long index, int spread) {
   u64 bits = mix(key + static_cast<u64>(index));
-  float value = static_cast<float>(static_cast<int>(bits >> 40) * 2 + 1 - (1 << 24)) * 0x1p-24f;
+  int below = __clz(static_cast<int>(bits >> 32) | 1);  // the powers of two between 1 and the number
+  word value = static_cast<word>(bits & 0x807FFFFFu) | static_cast<word>(126 - below) << 23;
   if (spread == WIDE) {
-    value *= __int_as_float((static_cast<int>(bits & 0xFFFF) % 61 + 97) << 23);
-  } else if (spread == SPARSE && (bits & 7) != 0) {
-    value = 0.0f;
+    value += static_cast<word>(static_cast<int>(bits >> 23 & 0xFF) % 61 - 30) << 23;
+  } else if (spread == SPARSE && (bits >> 23 & 7) != 0) {
+    value = 0;
   }
-  return __float_as_uint(value);
+  return value;
 }
 
 // Fills a region. One row of blocks fills a row of it, and one more what lies in front and behind.

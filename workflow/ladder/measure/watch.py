@@ -5,8 +5,10 @@ from __future__ import annotations
 import ctypes
 import os
 import re
+import struct
 import zlib
 from collections.abc import Iterable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -49,14 +51,18 @@ class Watch:
         self._before: dict[str, Any] = {}
         self.slower_when_flushed = self._flushing()
 
+    def before_loading(self) -> None:
+        """Look for the first time, before the rung's library is loaded and may do anything."""
+        self._before = settings()
+        self._code = dict(code(self._own))
+
     def begin(self) -> None:
-        """Look for the first time, when what the rung sets up at its first call is done."""
-        self._code = self._code or dict(code(self._own))
-        self._before = left_alone()
+        """Look again when what the rung and NVBench set up at their first calls is done."""
+        self._before |= holdings()
 
     def compare(self) -> None:
-        """Look again; raises Dishonest for what has changed."""
-        now = left_alone()
+        """Look a last time; raises Dishonest for what has changed."""
+        now = settings() | holdings()
         for what, value in self._before.items():
             if what == "free memory":
                 if value - now[what] > KEPT_BYTES:
@@ -74,9 +80,9 @@ class Watch:
             )
 
     def code_changed(self) -> str:
-        """Which library's code or relocated addresses are not what they were; empty where all are."""
-        now = code(self._own) if self._code else ()
-        changed = [name for name, check in now if self._code.get(name, check) != check]
+        """Which library's code or tables of addresses are not what they were; empty where all are."""
+        now = dict(code(self._own)) if self._code else {}
+        changed = [name for name, checksum in self._code.items() if now.get(name) != checksum]
         return f"it changed {Path(changed[0].partition(':')[0]).name} in the memory of its process" if changed else ""
 
     def _flushing(self) -> float:
@@ -92,19 +98,29 @@ class Watch:
         return float(self._cycles.get(stream=self._stream)[0])
 
 
-def left_alone() -> dict[str, Any]:
-    """What launches must leave as it is; of sets, to which they must not add."""
+def settings() -> dict[str, Any]:
+    """What a rung must leave as it is from the moment that it is loaded."""
     runtime, status = cp.cuda.runtime, Path("/proc/self/status").read_text()
+    flags, active = ctypes.c_uint(), ctypes.c_int()
+    device = cp.cuda.Device().id
+    ctypes.CDLL("libcuda.so.1").cuDevicePrimaryCtxGetState(device, ctypes.byref(flags), ctypes.byref(active))
     found: dict[str, Any] = {
         f"the device's limit of {name}": runtime.deviceGetLimit(number) for name, number in DEVICE_LIMITS.items()
     }
     return found | {
+        "the device's flags": flags.value,
         "the current context": cp.cuda.driver.ctxGetCurrent(),
         "the environment": sorted(environment_in_c()),
         "the handlers of signals": re.findall(r"Sig(?:Cgt|Ign|Blk):\s*(\w+)", status),
+    }
+
+
+def holdings() -> dict[str, Any]:
+    """What a rung must not add to from its second call on."""
+    return {
         "threads": frozenset(threads()),
         "libraries": frozenset(libraries()),
-        "free memory": runtime.memGetInfo()[0],
+        "free memory": cp.cuda.runtime.memGetInfo()[0],
     }
 
 
@@ -145,9 +161,40 @@ def mappings() -> Iterator[tuple[tuple[int, int], str, str]]:
 
 
 def code(own: set[str]) -> Iterator[tuple[str, int]]:
-    """A checksum of each segment of code, and of each small read-only one, of all libraries but the rungs' `own`."""
-    for (begin, end), permissions, path in mappings():
+    """A checksum of all that libraries but the rungs' `own` are run by, by file and address.
+
+    That is each segment of code, each small read-only one, and each table of addresses of imported functions.
+    """
+    held = [each for each in mappings() if os.path.realpath(each[2]) not in own]
+    for (begin, end), permissions, path in held:
         small = end - begin <= LARGEST_TABLE
-        if os.path.realpath(path) in own or not permissions.startswith("r-") or not ("x" in permissions or small):
-            continue
-        yield f"{path}:{begin:x}", zlib.crc32((ctypes.c_char * (end - begin)).from_address(begin))
+        if "r" in permissions and "w" not in permissions and ("x" in permissions or small):
+            yield f"{path}:{begin:x}", _checksum(begin, end - begin)
+    for path in {path for *_, path in held if ".so" in path}:
+        base = min(begin for (begin, _), _, other in held if other == path)
+        mapped = [span for span, permissions, other in held if other == path and "r" in permissions]
+        for offset, size in tables_of_addresses(Path(path)):
+            if any(begin <= base + offset and base + offset + size <= end for begin, end in mapped):
+                yield f"{path}:{base + offset:x}", _checksum(base + offset, size)
+
+
+def _checksum(address: int, size: int) -> int:
+    return zlib.crc32((ctypes.c_char * size).from_address(address))
+
+
+@cache
+def tables_of_addresses(path: Path) -> list[tuple[int, int]]:
+    """Where a library's .got and .got.plt lie in memory, from its beginning, and their bytes; of a 64-bit ELF file."""
+    with path.open("rb") as file:
+        header = file.read(64)
+        if header[:5] != b"\x7fELF\x02":
+            return []
+        (start,), (size, count, names) = struct.unpack_from("<Q", header, 40), struct.unpack_from("<HHH", header, 58)
+        file.seek(start)
+        sections = [struct.unpack("<IIQQQQ", file.read(size)[:40]) for _ in range(count)]
+        if not sections:
+            return []
+        file.seek(sections[names][4])
+        text = file.read(sections[names][5])
+    named = ((text[each[0] : text.find(b"\0", each[0])], each) for each in sections)
+    return [(each[3], each[5]) for name, each in named if name in (b".got", b".got.plt")]

@@ -37,6 +37,7 @@ def time_rung(
     current: dict[str, str] = {}
     states: list[dict[str, Any]] = []
     dishonest: dict[str, str] = {}
+    written: dict[str, str] = {}
     declared = expected["declared"]
     steady = next((name for name in builds if name != rung and declared[name]["role"] == "baseline"), None)
 
@@ -48,6 +49,7 @@ def time_rung(
             dishonest.update(event["dishonest"])
         else:
             states.extend(event["states"])
+            written.update(event.get("written", {}))
 
     with tempfile.TemporaryDirectory(prefix="gemm-ladder-") as folder:
         request = {
@@ -70,6 +72,8 @@ def time_rung(
         return f"{dishonest['kernel']} beside it: {dishonest['finding']}" if theirs else _blamed(rung, dishonest)
     if outcome.status != "ok":
         return (f"{current['kernel']} at {current['shape']}: " if current else "") + outcome.message
+    if changed := [name for name, digest in written.items() if store.digest(files.get(name, b"")) != digest]:
+        return f"{DISHONEST}{changed[0]} was changed after NVBench had written it"
     if message := unfinished(files):
         return message
     content = {

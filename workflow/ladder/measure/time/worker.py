@@ -25,6 +25,7 @@ from ladder.measure.watch import Dishonest, Watch
 from ladder.model.cases import Case
 from ladder.model.claims import claimed
 from ladder.model.shape import Shape
+from ladder.records import store
 from ladder.records.timings import BEFORE
 from ladder.system import nvml, process
 from ladder.system.errors import LadderError
@@ -42,7 +43,7 @@ class TimingRun:
     def __init__(self, asked: Mapping[str, Any]) -> None:
         """Load the libraries."""
         self.asked = asked
-        self.libraries = {name: Library(Path(path)) for name, path in asked["libraries"].items()}
+        self.libraries: dict[str, Library] = {}
         self.stream = cp.cuda.Stream(non_blocking=True)
         self.kernels = kernels()
         self.hold = Hold(self.kernels)
@@ -50,6 +51,14 @@ class TimingRun:
         self.sets: OperandSets | None = None
         self.states: list[dict[str, Any]] = []
         self.finding = ""
+
+    def library(self, name: str) -> Library:
+        """A kernel's library, loaded when its turn comes: what the rung's own may do then is looked for afterwards."""
+        if name not in self.libraries:
+            if name == self.asked["rung"]:
+                self.watch.before_loading()
+            self.libraries[name] = Library(Path(self.asked["libraries"][name]))
+        return self.libraries[name]
 
     def declared(self, kernel: str) -> Mapping[str, Any]:
         """What kernels.yaml says of a kernel: `precision` (None of a floor, which computes nothing) and `claims`."""
@@ -94,7 +103,7 @@ class TimingRun:
     def run(self) -> None:
         """Measure everything; NVBench's files go to the folder of the request as nvbench.json and what that names."""
         asked = self.asked
-        names = list(self.libraries)
+        names = list(asked["libraries"])
         steady = asked.get("steady")
         turns = [*([steady + BEFORE] if steady else []), *names]
         axes = {"kernel": turns, "shape": asked["shapes"]}
@@ -102,7 +111,8 @@ class TimingRun:
         run_nvbench(self.measure, axes, asked["device"], asked["warmup"], asked["iterations"], folder)
         if not self.finding and (changed := self.watch.code_changed()):
             self.tell(asked["rung"], changed)
-        process.emit(states=self.states)
+        written = {str(path.relative_to(folder)): store.digest(path.read_bytes()) for path in files_below(folder)}
+        process.emit(states=self.states, written=written)
 
     def tell(self, turn: str, finding: str) -> None:
         """Tell the parent of the first dishonest launch; nothing is measured after it."""
@@ -118,7 +128,7 @@ class Launches:
 
         Raises Dishonest or LadderError where one of these fails.
         """
-        self.run, self.name, self.library = run, name, run.libraries[name]
+        self.run, self.name, self.library = run, name, run.library(name)
         declared = run.declared(name)
         self.precision = declared["precision"]
         self.kinds = [sets, *(self._mixed(sets.shape, declared["claims"]) if own and self.precision else [])]
@@ -135,6 +145,7 @@ class Launches:
         for each in self.kinds:
             self._launch(each, 0, None)
         self.watched = not own
+        self.compared = own or name == run.asked.get("steady")
 
     @property
     def told(self) -> dict[str, Any]:
@@ -162,7 +173,7 @@ class Launches:
             if self.error is None and self.precision:
                 self.calls += 1
                 warm = self.calls > self.run.asked["warmup"]
-                if warm and (len(self.held_us) < FEWEST_HELD or _random.random() < MIXED / 2):
+                if self.compared and warm and (len(self.held_us) < FEWEST_HELD or _random.random() < MIXED / 2):
                     self._launch(self.plain, stream, timer, hold=True)
                 if len(self.kinds) > 1 and _random.random() < MIXED:
                     self._launch(_random.choice(self.kinds[1:]), stream, timer)
@@ -232,3 +243,8 @@ class Launches:
 def main(asked: Mapping[str, Any]) -> None:
     """Measure what the request asks for; the parent collects the files of its folder."""
     TimingRun(asked).run()
+
+
+def files_below(folder: Path) -> list[Path]:
+    """The files below a folder."""
+    return sorted(path for path in folder.rglob("*") if path.is_file())
