@@ -58,7 +58,8 @@ def measured(run: Plan, seconds: int) -> dict[str, Any]:
     begun, process = time.monotonic(), 0
     while time.monotonic() - begun < seconds:
         timing, device, log = run.settings["timing"], run.settings["device"], ROOT / "build/regression/log"
-        timings = time_in_turn(blocks(process), builds, SHAPES, timing, device, where, log, lambda *_: None)
+        expected, order = run.expected([RUNG]), blocks(process)
+        timings = time_in_turn(order, builds, SHAPES, expected, timing, device, where, log, lambda *_: None)
         same, slower = observed(timings), observed(timings, "planted")
         rows += [
             {"process": process, "shape": one.shape, "same": one.change, "planted": other.change}

@@ -119,7 +119,8 @@ def compared(run: Plan, pairs: Mapping[str, Mapping[str, Build]], shapes: list[s
         progress = Progress("regress", name)
         progress(f"process {number + 1}: {', '.join(of)}")
         timing, device = run.settings["timing"], run.settings["device"]
-        timings = time_in_turn(aliases(number), pairs[name], of, timing, device, where, log, lambda *_: None)
+        expected, order = run.expected([name]), aliases(number)
+        timings = time_in_turn(order, pairs[name], of, expected, timing, device, where, log, lambda *_: None)
         return observed(timings).assign(rung=name)
 
     return in_two_steps(list(pairs), shapes, process)
