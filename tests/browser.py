@@ -50,6 +50,7 @@ function choose() {
   select.selectedIndex = (select.selectedIndex + 1) % select.options.length;
   select.dispatchEvent(new Event("change", {bubbles: true}));
   pick();
+  press();
 }
 // Two rungs of the chart by size, in % of cuBLAS, and two others side by side.
 let before = "";
@@ -74,6 +75,14 @@ function overlapping() {
     }));
   }
   return found;
+}
+// What the buttons of tables copy and save, in the place of the clipboard and of files.
+const copied = [], saved = [];
+function press() {
+  URL.createObjectURL = blob => { blob.text().then(text => saved.push(text)); return "data:,"; };
+  HTMLAnchorElement.prototype.click = HTMLAnchorElement.prototype.dispatchEvent = () => true;
+  navigator.clipboard.writeText = async text => { copied.push(text); };
+  for (const button of document.querySelectorAll("#ladder .buttons-csv, #compare .buttons button")) button.click();
 }
 function switched() { return Boolean(first) && first !== shown(); }
 function report() {
@@ -100,6 +109,7 @@ function report() {
     axis: document.querySelector('#by_size [aria-label^="Y-axis"]')?.ariaLabel.match(/[\\d.]+/g).map(Number),
     compared: before !== document.querySelector("#compared")?.textContent
       && document.querySelectorAll("#difference ins").length && document.querySelectorAll("#compared tr").length,
+    copied, saved,
     buttons: document.querySelectorAll("#ladder .dt-button").length,
     rates: [...document.querySelectorAll("#ladder-table tbody tr")].map(row => row.children[rate()].textContent),
     requests: performance.getEntriesByType("resource").map(one => one.name).filter(name => !/^(data|blob)/.test(name)),

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import csv
+import io
+import itertools
 import json
 import re
 from urllib.parse import unquote
@@ -334,6 +337,15 @@ def test_a_browser_shows_the_report_without_a_network(page, width, dark):
     rates = [float(rate) for rate in seen.page["rates"]]
     assert len(set(rates)) > 5
     assert rates == sorted(rates)
+    tables = [list(csv.reader(io.StringIO(text))) for text in seen.page["saved"]]
+    (ladder,) = (table for table in tables if "determinism" in table[0])
+    assert [row[ladder[0].index("TFLOP/s")] for row in ladder[1:]] == seen.page["rates"]
+    assert {len(row) for row in ladder} == {len(ladder[0])}
+    assert "<" not in "".join(itertools.chain(*ladder))
+    (compared,) = (table for table in tables if table[0][0].startswith("at "))
+    (copied,) = seen.page["copied"]
+    assert [line.split("\t") for line in copied.split("\n")] == compared
+    assert len(compared) == seen.page["compared"]
     assert seen.page["texts"] > 300
     assert seen.page["faint"] == []
     assert seen.page["clipped"] == []

@@ -232,7 +232,7 @@ def _table(
     fixed = {"showIndex": False, "connected": False, "order": [], "text_in_header_can_be_selected": False}
     options = {"classes": "display compact nowrap"} | fixed | options
     options |= {"lengthMenu": [[15, 50, -1], [15, 50, "all"]]} if pages else {"paging": False}
-    options["buttons"] = ["copyHtml5", {"extend": "csvHtml5", "title": name}]
+    options["buttons"] = [{"extend": kind, "title": name, "footer": False} for kind in ("copyHtml5", "csvHtml5")]
     shown = frame.astype(object).map(lambda value: str(escape(number(value))))
     if "rung" in shown:
         links = [f'<a href="#rung-{name_of(label)}">{label}</a>' for label in shown["rung"]]

@@ -10,7 +10,7 @@ from ladder.show.figures.specification import MARKERS, PALETTE, Axis, Choice, Ke
 from ladder.tables.published import size_words
 
 PANELS = {"share of cuBLAS": ("share_of_cublas", 100), "speedup over naive": ("speedup_over_naive", 1)}
-_HERE = ("black", "#666666", "#b0b0b0", "#d8d8d8")
+_HERE = ("X", *MARKERS)
 
 
 def figure(table: pd.DataFrame, rungs: Sequence[str]) -> Specification:
@@ -25,12 +25,12 @@ def figure(table: pd.DataFrame, rungs: Sequence[str]) -> Specification:
             parts.append(rows[["rung", "who"]].assign(panel=panel, value=factor * rows[source]))
     data = pd.concat(parts, ignore_index=True).dropna(subset=["value"])
     own, others = sorted(here["who"].unique()), list(there["who"].unique())
-    colors = dict(zip(own, _HERE, strict=False)) | {who: PALETTE[i % len(PALETTE)] for i, who in enumerate(others)}
-    markers = dict.fromkeys(own, "X") | {who: MARKERS[i % len(MARKERS)] for i, who in enumerate(others)}
+    colors = dict.fromkeys(own, "black") | {who: PALETTE[i % len(PALETTE)] for i, who in enumerate(others)}
+    markers = dict(zip(own, _HERE, strict=False)) | {who: MARKERS[i % len(MARKERS)] for i, who in enumerate(others)}
     agreed, steps = (table["verdict"] == "confirmed").sum(), table["verdict"].isin(["confirmed", "the other way"]).sum()
     return Specification(
         title=f"{agreed} of {steps} published steps from rung to rung go the same way here",
-        note="A mark a publication and GPU; crosses in black and grey are what is measured here at the same sizes.",
+        note="A mark a publication and GPU; marks without a colour are what is measured here at the same sizes.",
         layers=[Layer("point", data, "value", "rung", key=Key("who", colors, markers), dodge=True)],
         x={"share of cuBLAS": Axis("% of cuBLAS", limits=(0, None)), "speedup over naive": Axis("times naive", "log")},
         y=Axis(scale="names", names=[rung for rung in rungs if rung in set(data["rung"])]),
