@@ -78,7 +78,8 @@ derive("figures", str(results / "figures/any"), **tables)
 derive("published", named=drawn("published", "published"), **tables)
 tried = [rung for rung in run.ladder.values() if rung.entry == "tiled"][:1]  # of RUNGS the one with recorded trials
 trials = [str(run.raw() / "trials/tiled.json.gz")]
-tuning = {{"ladder": list(run.ladder.values()), "rungs": tried, "shapes": ["1024", "4096"], "not_tuned": []}}
+at = {{"sizes": ["1024", "4096"], "shapes": {{"tiled": ["1024", "4096"]}}}}
+tuning = {{"ladder": list(run.ladder.values()), "rungs": tried, **at, "not_tuned": []}}
 derive("tune", trials=trials, named=drawn("trials", "tuning") | {{"tuned": []}}, params=tuning)
 erring = [str(path) for rung in RUNGS if (path := run.raw() / f"accuracy/{{rung}}.json").exists()]
 accurate = {{"rungs": list(run.accurate)}}

@@ -31,10 +31,11 @@ from ladder.show.figures import tuning
 from ladder.show.static import draw
 from ladder.system import nvml
 from ladder.system.process import Outcome
-from ladder.tables.trials import choose, trial_table, trials_recorded_on
+from ladder.tables.trials import choose, trial_table, trials_recorded_on, with_earlier
 from pipeline import RECORDED, contents, copy_project, snakemake, started, wait_for
 
 S1, S4 = Shape.parse("1024"), Shape.parse("4096")
+BOTH = {"t": [S1, S4]}  # the sizes of an entry
 LIMITS = {
     "shared_memory_per_sm_kib": 100,
     "shared_memory_per_block_kib": 64,
@@ -67,7 +68,13 @@ def combinations(project):
 
     def found(gpu=None, **tune):
         write(project / "kernels/sgemm/t.cu", SOURCE)
-        declared = {"parameters": {"BM": [32, 128], "TM": [8]}, "restrictions": [], "shared_bytes": "0", **tune}
+        declared = {
+            "parameters": {"BM": [32, 128], "TM": [8]},
+            "restrictions": [],
+            "shared_bytes": "0",
+            "sizes": [],
+            **tune,
+        }
         return SearchSpace.of(a_rung("t", tune=declared)).combinations(gpu or a_gpu())
 
     return found
@@ -223,6 +230,11 @@ def test_where_the_compiler_refuses_every_combination_one_line_says_why(nvcc, tm
         ({"parameters": {"BM": [1]}, "restrictions": [1]}, "tiled.tune.restrictions[0]: 1 is not of type string"),
         ({"parameters": {"BM": []}}, "tiled.tune.parameters.BM: [] has too few entries"),
         ({"parameters": {"BM": ["a"]}}, "tiled.tune.parameters.BM[0]: 'a' is not of type integer"),
+        ({"parameters": {"BM": [1]}, "sizes": [0]}, "tiled.tune.sizes[0]: 0 is less than 1"),
+        (
+            {"parameters": {"BM": [1]}, "sizes": [64, "1kx2"]},
+            "config/kernels.yaml: tiled.tune.sizes[1]: '1kx2' is neither a positive integer nor MxNxK; write 1024",
+        ),
         ({"parameter": {}}, "tiled.tune.parameter: unknown key; did you mean parameters?"),
     ],
 )
@@ -462,20 +474,17 @@ def digests(record):
 def test_the_fastest_of_each_size_is_chosen(recorded):
     for shape, time in {"1024": 9e-3, "4096": 1e-3}.items():
         recorded.trials["t@BM=2", FINAL]["times_s"][shape] = [time] * 6
-    found = choose([recorded], {"t": a_rung("t")}, [S4, S1], digests(recorded))
-    assert found.sizes == (S1, S4)
-    assert found.rungs == {"t": {S1: {"BM": 3}, S4: {"BM": 2}}}
+    found = choose([recorded], {"t": a_rung("t")}, BOTH, digests(recorded))
+    assert found == {"t": {S1: {"BM": 3}, S4: {"BM": 2}}}
 
 
-def test_a_rung_is_tuned_at_the_sizes_that_it_claims_and_the_others_get_the_nearest(recorded):
-    ladder = {"t": dataclasses.replace(a_rung("t"), claims={"n": "n > 2000"})}
-    for trial in recorded.trials.values():
-        trial["times_s"].pop("1024", None)
-    found = choose([recorded], ladder, [S4, S1], digests(recorded))
-    best = choose([recorded], ladder, [S4], digests(recorded)).rungs["t"][S4]
-    assert found.rungs == {"t": {S1: best, S4: best}}
-    none = {"t": dataclasses.replace(a_rung("t"), claims={"n": 7})}
-    assert choose([recorded], none, [S4, S1], digests(recorded)).rungs == {}
+@pytest.mark.parametrize("sizes", [[S1], [S4], [S1, S4], []])
+def test_each_entry_is_chosen_for_at_its_own_sizes_of_those_that_are_recorded(recorded, sizes):
+    ladder = {name: a_rung(name) for name in ("u", "t")}
+    other = dataclasses.replace(recorded, entry="u")
+    shapes = {"t": [Shape.parse("64"), *sizes], "u": [S1]}
+    found = choose([recorded, other], ladder, shapes, digests(recorded))
+    assert {name: list(classes) for name, classes in found.items()} == {"u": [S1], **({"t": sizes} if sizes else {})}
 
 
 def test_a_variant_keeps_its_own_macros_and_gets_the_best_of_the_rest(recorded):
@@ -483,23 +492,23 @@ def test_a_variant_keeps_its_own_macros_and_gets_the_best_of_the_rest(recorded):
         renamed = trial[0].replace("BM", "LAYOUT=1,BM" if "1" in trial[0] else "LAYOUT=2,BM")
         recorded.trials[renamed, trial[1]] = recorded.trials.pop(trial)
     ladder = {name: a_rung(name) for name in ("t@LAYOUT=1", "t@LAYOUT=2")}
-    found = choose([recorded], ladder, [S1], digests(recorded))
-    assert found.rungs == {"t@LAYOUT=1": {S1: {"BM": 1}}, "t@LAYOUT=2": {S1: {"BM": 2}}}
+    found = choose([recorded], ladder, {"t": [S1]}, digests(recorded))
+    assert found == {"t@LAYOUT=1": {S1: {"BM": 1}}, "t@LAYOUT=2": {S1: {"BM": 2}}}
 
 
 def test_a_variant_whose_macros_are_all_there_is_is_not_tuned(recorded):
-    assert choose([recorded], {"t@BM=2": a_rung("t@BM=2")}, [S1], digests(recorded)).rungs == {}
+    assert choose([recorded], {"t@BM=2": a_rung("t@BM=2")}, BOTH, digests(recorded)) == {}
 
 
 def test_trials_of_changed_sources_and_failed_trials_are_not_chosen(recorded):
     changed = {**digests(recorded), "t@BM=2": "other"}
-    assert choose([recorded], {"t": a_rung("t")}, [S1], changed).rungs == {"t": {S1: {"BM": 3}}}
+    assert choose([recorded], {"t": a_rung("t")}, {"t": [S1]}, changed) == {"t": {S1: {"BM": 3}}}
     recorded.trials["t@BM=3", FINAL]["status"] = "wrong"
-    assert choose([recorded], {"t": a_rung("t")}, [S1], changed).rungs == {"t": {S1: {"BM": 1}}}
+    assert choose([recorded], {"t": a_rung("t")}, {"t": [S1]}, changed) == {"t": {S1: {"BM": 1}}}
 
 
 def test_every_trial_stands_in_the_table_with_the_round_that_decides(recorded):
-    best = choose([recorded], {"t": a_rung("t")}, [S1, S4], digests(recorded))
+    best = choose([recorded], {"t": a_rung("t")}, BOTH, digests(recorded))
     table = trial_table([recorded], best, {**digests(recorded), "t@BM=4": "other"}).set_index(["trial", "shape"])
     assert len(table) == 8
     row = table.loc["t@BM=2", "4096"]
@@ -511,14 +520,14 @@ def test_every_trial_stands_in_the_table_with_the_round_that_decides(recorded):
 
 
 def test_a_trial_that_failed_has_one_row_without_numbers(searched):
-    table = trial_table([searched({"wrong": {"t@BM=4"}})[1]], Tuned((S1,), {}), {})
+    table = trial_table([searched({"wrong": {"t@BM=4"}})[1]], {}, {})
     row = table[table["trial"] == "t@BM=4"]
     assert row[["status", "message"]].values.tolist() == [["wrong", "4: too far off"]]
     assert row["gflops"].isna().all()
 
 
 def test_the_figure_has_axes_for_each_parameter_that_was_varied(recorded):
-    table = trial_table([recorded], Tuned((S1,), {}), {})
+    table = trial_table([recorded], {}, {})
     assert trials_recorded_on([recorded]) == "Recorded on NVIDIA H100 80GB HBM3, 2026-01-02."
     figure = tuning.figure(table)
     assert figure.panels.options == ["t: BM"]
@@ -533,7 +542,8 @@ def test_the_figure_has_axes_for_each_parameter_that_was_varied(recorded):
 
 
 def test_a_tuned_file_is_read_as_it_was_written(tmp_path):
-    choice = Tuned((S1, S4), {"t": {S1: {"BM": 64, "TM": 4}, S4: {"BM": 128, "TM": 8}}})
+    own = {Shape.parse("64x512x8"): {"BM": 8}, Shape.parse("2048"): {"BM": 32}, S4: {"BM": 16}}
+    choice = Tuned((S1, S4), {"t": {S1: {"BM": 64, "TM": 4}, S4: {"BM": 128, "TM": 8}}, "u": own})
     path = write(tmp_path / "round.yaml", tuned_text("round", choice))
     assert read_tuned(path) == choice
     assert tuned_text("round", read_tuned(path)) == path.read_text()
@@ -543,7 +553,8 @@ def test_a_tuned_file_is_read_as_it_was_written(tmp_path):
 @pytest.mark.parametrize(
     ("document", "problem"),
     [
-        ({"sizes": [1024], "rungs": {"t": {"2048": {"BM": 1}}}}, "rungs.t: has not the sizes 1024"),
+        ({"sizes": [1024], "rungs": {"t": {}}}, "rungs.t: {} is not valid; it should be: a mapping of each size"),
+        ({"sizes": [1024], "rungs": {"t": {"2k": {"BM": 1}}}}, "rungs.t: '2k' is not valid; it should be: a positive"),
         ({"sizes": [1024], "rungs": {"u": {"1024": {"BM": 1}}}}, "rungs.u: is no rung"),
         ({"sizes": [1024], "rungs": {"t": {"1024": {"BM": "x"}}}}, "rungs.t.1024.BM: 'x' is not of type integer"),
         ({"sizes": [0], "rungs": {}}, "sizes[0]: 0 is less than 1"),
@@ -570,7 +581,7 @@ def test_a_run_uses_the_tuned_file_of_its_gpu_unless_told_not_to(project, monkey
 
 def test_classes_meet_at_the_geometric_mean_and_equal_neighbours_are_one():
     a, b = {"BM": 64}, {"BM": 128}
-    classes = size_classes((S1, S4), {S1: a, S4: b})
+    classes = size_classes({S4: b, S1: a})
     assert [each.macros for each in classes] == [{"BM": "64"}, {"BM": "128"}]
     assert classes[0].below_flop == pytest.approx(2 * 2048**3)
     assert classes[1].below_flop == math.inf
@@ -578,7 +589,49 @@ def test_classes_meet_at_the_geometric_mean_and_equal_neighbours_are_one():
     assert rung.macros_at(Shape.parse("2047")) == {"LAYOUT": "1", "BM": "64"}
     assert rung.macros_at(Shape.parse("2048")) == {"LAYOUT": "1", "BM": "128"}
     assert a_rung("t@BM=1").macros_at(S1) == {"BM": "1"}
-    assert size_classes((S1, S4), {S1: a, S4: a}) == (TunedClass(math.inf, {"BM": "64"}),)
+    assert size_classes({S1: a, S4: a}) == (TunedClass(math.inf, {"BM": "64"}),)
+
+
+def test_the_classes_of_a_rung_are_of_its_own_sizes_and_in_rising_order(project):
+    write(project / "kernels/sgemm/t.cu", SOURCE)
+    own = {"4096": {"BM": 3}, "1024": {"BM": 1}, "2048": {"BM": 2}}
+    path = write(project / "round.yaml", json.dumps({"sizes": [512, 1024], "rungs": {"t": own, "u": {"64": {}}}}))
+    ladder = with_tuned({name: a_rung(name, source="sgemm/t.cu") for name in "tu"}, path)
+    assert [each.macros["BM"] for each in ladder["t"].tuned] == ["1", "2", "3"]
+    ends = [(each.below_flop / 2) ** (1 / 3) for each in ladder["t"].tuned]
+    assert ends == pytest.approx([math.sqrt(1024 * 2048), math.sqrt(2048 * 4096), math.inf])
+    assert ladder["u"].tuned == (TunedClass(math.inf, {}),)
+
+
+@pytest.mark.parametrize(
+    ("own", "claims", "tuned"),
+    [
+        ({}, {}, [64, 512]),
+        ({"sizes": []}, {}, [64, 512]),
+        ({"sizes": [256, 96, "128x512x128"]}, {}, [96, "128x512x128", 256]),
+        ({"sizes": [256, 96]}, {"n": "n % 128 == 0"}, [256]),
+        ({"sizes": [96]}, {"n": "n % 128 == 0"}, []),
+        ({}, {"n": 7}, []),
+    ],
+)
+def test_a_rung_is_searched_at_the_sizes_that_it_declares_else_at_tune_sizes(project, monkeypatch, own, claims, tuned):
+    monkeypatch.setattr(nvml, "present", lambda index=0: None)
+    write(project / "kernels/late.cu", SOURCE)
+    late = {**KERNELS["coalesced"], "source": "late.cu", "tune": {"parameters": {"BM": [32]}, **own}, "claims": claims}
+    write(project / "config/kernels.yaml", json.dumps({**KERNELS, "late": late}))
+    run = plan.plan({"tune_sizes": [512, 64], "sizes": [7, 128]})
+    assert run.tune_shapes_of("late") == [Shape.parse(size) for size in tuned]
+    assert run.tuned_entries == (["late"] if tuned else [])
+    key = "config/kernels.yaml: late.tune.sizes, 96 " if own.get("sizes") else "tune_sizes, 64, 512 "
+    assert [key in line for line in run.not_tuned] == ([] if tuned else [True])
+
+
+def test_of_an_earlier_tuned_file_rungs_stay_that_were_not_searched_again():
+    ladder = {name: a_rung(name) for name in ("t@A=1", "t@A=2", "u", "v")}
+    earlier = {"v": {S1: {"BM": 1}}, "t@A=2": {S4: {"BM": 2}}, "gone": {S1: {"BM": 3}}, "u": {S1: {"BM": 4}}}
+    best = {"t@A=1": {S1: {"BM": 5}}}
+    found = with_earlier(best, earlier, ["t"], ladder)
+    assert list(found.items()) == [(name, {**earlier, **best}[name]) for name in ("t@A=1", "u", "v")]
 
 
 def test_every_class_is_checked_with_every_case_at_an_odd_shape(project, monkeypatch):

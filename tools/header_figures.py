@@ -13,7 +13,7 @@ from ladder.config.plan import KERNELS
 from ladder.config.search_space import defaults
 from ladder.config.tuned_file import read_tuned, tuned_file, with_tuned
 from ladder.model.rung import Rung
-from ladder.model.shape import Shape
+from ladder.model.shape import Shape, by_work
 from ladder.system.errors import LadderError
 from ladder.system.paths import ROOT
 
@@ -52,20 +52,23 @@ def build_row(label: str, rung: str, size: str, macros: dict[str, int]) -> tuple
 
 
 def builds_of(entry: str) -> Iterator[tuple[str, ...]]:
-    """The rows of an entry of kernels.yaml: the rung before it at the largest tuned size, then its own builds."""
-    sizes = read_tuned(tuned_file(GPU)).sizes
+    """The rows of an entry of kernels.yaml: the rung before it at its largest size, then its own builds."""
+    tuned = read_tuned(tuned_file(GPU))
     ladder = with_tuned(read_kernels(KERNELS), tuned_file(GPU))
     variants = [rung for rung in ladder.values() if rung.entry == entry]
+
+    def sizes_of(rung: Rung) -> list[Shape]:
+        return sorted(tuned.rungs.get(rung.name, tuned.sizes), key=by_work)
 
     def row(label: str, rung: Rung, size: Shape) -> tuple[str, ...]:
         macros = {**defaults((ROOT / "kernels" / rung.source).read_text()), **rung.macros_at(size)}
         return build_row(label, rung.name, str(size), {name: int(value) for name, value in macros.items()})
 
     if before := variants[0].before:
-        yield row("before", ladder[before], sizes[-1])
+        yield row("before", ladder[before], sizes_of(variants[0])[-1])
     for rung in variants:
         name = rung.name.partition("@")[2]
-        for size in sizes if rung.tuned else sizes[-1:]:
+        for size in sizes_of(rung) if rung.tuned else sizes_of(rung)[-1:]:
             yield row(", ".join(filter(None, (name, str(size) if rung.tuned else ""))) or "all", rung, size)
 
 

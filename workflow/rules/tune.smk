@@ -86,7 +86,11 @@ if TRIED:
             gpu=[PLAN.gpu],
             ladder=list(PLAN.ladder.values()),
             rungs=[PLAN.of_entry(entry) for entry in TRIED],
-            shapes=[str(shape) for shape in PLAN.tune_shapes],
+            sizes=[str(shape) for shape in PLAN.tune_shapes],
+            shapes={
+                entry: [str(shape) for shape in PLAN.tune_shapes_of(entry)]
+                for entry in TRIED
+            },
             not_tuned=PLAN.not_tuned,
         script:
             "../scripts/tune.py"

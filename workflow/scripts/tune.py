@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from ladder.config.sources import source_digest
-from ladder.config.tuned_file import read_tuned, tuned_text
+from ladder.config.tuned_file import Tuned, read_tuned, tuned_text
 from ladder.measure.tune.stage import trial_rungs
 from ladder.model.shape import Shape
 from ladder.records import store
@@ -12,7 +12,7 @@ from ladder.show.figures import tuning
 from ladder.show.static import draw, save
 from ladder.system.terminal import job, say
 from ladder.tables.files import write_table
-from ladder.tables.trials import choose, trial_table, trials_recorded_on
+from ladder.tables.trials import choose, trial_table, trials_recorded_on, with_earlier
 
 with job(snakemake):
     params, output = snakemake.params, snakemake.output
@@ -20,22 +20,19 @@ with job(snakemake):
     found = [Record.read(Path(name), Path(name).name.split(".")[0]) for name in snakemake.input.trials]
     rungs = [rung for template in params.rungs for rung in trial_rungs(template, gpu)]
     digests = {rung.name: source_digest(rung) for rung in rungs}
-    best = choose(found, ladder, [Shape.parse(shape) for shape in params.shapes], digests)
+    shapes = {entry: [*map(Shape.parse, listed)] for entry, listed in params.shapes.items()}
+    best = choose(found, ladder, shapes, digests)
     if output.tuned:
         path = Path(output.tuned[0])
-        earlier = read_tuned(path) if path.exists() else None
-        kept = earlier.rungs if earlier and earlier.sizes == best.sizes else {}
-        tried = {rung.entry for rung in rungs}
-        rest = {n: classes for n, classes in kept.items() if n in ladder and ladder[n].entry not in tried}
-        named = {**rest, **best.rungs}
-        best = type(best)(best.sizes, {name: named[name] for name in ladder if name in named})
-        store.write_text(path, tuned_text(gpu.name, best))
+        earlier = read_tuned(path).rungs if path.exists() else {}
+        best = with_earlier(best, earlier, shapes, ladder)
+        store.write_text(path, tuned_text(gpu.name, Tuned(tuple(map(Shape.parse, params.sizes)), best)))
     table = trial_table(found, best, digests)
     write_table(table, Path(output.table))
     save(draw(tuning.figure(table), trials_recorded_on(found)), [Path(output.svg), Path(output.png)])
     text = "".join(
         f"{rung:<24} {shape!s:>8}  {' '.join(f'{key}={value}' for key, value in macros.items())}\n"
-        for rung, classes in best.rungs.items()
+        for rung, classes in best.items()
         for shape, macros in classes.items()
     )
     Path(snakemake.log[0]).write_text(text)

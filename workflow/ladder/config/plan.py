@@ -14,6 +14,7 @@ from typing import Any
 from ladder.config import gpus
 from ladder.config.documents import nearest, read_shapes, set_by, validated
 from ladder.config.kernels import read_kernels, select_rungs
+from ladder.config.search_space import SearchSpace
 from ladder.config.sources import source_digest
 from ladder.config.sources import sources as sources_of
 from ladder.config.tuned_file import odd_shapes, tuned_file, with_tuned
@@ -22,7 +23,7 @@ from ladder.model.claims import claimed_cases, claimed_shapes, in_words
 from ladder.model.gpu import Gpu, ceiling_gflops
 from ladder.model.precision import BOUNDS
 from ladder.model.rung import Rung
-from ladder.model.shape import Shape, in_order
+from ladder.model.shape import Shape, by_work, in_order
 from ladder.records import store
 from ladder.records.digests import source_of
 from ladder.records.identity import DEVICES, RecordPlace
@@ -228,13 +229,17 @@ class Plan:
     @property
     def not_tuned(self) -> list[str]:
         """A line for each entry that declares what to tune and claims no size to tune it at."""
-        sizes = ", ".join(map(str, self.tune_shapes))
         return [
-            f"{entry}: not tuned: it claims none of tune_sizes, {sizes} ({in_words(self.of_entry(entry).claims)}); "
-            "add one that it claims"
+            f"{entry}: not tuned: it claims none of {self._tune_sizes_in_words(entry)} "
+            f"({in_words(self.of_entry(entry).claims)}); add one that it claims"
             for entry in self._tunable
             if not self.tune_shapes_of(entry)
         ]
+
+    def _tune_sizes_in_words(self, entry: str) -> str:
+        own = SearchSpace.of(self.of_entry(entry)).sizes
+        key = f"{shown(KERNELS)}: {entry}.tune.sizes" if own else "tune_sizes"
+        return f"{key}, {', '.join(map(str, own or self.tune_shapes))}"
 
     @property
     def _tunable(self) -> list[str]:
@@ -242,8 +247,9 @@ class Plan:
         return list(dict.fromkeys(rung.entry for rung in applies if rung.tune is not None))
 
     def tune_shapes_of(self, entry: str) -> list[Shape]:
-        """The shapes at which an entry is tuned."""
-        return claimed_shapes(self.of_entry(entry).claims, self.tune_shapes)
+        """The shapes at which an entry is tuned, by rising work: those claimed of its own sizes, else of tune_sizes."""
+        rung = self.of_entry(entry)
+        return claimed_shapes(rung.claims, SearchSpace.of(rung).sizes or self.tune_shapes)
 
     @property
     def tuned_path(self) -> str:
@@ -317,7 +323,7 @@ def plan(config: Mapping[str, Any], sources: Mapping[str, str] | None = None, co
         tune_shapes=tuple(
             sorted(
                 read_shapes(settings["tune_sizes"], at("tune_sizes"), "tune_sizes"),
-                key=lambda shape: shape.flop,
+                key=by_work,
             )
         ),
         profile_shapes=tuple(read_shapes(settings["profile"]["sizes"], at("profile.sizes"), "profile.sizes")),

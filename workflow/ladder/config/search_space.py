@@ -11,9 +11,11 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from ladder.config.documents import read_shapes
 from ladder.model.expressions import evaluate
 from ladder.model.gpu import Gpu
 from ladder.model.rung import Rung
+from ladder.model.shape import Shape, by_work
 from ladder.system.errors import LadderError
 from ladder.system.paths import ROOT, read_text
 
@@ -34,6 +36,7 @@ def defaults(source: str) -> Macros:
 class SearchSpace:
     """What kernels.yaml declares of an entry under `tune`, and the macros of its source with their defaults."""
 
+    sizes: tuple[Shape, ...]  # at which the entry is tuned, by rising work; empty where tune_sizes are
     parameters: Mapping[str, tuple[int, ...]]
     restrictions: tuple[str, ...]
     shared_bytes: str
@@ -44,12 +47,15 @@ class SearchSpace:
     def of(cls, rung: Rung) -> SearchSpace:
         """That of a rung's entry, which has one.
 
-        Raises LadderError where a parameter is no macro that the source lets be overridden, or an expression none.
+        Raises LadderError where a size is none, a parameter no macro that the source lets be overridden, or an
+        expression none.
         """
-        declared, where = rung.tune or {}, f"config/kernels.yaml: {rung.entry}.tune"
+        declared, file = rung.tune or {}, "config/kernels.yaml"
+        where = f"{file}: {rung.entry}.tune"
+        sizes = sorted(read_shapes(declared["sizes"], file, f"{rung.entry}.tune.sizes"), key=by_work)
         known = defaults(read_text(ROOT / "kernels" / rung.source))
         parameters = {name: tuple(values) for name, values in declared["parameters"].items()}
-        space = cls(parameters, tuple(declared["restrictions"]), declared["shared_bytes"], known, where)
+        space = cls(tuple(sizes), parameters, tuple(declared["restrictions"]), declared["shared_bytes"], known, where)
         for name in (name for name in parameters if name not in known):
             listed = ", ".join(known) or "none"
             raise LadderError(f"{where}: {name} is no macro with a default in the source; known: {listed}")

@@ -10,7 +10,7 @@ from pathlib import Path
 from ladder.config.documents import nearest, read_shapes, read_yaml, validated
 from ladder.config.search_space import defaults
 from ladder.model.rung import Rung, TunedClass
-from ladder.model.shape import Shape
+from ladder.model.shape import Shape, by_work
 from ladder.system.errors import LadderError
 from ladder.system.paths import ROOT, read_text, shown
 
@@ -22,7 +22,10 @@ HEAD = """\
 
 @dataclass(frozen=True)
 class Tuned:
-    """What a tuned file holds: the sizes that stand for the classes, and by rung the macros of each size."""
+    """What a tuned file holds: tune_sizes of the search, and by rung the macros of each size that it was tuned at.
+
+    A rung's own sizes stand for its classes.
+    """
 
     sizes: tuple[Shape, ...]
     rungs: Mapping[str, Mapping[Shape, Mapping[str, int]]]
@@ -34,19 +37,15 @@ def tuned_file(gpu: str) -> Path:
 
 
 def read_tuned(path: Path) -> Tuned:
-    """Read a tuned file; raises LadderError where it breaks its schema or a rung lacks one of the sizes."""
+    """Read a tuned file; raises LadderError where it breaks its schema."""
     file = shown(path)
     document = validated(read_yaml(path), "tuned", file)
     sizes = read_shapes(document["sizes"], file, "sizes")
-    rungs = {}
-    for name, classes in document["rungs"].items():
-        chosen = {Shape.parse(size): macros for size, macros in classes.items()}
-        if set(chosen) != set(sizes):
-            raise LadderError(
-                f"{file}: rungs.{name}: has not the sizes {', '.join(map(str, sizes))}; run snakemake tune"
-            )
-        rungs[name] = chosen
-    return Tuned(tuple(sorted(sizes, key=lambda shape: shape.flop)), rungs)
+    rungs = {
+        name: {Shape.parse(size): macros for size, macros in classes.items()}
+        for name, classes in document["rungs"].items()
+    }
+    return Tuned(tuple(sorted(sizes, key=by_work)), rungs)
 
 
 def tuned_text(gpu: str, tuned: Tuned) -> str:
@@ -57,7 +56,7 @@ def tuned_text(gpu: str, tuned: Tuned) -> str:
     lines.append("rungs:\n" if tuned.rungs else "rungs: {}\n")
     for name, classes in tuned.rungs.items():
         lines.append(f"  {name}:\n")
-        for size in tuned.sizes:
+        for size in sorted(classes, key=by_work):
             macros = ", ".join(f"{key}: {value}" for key, value in classes[size].items())
             lines.append(f'    "{size}": {{{macros}}}\n')
     return "".join(lines)
@@ -85,17 +84,18 @@ def with_tuned(ladder: Mapping[str, Rung], path: Path) -> dict[str, Rung]:
                 raise LadderError(f"{place}: is no macro with a default in the source; {nearest(unknown, known)}")
     found = dict(ladder)
     for name, classes in tuned.rungs.items():
-        found[name] = replace(found[name], tuned=size_classes(tuned.sizes, classes))
+        found[name] = replace(found[name], tuned=size_classes(classes))
     return found
 
 
-def size_classes(sizes: tuple[Shape, ...], macros: Mapping[Shape, Mapping[str, int]]) -> tuple[TunedClass, ...]:
-    """The classes of size in rising order; neighbours with the same macros are one class.
+def size_classes(macros: Mapping[Shape, Mapping[str, int]]) -> tuple[TunedClass, ...]:
+    """The classes of a rung in rising order, from its macros at each size; neighbours with the same macros are one.
 
     Two classes meet where a product is as many times the work of the smaller size as the larger size is of its own:
     at the geometric mean of their floating-point operations. The last class has no end.
     """
     classes: list[TunedClass] = []
+    sizes = sorted(macros, key=by_work)
     for index, size in enumerate(sizes):
         last = index + 1 == len(sizes)
         below = math.inf if last else math.sqrt(size.flop * sizes[index + 1].flop)

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 import pandas as pd
 
-from ladder.config.tuned_file import Tuned
-from ladder.model.claims import claimed_shapes
 from ladder.model.rung import Rung, parse_variant
 from ladder.model.shape import Shape
 from ladder.records.digests import present_source
@@ -19,9 +17,10 @@ COLUMNS = [
     *("rung", "trial", "status", "message", "registers", "spill_bytes", "shape", "m", "n", "k", "round", "samples"),
     *("time_ms", "gflops", "cublas_gflops", "speedup_over_cublas", "chosen_for", "source", *ORIGIN, "measured_at"),
 ]
+Chosen = Mapping[str, Mapping[Shape, Mapping[str, int]]]  # macros, by rung and size
 
 
-def trial_table(records: Sequence[Record], tuned: Tuned, digests: Mapping[str, str]) -> pd.DataFrame:
+def trial_table(records: Sequence[Record], best: Chosen, digests: Mapping[str, str]) -> pd.DataFrame:
     """One row a trial and shape, of the round that took more samples; one row a trial that was never timed.
 
     Columns: rung (the entry), trial (its macros), status (`ok`, `wrong`, `failed`, `does not compile`), message,
@@ -31,7 +30,7 @@ def trial_table(records: Sequence[Record], tuned: Tuned, digests: Mapping[str, s
     of the trials as they are now.
     """
     chosen: dict[tuple[str, str], list[str]] = {}
-    for rung, classes in tuned.rungs.items():
+    for rung, classes in best.items():
         entry, own = parse_variant(rung)
         for shape, macros in classes.items():
             key = frozenset({**own, **{name: str(value) for name, value in macros.items()}}.items())
@@ -77,19 +76,21 @@ def _decisive(record: Record, name: str) -> dict[str, object]:
 
 
 def choose(
-    records: Sequence[Record], ladder: Mapping[str, Rung], sizes: Sequence[Shape], digests: Mapping[str, str]
-) -> Tuned:
+    records: Sequence[Record],
+    ladder: Mapping[str, Rung],
+    shapes: Mapping[str, Sequence[Shape]],
+    digests: Mapping[str, str],
+) -> Chosen:
     """The fastest sound trial of the second round, by rung and size; of a variant among those with its macros.
 
-    Only trials of the sources as they are now count. A rung of which a size has none, or whose macros leave nothing to
-    choose, is left out. A size that a rung does not claim has what the claimed one of the nearest work has.
+    `shapes` are those at which each entry is tuned. Only trials of the sources as they are now count. A size that has
+    none is left out, and so is a rung that has none at any size or whose macros leave nothing to choose.
     """
     rungs: dict[str, dict[Shape, dict[str, int]]] = {}
     for record in records:
         for rung in (rung for rung in ladder.values() if rung.entry == record.entry):
             classes: dict[Shape, dict[str, int]] = {}
-            claimed = claimed_shapes(rung.claims, sizes)
-            for shape in claimed:
+            for shape in shapes[record.entry]:
                 found = [
                     (score, macros)
                     for name, macros, score in _finals(record, str(shape), digests)
@@ -98,16 +99,15 @@ def choose(
                 if found:
                     _, macros = min(found, key=lambda pair: pair[0])
                     classes[shape] = {k: int(v) for k, v in macros.items() if k not in rung.macros}
-            if claimed and len(classes) == len(claimed) and all(classes.values()):
-                rungs[rung.name] = {shape: classes[_nearest(shape, claimed)] for shape in sizes}
-    order = {name: place for place, name in enumerate(ladder)}
-    sizes = tuple(sorted(sizes, key=lambda shape: shape.flop))
-    return Tuned(sizes, {name: rungs[name] for name in sorted(rungs, key=order.__getitem__)})
+            if classes and all(classes.values()):
+                rungs[rung.name] = classes
+    return {name: rungs[name] for name in ladder if name in rungs}
 
 
-def _nearest(shape: Shape, others: Sequence[Shape]) -> Shape:
-    """Of the others the one whose number of operations is nearest, as a ratio."""
-    return min(others, key=lambda other: max(other.flop, shape.flop) / min(other.flop, shape.flop))
+def with_earlier(best: Chosen, earlier: Chosen, tried: Collection[str], ladder: Mapping[str, Rung]) -> Chosen:
+    """What was chosen now and, of rungs whose entry was not tried now, earlier; those of the ladder in its order."""
+    kept = {name: earlier[name] for name in earlier if name in ladder and ladder[name].entry not in tried}
+    return {name: {**kept, **best}[name] for name in ladder if name in kept or name in best}
 
 
 def _finals(record: Record, shape: str, digests: Mapping[str, str]) -> list[tuple[str, dict[str, str], float]]:
