@@ -10,6 +10,7 @@ if PLAN.measuring:
         input:
             build="build/{gpu}/rungs/{kernel}",
             check=f"{RAW_OF}/check/{{kernel}}.json",
+            measured_on=MEASURED_ON,
         output:
             update(f"{RAW_OF}/accuracy/{{kernel}}.json"),
         log:
@@ -20,7 +21,6 @@ if PLAN.measuring:
             gpu=1,
         params:
             device=SETTINGS["device"],
-            measured_on=measured_on,
             settings=SETTINGS["accuracy"],
         script:
             "../scripts/measure_accuracy.py"

@@ -6,6 +6,7 @@ if PLAN.measuring:
         input:
             "build/{gpu}/rungs/{kernel}",
             REMEASURE,
+            measured_on=MEASURED_ON,
         output:
             update(f"{RAW_OF}/check/{{kernel}}.json"),
         log:
@@ -17,7 +18,6 @@ if PLAN.measuring:
             gpu=1,
         params:
             device=SETTINGS["device"],
-            measured_on=measured_on,
             cases=lambda wildcards: PLAN.cases(wildcards.kernel),
             runs=SETTINGS["check"]["runs"],
             declared=lambda wildcards: PLAN.by_name(wildcards.kernel).declared,

@@ -113,10 +113,13 @@ def records(stage, ending, names):
     return paths if PLAN.measuring else present(paths)
 
 
-def measured_on(wildcards):
-    """The device and software of this run: where one changes, the records' stages run again."""
+# An input of what measures: the device and software of this run. Where one changes, the stages that measure run again.
+MEASURED_ON = ".snakemake/measured_on"
+if workflow.is_main_process and PLAN.measuring:
     software = {} if uses_conda(ARGUMENTS) else cublas_versions()
-    return made_on({"gpu": vars(PLAN.device), "software": software})
+    device = repr(made_on({"gpu": vars(PLAN.device), "software": software}))
+    if not os.path.exists(MEASURED_ON) or Path(MEASURED_ON).read_text() != device:
+        Path(MEASURED_ON).write_text(device)
 
 
 # Each run writes it anew: an input whose time counts where the machine kept an earlier run from profiling.

@@ -13,7 +13,7 @@ rule comparison:
         CONDA
     params:
         gpu=GPU,
-        raw=RAW,
+        raw=lambda wildcards: RAW,
         rungs=RUNGS,
         shapes=SHAPES,
         title=PLAN.gpu.title,

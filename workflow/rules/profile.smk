@@ -7,6 +7,7 @@ if PLAN.measuring:
             build="build/{gpu}/rungs/{kernel}",
             check=f"{RAW_OF}/check/{{kernel}}.json",
             again=once_more,
+            measured_on=MEASURED_ON,
         output:
             update(f"{RAW_OF}/profile/{{kernel}}.json.gz"),
         log:
@@ -18,7 +19,6 @@ if PLAN.measuring:
             gpu=1,
         params:
             device=SETTINGS["device"],
-            measured_on=measured_on,
             shapes=lambda wildcards: [
                 str(shape) for shape in PLAN.profile_shapes_of(wildcards.kernel)
             ],

@@ -8,6 +8,7 @@ if PLAN.measuring:
         """compute-sanitizer's tools on one rung."""
         input:
             "build/{gpu}/rungs/{kernel}",
+            measured_on=MEASURED_ON,
         output:
             update(f"{RAW_OF}/sanitize/{{kernel}}.json"),
         log:
@@ -18,7 +19,6 @@ if PLAN.measuring:
             gpu=1,
         params:
             device=SETTINGS["device"],
-            measured_on=measured_on,
             cases=lambda wildcards: PLAN.sanitizer_cases(wildcards.kernel),
             compute_sanitizer=SETTINGS["sanitize"]["compute_sanitizer"],
             time_limit_s=SETTINGS["sanitize"]["time_limit_s"],

@@ -17,6 +17,7 @@ if PLAN.measuring:
                 for name in PLAN.sustained_beside(wildcards.kernel)
             ],
             remeasure=REMEASURE,
+            measured_on=MEASURED_ON,
         output:
             update(f"{RAW_OF}/sustained/{{kernel}}.json"),
         log:
@@ -28,7 +29,6 @@ if PLAN.measuring:
             gpu=1,
         params:
             device=SETTINGS["device"],
-            measured_on=measured_on,
             shapes=lambda wildcards: [
                 str(shape) for shape in PLAN.sustained_shapes_of(wildcards.kernel)
             ],

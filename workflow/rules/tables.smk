@@ -40,7 +40,7 @@ rule tables:
         CONDA
     params:
         gpu=[PLAN.gpu],
-        raw=RAW,
+        raw=lambda wildcards: RAW,
         rungs=list(PLAN.rungs),
         shapes=SHAPES,
         passed_on=lambda wildcards: {} if PLAN.measuring else PLAN.passed_on(),

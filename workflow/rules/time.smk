@@ -14,6 +14,7 @@ if PLAN.measuring:
                 if name in PLAN.checked
             ],
             remeasure=REMEASURE,
+            measured_on=MEASURED_ON,
         output:
             update(f"{RAW_OF}/time/{{kernel}}.zip"),
         log:
@@ -25,7 +26,6 @@ if PLAN.measuring:
             gpu=1,
         params:
             device=SETTINGS["device"],
-            measured_on=measured_on,
             shapes=lambda wildcards: [
                 str(shape) for shape in PLAN.timed(wildcards.kernel)
             ],

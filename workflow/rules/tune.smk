@@ -42,6 +42,7 @@ if PLAN.measuring:
         input:
             builds="build/{gpu}/trials/{entry}.json",
             baseline=f"build/{{gpu}}/rungs/{PLAN.baseline.name}",
+            measured_on=MEASURED_ON,
         output:
             update(f"{RAW_OF}/trials/{{entry}}.json.gz"),
         log:
@@ -52,7 +53,6 @@ if PLAN.measuring:
             gpu=1,
         params:
             device=SETTINGS["device"],
-            measured_on=measured_on,
             rungs=lambda wildcards: [
                 rung for rung in PLAN.ladder.values() if rung.entry == wildcards.entry
             ],
