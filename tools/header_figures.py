@@ -13,7 +13,7 @@ from ladder.config.plan import KERNELS
 from ladder.config.search_space import defaults
 from ladder.config.tuned_file import read_tuned, tuned_file, with_tuned
 from ladder.model.rung import Rung
-from ladder.model.shape import Shape, by_work
+from ladder.model.shape import Shape, work_key
 from ladder.system.errors import LadderError
 from ladder.system.paths import ROOT
 
@@ -58,7 +58,7 @@ def builds_of(entry: str) -> Iterator[tuple[str, ...]]:
     variants = [rung for rung in ladder.values() if rung.entry == entry]
 
     def sizes_of(rung: Rung) -> list[Shape]:
-        return sorted(tuned.rungs.get(rung.name, tuned.sizes), key=by_work)
+        return sorted(tuned.rungs.get(rung.name, tuned.sizes), key=work_key)
 
     def row(label: str, rung: Rung, size: Shape) -> tuple[str, ...]:
         macros = {**defaults((ROOT / "kernels" / rung.source).read_text()), **rung.macros_at(size)}

@@ -23,7 +23,7 @@ from ladder.model.claims import claimed_cases, claimed_shapes, in_words
 from ladder.model.gpu import Gpu, ceiling_gflops
 from ladder.model.precision import BOUNDS
 from ladder.model.rung import Rung
-from ladder.model.shape import Shape, by_work, in_order
+from ladder.model.shape import Shape, in_order, work_key
 from ladder.records import store
 from ladder.records.digests import source_of
 from ladder.records.identity import DEVICES, RecordPlace
@@ -323,7 +323,7 @@ def plan(config: Mapping[str, Any], sources: Mapping[str, str] | None = None, co
         tune_shapes=tuple(
             sorted(
                 read_shapes(settings["tune_sizes"], at("tune_sizes"), "tune_sizes"),
-                key=by_work,
+                key=work_key,
             )
         ),
         profile_shapes=tuple(read_shapes(settings["profile"]["sizes"], at("profile.sizes"), "profile.sizes")),

@@ -15,7 +15,7 @@ from ladder.config.documents import read_shapes
 from ladder.model.expressions import evaluate
 from ladder.model.gpu import Gpu
 from ladder.model.rung import Rung
-from ladder.model.shape import Shape, by_work
+from ladder.model.shape import Shape, work_key
 from ladder.system.errors import LadderError
 from ladder.system.paths import ROOT, read_text
 
@@ -52,7 +52,7 @@ class SearchSpace:
         """
         declared, file = rung.tune or {}, "config/kernels.yaml"
         where = f"{file}: {rung.entry}.tune"
-        sizes = sorted(read_shapes(declared["sizes"], file, f"{rung.entry}.tune.sizes"), key=by_work)
+        sizes = sorted(read_shapes(declared["sizes"], file, f"{rung.entry}.tune.sizes"), key=work_key)
         known = defaults(read_text(ROOT / "kernels" / rung.source))
         parameters = {name: tuple(values) for name, values in declared["parameters"].items()}
         space = cls(tuple(sizes), parameters, tuple(declared["restrictions"]), declared["shared_bytes"], known, where)

@@ -10,7 +10,7 @@ from pathlib import Path
 from ladder.config.documents import nearest, read_shapes, read_yaml, validated
 from ladder.config.search_space import defaults
 from ladder.model.rung import Rung, TunedClass
-from ladder.model.shape import Shape, by_work
+from ladder.model.shape import Shape, work_key
 from ladder.system.errors import LadderError
 from ladder.system.paths import ROOT, read_text, shown
 
@@ -45,7 +45,7 @@ def read_tuned(path: Path) -> Tuned:
         name: {Shape.parse(size): macros for size, macros in classes.items()}
         for name, classes in document["rungs"].items()
     }
-    return Tuned(tuple(sorted(sizes, key=by_work)), rungs)
+    return Tuned(tuple(sorted(sizes, key=work_key)), rungs)
 
 
 def tuned_text(gpu: str, tuned: Tuned) -> str:
@@ -56,7 +56,7 @@ def tuned_text(gpu: str, tuned: Tuned) -> str:
     lines.append("rungs:\n" if tuned.rungs else "rungs: {}\n")
     for name, classes in tuned.rungs.items():
         lines.append(f"  {name}:\n")
-        for size in sorted(classes, key=by_work):
+        for size in sorted(classes, key=work_key):
             macros = ", ".join(f"{key}: {value}" for key, value in classes[size].items())
             lines.append(f'    "{size}": {{{macros}}}\n')
     return "".join(lines)
@@ -95,7 +95,7 @@ def size_classes(macros: Mapping[Shape, Mapping[str, int]]) -> tuple[TunedClass,
     at the geometric mean of their floating-point operations. The last class has no end.
     """
     classes: list[TunedClass] = []
-    sizes = sorted(macros, key=by_work)
+    sizes = sorted(macros, key=work_key)
     for index, size in enumerate(sizes):
         last = index + 1 == len(sizes)
         below = math.inf if last else math.sqrt(size.flop * sizes[index + 1].flop)

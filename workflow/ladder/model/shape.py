@@ -37,11 +37,11 @@ class Shape:
         return 2 * self.m * self.n * self.k
 
 
-def by_work(shape: Shape) -> tuple[int, Shape]:
+def work_key(shape: Shape) -> tuple[int, Shape]:
     """The key that sorts shapes by the work they are."""
     return shape.flop, shape
 
 
 def in_order(shapes: list[Shape]) -> list[str]:
     """Shapes by the work they are, as text."""
-    return [str(shape) for shape in sorted(shapes, key=by_work)]
+    return [str(shape) for shape in sorted(shapes, key=work_key)]
