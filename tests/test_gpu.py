@@ -271,8 +271,9 @@ def test_the_best_of_cublas_is_tried_on_stream_0_and_nothing_waits_on_another(bu
     library.functions.sgemm_algorithm.restype = ctypes.c_char_p
     shape = Shape(1000, 1000, 1000)
     random = np.random.default_rng(1)
-    A, B, C = (cp.asarray(random.random((1000, 1000), np.float32)) for _ in range(3))
-    expected = (A.astype(np.float64) @ B + C / 2).get()
+    on_host = [random.random((1000, 1000), np.float32) for _ in range(3)]
+    expected = on_host[0].astype(np.float64) @ on_host[1] + on_host[2] / 2
+    A, B, C = map(cp.asarray, on_host)
     operands = Operands(A.data.ptr, 1000, B.data.ptr, 1000, C.data.ptr, 1000)
     workspace = cp.empty(library.workspace_bytes(shape, 1.0, 0.5, operands), np.uint8)
     found, start = [], C.copy()

@@ -1,6 +1,6 @@
 // hides_thread: leaves a thread that bears the name of one of CUDA's.
 // Class: leftover.
-// Caught by: state.
+// Caught by: source, state.
 #include <pthread.h>
 
 #include <chrono>

@@ -1,6 +1,6 @@
 // host_callback: a host callback on the timer's stream starts a thread, which multiplies on a stream of its own.
 // Class: elsewhere.
-// Caught by: late, state.
+// Caught by: source, late, state.
 #include <memory>
 #include <thread>
 

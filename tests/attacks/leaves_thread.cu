@@ -1,6 +1,6 @@
 // leaves_thread: leaves a thread that runs until the process ends.
 // Class: leftover.
-// Caught by: state.
+// Caught by: source, state.
 #include <chrono>
 #include <thread>
 

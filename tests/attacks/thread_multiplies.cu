@@ -1,6 +1,6 @@
 // thread_multiplies: a thread of the host multiplies on a stream of its own, two milliseconds after the call.
 // Class: elsewhere.
-// Caught by: late, values, state.
+// Caught by: source, late, values, state.
 #include <chrono>
 #include <thread>
 

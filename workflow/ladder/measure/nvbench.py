@@ -12,6 +12,8 @@ from typing import Any
 
 import cuda.bench as nvbench
 
+WARMUP_SHARE = 0.2  # of the seconds for samples, at most: slow kernels are warm after few launches
+
 
 def run_nvbench(
     measure: Callable[[Any], None],
@@ -62,6 +64,6 @@ def time_between(state: Any, sample: Callable[[int, Any], None], flop: int, min_
 
 def _expect(state: Any, flop: int, min_samples: int, budget_s: float) -> None:
     state.set_timeout(budget_s)
-    state.set_cold_max_warmup_walltime(budget_s)
+    state.set_cold_max_warmup_walltime(WARMUP_SHARE * budget_s)
     state.set_min_samples(min_samples)
     state.add_element_count(flop, "FLOP")

@@ -74,7 +74,7 @@ class TimingRun:
         process.emit(starts={"kernel": name, "shape": str(shape)})
         own = turn == self.asked["rung"]
         budget = self.asked["budget_s"] if own else self.asked["reference_budget_s"]
-        min_samples = self.asked["min_iterations"] if own else 3
+        min_samples = self.asked["min_iterations"] if own else 2
         try:
             launches = Launches(self, name, self.sets_of(shape), own)
             before = nvml.state(self.asked["device"])
