@@ -114,11 +114,11 @@ def ladder_origin() -> dict[str, Any]:
 
 
 def fp32_libraries() -> str:
-    """The libraries of FP32 that are recorded: `cublas`, or the faster of several."""
+    """The libraries of FP32 that shares are of: `cublas`, or the faster of several."""
     listed = read_yaml(ROOT / "config/kernels.yaml").items()
     libraries = [entry for entry, told in listed if told.get("role") == "baseline" and "precision" not in told]
-    names = [f"`{name}`" for name in libraries if name in set(table("timings")["rung"])]
-    return f"the faster of {' and '.join(names)}" if len(names) > 1 else names[0]
+    names = [f"`{name}`" for name in libraries if name in set(table("timings")["baseline"])]
+    return f"the faster of {' and '.join(names)} where both were timed" if len(names) > 1 else names[0]
 
 
 def slower_sizes(rungs: list[str]) -> str:

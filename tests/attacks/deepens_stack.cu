@@ -1,6 +1,6 @@
 // deepens_stack: sets the device's stack limit, which takes memory and stays for all that comes after.
 // Class: limits.
-// Caught by: state.
+// Caught by: state, no gain.
 #include "attack.cuh"
 
 cudaError_t run(const Gemm& g, void*, cudaStream_t stream) {

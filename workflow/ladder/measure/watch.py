@@ -17,9 +17,8 @@ import numpy as np
 
 from ladder.system.errors import LadderError
 
-# cudaLimit of driver_types.h
+# cudaLimit of driver_types.h; not the stack size, which the driver itself raises for a kernel that needs more
 DEVICE_LIMITS = {
-    "stack size": 0,
     "printf buffer": 1,
     "malloc heap": 2,
     "L2 fetch granularity": 5,
