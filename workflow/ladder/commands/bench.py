@@ -91,6 +91,7 @@ def planned(name: str, sizes: Sequence[str], overrides: Sequence[str]) -> Plan:
         "kernels": "all" if own else [name],
         "sizes": list(sizes),
         "profile": {"enabled": False, "sizes": list(sizes)},
+        "sustained": {"enabled": False},
     }
     run = plan(config, dict.fromkeys([*given, "kernels", "sizes"], COMMAND_LINE))
     for rung in own:

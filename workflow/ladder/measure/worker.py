@@ -5,6 +5,14 @@ from __future__ import annotations
 import importlib
 
 WORKER = "ladder.measure.worker"
+# By stage the module that does it.
+STAGES = {
+    "accuracy": "ladder.measure.accuracy.worker",
+    "check": "ladder.measure.check.worker",
+    "sustained": "ladder.measure.sustained.worker",
+    "time": "ladder.measure.time.worker",
+    "tune": "ladder.measure.tune.worker",
+}
 
 
 def main() -> None:
@@ -15,7 +23,7 @@ def main() -> None:
     with process.request() as asked:
         importlib.import_module("cuda.bench")  # which the time stage needs
         provide_cublas()
-        importlib.import_module(f"ladder.measure.{asked['stage']}.worker").main(asked)
+        importlib.import_module(STAGES[asked["stage"]]).main(asked)
 
 
 if __name__ == "__main__":

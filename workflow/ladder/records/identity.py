@@ -67,7 +67,8 @@ def require(path: Path, record: Mapping[str, Any], place: RecordPlace) -> None:
     name = _NAMES.get(place.stage, "rung")
     if place.stage == "experiments" and "stage" not in record:  # docs/trials.md names two of another GPU
         place = replace(place, gpu="")
-    strangers = [gpu["uuid"] for gpu in _devices(record) if not gpu["uuid"].startswith(place.device)]
+    uuids = [gpu.get("uuid", "") for gpu in _devices(record)]
+    strangers = [uuid for uuid in uuids if not uuid.startswith(place.device)]
     for key, said, expected in [
         ("stage", _stage(record, place.stage), place.stage),
         (name, record.get(name, place.name), place.name),
