@@ -6,7 +6,7 @@ import importlib
 
 WORKER = "ladder.measure.worker"
 # By stage the module that does it.
-STAGES = {
+WORKER_OF = {
     "accuracy": "ladder.measure.accuracy.worker",
     "check": "ladder.measure.check.worker",
     "sustained": "ladder.measure.sustained.worker",
@@ -23,7 +23,7 @@ def main() -> None:
     with process.request() as asked:
         importlib.import_module("cuda.bench")  # which the time stage needs
         provide_cublas()
-        importlib.import_module(STAGES[asked["stage"]]).main(asked)
+        importlib.import_module(WORKER_OF[asked["stage"]]).main(asked)
 
 
 if __name__ == "__main__":
