@@ -28,7 +28,7 @@ FEW_RUNGS = ["cublas", "naive", "tiled@TILE=16"]
 SIZES = "sizes=[512,1024]"
 CHECK = "check={shapes: [1, 33x65x17], family_shapes: [33x65x17]}"
 # Of what is recorded a copy holds what FEW_RUNGS need, one more rung, the trials of one entry and one experiment.
-KEPT = {*FEW_RUNGS, "coalesced", "tiled", "small_tiles"}
+KEPT = {*FEW_RUNGS, "cublas_best", "coalesced", "tiled", "small_tiles"}
 
 
 def few(*more: str) -> list[str]:

@@ -11,6 +11,7 @@ from ladder.config.documents import schema
 from ladder.measure.accuracy.stage import measure_accuracy
 from ladder.measure.accuracy.worker import inputs_of, measure, measure_all
 from ladder.measure.devices import EmulatedDevice
+from ladder.measure.nvbench import WARMUP_SHARE
 from ladder.model.shape import Shape
 from ladder.show.figures import accuracy
 from ladder.show.figures.accuracy import FAMILY_TITLES
@@ -149,7 +150,11 @@ def test_nvbench_is_asked_for_what_the_time_stage_asks_for_by_default(naive, nvb
         "--cold-warmup-runs": str(timing["warmup"]),
     }
     budget, least = timing["budget_s"], timing["min_iterations"]
-    limits = [("set_timeout", budget), ("set_cold_max_warmup_walltime", budget), ("set_min_samples", least)]
+    limits = [
+        ("set_timeout", budget),
+        ("set_cold_max_warmup_walltime", WARMUP_SHARE * budget),
+        ("set_min_samples", least),
+    ]
     assert nvbench.limits == 2 * limits
 
 

@@ -285,7 +285,10 @@ def test_a_charts_colour_stands_out_from_light_and_dark_pages(color):
 
 
 def test_a_page_says_which_cublas_a_share_is_of(page, material):
-    assert "% of cuBLAS is of cublas_tf32 for TF32, of cublas for every other class." in page.read_text()
+    assert (
+        "% of cuBLAS is of cublas_tf32 for TF32, of the faster of cublas and cublas_best for every other class."
+        in page.read_text()
+    )
     rungs = material.tables["rungs"]
     alike = with_tables(
         material, rungs=rungs[rungs["precision"] != "tf32"], timings=material.tables["timings"].iloc[:0]
@@ -334,7 +337,7 @@ def test_a_browser_shows_the_report_without_a_network(page, width, dark):
     assert 50 < low < high < 170  # of two rungs that were ticked, though others are far below
     assert seen.page["compared"] > 40
     assert seen.page["buttons"] >= 2
-    rates = [float(rate) for rate in seen.page["rates"]]
+    rates = [float(rate) for rate in seen.page["rates"] if rate]  # of a rung that is not timed it is empty
     assert len(set(rates)) > 5
     assert rates == sorted(rates)
     tables = [list(csv.reader(io.StringIO(text))) for text in seen.page["saved"]]

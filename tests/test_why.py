@@ -45,8 +45,8 @@ def figures(tables):
         **by_size.figures(tables["timings"], rungs, "cublas", run.gpu.peak_gflops, ladder),
         "accuracy": accuracy.figure(tables["accuracy"], rungs, "cublas", ladder),
         "published": published.figure(tables["published"], list(rungs["rung"])),
-        "gpus": gpus.figure(across, "cublas"),
-        "gpus_by_size": gpus_by_size.figure(across),
+        "gpus": gpus.figure(across, "cublas", {}),
+        "gpus_by_size": gpus_by_size.figure(across, {}),
         "tuning": tuning.figure(tables["trials"]),
     }
 
