@@ -282,7 +282,8 @@ def test_no_stage_writes_into_the_records_that_ship_or_into_those_of_another_dev
 
 def test_another_device_or_driver_lets_the_stages_that_measure_run_again(measured, tmp_path):
     project = copied(measured, tmp_path / "project")
-    config = ["kernels=[naive]", "sizes=[512]", "records=shipped"]
+    references = "timing={references: [cublas, naive]}"  # what the finished run has compiled
+    config = ["kernels=[naive]", "sizes=[512]", "records=shipped", references]
 
     def planned(variables, *arguments):
         run = snakemake(project, config, "--until", "time", "--quiet", "host", *arguments, gpu=True, **variables)
