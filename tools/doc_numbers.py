@@ -11,7 +11,8 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "workflow")]
 
 from ladder.config.documents import read_yaml  # noqa: E402
-from ladder.records.store import read_json, read_record  # noqa: E402
+from ladder.records.store import read_json, read_record, read_runs, run_record  # noqa: E402
+from ladder.records.timings import LAUNCHES  # noqa: E402
 from ladder.show.origin import origin_columns, origin_line  # noqa: E402
 from ladder.show.summary import run_summary  # noqa: E402
 from ladder.system.errors import LadderError  # noqa: E402
@@ -119,6 +120,22 @@ def fp32_libraries() -> str:
     libraries = [entry for entry, told in listed if told.get("role") == "baseline" and "precision" not in told]
     names = [f"`{name}`" for name in libraries if name in set(table("timings")["baseline"])]
     return f"the faster of {' and '.join(names)} where both were timed" if len(names) > 1 else names[0]
+
+
+def not_verified() -> str:
+    """The rungs whose times, all or those of some shapes, are of before launches were verified; empty where none is."""
+    whole, partly = [], []
+    for path in sorted((RESULTS / GPU / "raw/time").glob("*.zip")):
+        verified = {run.get("launches") == LAUNCHES for run in runs_of(path)}
+        if False in verified:
+            (partly if True in verified else whole).append(f"`{path.stem}`")
+    parts = [f"of {', '.join(whole)}"] * bool(whole) + [f"of {', '.join(partly)} at some shapes"] * bool(partly)
+    return " and ".join(parts)
+
+
+def runs_of(path: Path) -> list[dict[str, Any]]:
+    """The records of the runs in a time record."""
+    return [run_record(files, path) for files in read_runs(path, "record.json").values()]
 
 
 def slower_sizes(rungs: list[str]) -> str:
