@@ -21,6 +21,7 @@ from ladder.build.library import Library, explain
 from ladder.measure.hold import Hold
 from ladder.measure.nvbench import run_nvbench, time_between
 from ladder.measure.operands import AS_TIMED, Kind, OperandSets, kernels
+from ladder.measure.time.stage import collect
 from ladder.measure.watch import Dishonest, Watch
 from ladder.model.cases import Case
 from ladder.model.claims import claimed
@@ -41,7 +42,7 @@ class TimingRun:
     """The measurements of one request: NVBench walks the shapes, at each the rung and its references."""
 
     def __init__(self, asked: Mapping[str, Any]) -> None:
-        """Load the libraries."""
+        """Compile the kernels that verify, and look at the GPU as it is."""
         self.asked = asked
         self.libraries: dict[str, Library] = {}
         self.stream = cp.cuda.Stream(non_blocking=True)
@@ -111,7 +112,7 @@ class TimingRun:
         run_nvbench(self.measure, axes, asked["device"], asked["warmup"], asked["iterations"], folder)
         if not self.finding and (changed := self.watch.code_changed()):
             self.tell(asked["rung"], changed)
-        written = {str(path.relative_to(folder)): store.digest(path.read_bytes()) for path in files_below(folder)}
+        written = {name: store.digest(content) for name, content in collect(folder).items()}
         process.emit(states=self.states, written=written)
 
     def tell(self, turn: str, finding: str) -> None:
@@ -128,7 +129,7 @@ class Launches:
 
         Raises Dishonest or LadderError where one of these fails.
         """
-        self.run, self.name, self.library = run, name, run.library(name)
+        self.run, self.library = run, run.library(name)
         declared = run.declared(name)
         self.precision = declared["precision"]
         self.kinds = [sets, *(self._mixed(sets.shape, declared["claims"]) if own and self.precision else [])]
@@ -243,8 +244,3 @@ class Launches:
 def main(asked: Mapping[str, Any]) -> None:
     """Measure what the request asks for; the parent collects the files of its folder."""
     TimingRun(asked).run()
-
-
-def files_below(folder: Path) -> list[Path]:
-    """The files below a folder."""
-    return sorted(path for path in folder.rglob("*") if path.is_file())
