@@ -34,7 +34,8 @@ PLATFORMS = $(patsubst %,--platform manylinux_2_%_x86_64,$(shell seq 5 28)) --pl
 LOCK := $(UV) pip compile -q --python-version 3.11 --python-platform x86_64-manylinux_2_28 --generate-hashes \
 	--only-binary :all: --no-binary connection-pool --no-emit-index-url --no-emit-find-links \
 	--custom-compile-command "make lock"
-SOURCES = $(foreach end,cu cuh h cpp,$(wildcard kernels/*.$(end) kernels/*/*.$(end) kernels/*/*/*.$(end)))
+SOURCES = $(foreach end,cu cuh h cpp,$(wildcard kernels/*.$(end) kernels/*/*.$(end) kernels/*/*/*.$(end) \
+	workflow/ladder/*/*.$(end)))
 
 define CHECK_PYTHON
 @$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 15))' 2>/dev/null || { \

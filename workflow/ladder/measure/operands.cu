@@ -8,7 +8,8 @@ typedef unsigned long long u64;
 
 enum Spread { FROM_MEMORY = -1, UNIFORM, WIDE, SPARSE, POISON };  // AGAIN + a spread: drawn and not compared
 const int AGAIN = 16;
-enum Found { CHANGED, OUTSIDE, UNWRITTEN, NOT_FINITE, WORST, COUNTS };  // what a verification counts, and its worst ratio
+// What a verification counts, and its worst ratio.
+enum Found { CHANGED, OUTSIDE, UNWRITTEN, NOT_FINITE, WORST, COUNTS };
 
 // The parameters of a kernel that takes a region, and the region.
 #define REGION word *words, long long lead, long long ld, long long length, int rows, int columns
