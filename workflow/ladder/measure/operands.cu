@@ -13,7 +13,7 @@ enum Found { CHANGED, OUTSIDE, UNWRITTEN, NOT_FINITE, WORST, COUNTS };
 
 // The parameters of a kernel that takes a region, and the region.
 #define REGION word *words, long long lead, long long ld, long long length, int rows, int columns
-#define R Region{words, lead, ld, length, rows, columns}
+#define MADE_REGION (Region{words, lead, ld, length, rows, columns})
 struct Region {
   word* words;
   long long lead;
@@ -49,7 +49,7 @@ __device__ word drawn(u64 key, long long index, int spread) {
 
 // Fills a region. One row of blocks fills a row of it, and one more what lies in front and behind.
 extern "C" __global__ void draw(REGION, u64 key, int spread) {
-  const Region r = R;
+  const Region r = MADE_REGION;
   word outside = nan_of(key);
   long long x = blockIdx.x * static_cast<long long>(blockDim.x) + threadIdx.x;
   long long step = gridDim.x * static_cast<long long>(blockDim.x);
@@ -78,7 +78,7 @@ __device__ double sum_of_warp(double value) {
 // what was drawn is compared with what the region holds. A row is computed by blockDim.x threads, at most a block.
 extern "C" __global__ void project(REGION, u64 key, int spread, u64 signs, const double* x, const double* weights,
                                    double* product, double* weighted, double* squares, double* found) {
-  const Region r = R;
+  const Region r = MADE_REGION;
   __shared__ double sums[32][3];
   word outside = nan_of(key);
   double changed = 0, beyond = 0, unwritten = 0, not_finite = 0;
