@@ -16,7 +16,7 @@ import numpy as np
 THREADS = 512  # a block's; divides the threads of an SM of every architecture since 7.0
 LIMIT_NS = 250_000_000  # after which the SMs are let go anyhow: host code that waits for the GPU would wait for ever
 BEGINS_WITHIN_S = 1e-4
-_FIRST, _LAST, _OVERDUE, _BEGUN, _END = range(5)  # what the kernels write
+_FIRST, _OVERDUE, _END, _TIMES = range(4)  # what the kernels write, and how much
 
 
 class Hold:
@@ -30,7 +30,7 @@ class Hold:
         blocks = attributes["MultiProcessorCount"] * (attributes["MaxThreadsPerMultiProcessor"] // THREADS)
         self._blocks = blocks - 1  # NVBench's own kernels, of one warp each, need a place
         self._released = cp.zeros(1, np.int32)
-        self._times = cp.zeros(5, np.uint64)
+        self._times = cp.zeros(_TIMES, np.uint64)
         self._write = ctypes.CDLL("libcuda.so.1").cuStreamWriteValue32_v2
         self._write.argtypes = [ctypes.c_void_p, ctypes.c_uint64, ctypes.c_uint32, ctypes.c_uint]
         self.stamp(self._stream)
@@ -40,7 +40,7 @@ class Hold:
     def begin(self, stream: int) -> None:
         """Take all SMs, until `stream` comes to what is queued on it here."""
         self._released.data.memset_async(0, 4, self._stream)
-        self._times.data.memset_async(0, 40, self._stream)
+        self._times.data.memset_async(0, self._times.nbytes, self._stream)
         self._times[:1].data.memset_async(0xFF, 8, self._stream)
         self._stream.synchronize()
         arguments = (self._released, np.uint64(LIMIT_NS), self._times)

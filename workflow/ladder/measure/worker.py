@@ -16,12 +16,15 @@ WORKER_OF = {
 
 
 def main() -> None:
-    """Do what the request's stage does."""
+    """Do what the request's stage does, on the GPU that it names."""
+    import cupy
+
     from ladder.system import process
     from ladder.system.cublas import provide_cublas
 
     with process.request() as asked:
         importlib.import_module("cuda.bench")  # which the time stage needs
+        cupy.cuda.Device(asked["device"]).use()
         provide_cublas()
         importlib.import_module(WORKER_OF[asked["stage"]]).main(asked)
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ladder.build.compile import Build
+from ladder.measure.time.plausible import above_ceiling
 from ladder.measure.worker import WORKER
 from ladder.model.shape import Shape
 from ladder.records.sustained import SUSTAINING
@@ -77,16 +78,11 @@ def sustain_rung(
 
 
 def impossible(rung: str, parts: Sequence[Mapping[str, Any]], ceiling: Sequence[float]) -> str:
-    """At which shape a rung was faster than its class can be, in one line; empty where it was not.
-
-    The ceiling is GFLOP/s, at which SM clock in MHz; a GPU whose clock was higher may reach more.
-    """
+    """At which shape a rung was faster than its class can be, in one line; empty where it was not."""
     for part in (each for each in parts if each["kernel"] == rung):
         spans = zip(*(part["batches"][key] for key in ("begin_s", "end_s", "launches")), strict=True)
         launch_s = min((end_s - begin_s) / launches for begin_s, end_s, launches in spans)
-        clock_mhz = max([ceiling[1], *part["samples"].get("sm_clock_mhz", ())])
-        rate, most = Shape.parse(part["shape"]).flop / 1e9 / launch_s, ceiling[0] * clock_mhz / ceiling[1]
-        if rate > most:
-            here = f"this class reaches at most {most / 1e3:.4g} here"
-            return f"at {part['shape']}: {rate / 1e3:.4g} TFLOP/s is impossible: {here}"
+        clock_mhz = max(part["samples"].get("sm_clock_mhz", ()), default=0.0)
+        if found := above_ceiling(Shape.parse(part["shape"]), launch_s, clock_mhz, ceiling):
+            return f"at {part['shape']}: {found}"
     return ""

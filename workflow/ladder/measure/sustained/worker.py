@@ -52,17 +52,22 @@ class Launching:
         self.found: list[np.ndarray] = []
         for place in range(sets.places):
             sets.draw(place)
-        self.launch()  # what a library sets up at its first call is in no time
+        sets.stream.synchronize()
+        self.launch(0)  # what a library sets up at its first call is in no time; cublas_best tries its algorithms there
+        cp.cuda.runtime.deviceSynchronize()
         first = self.queue(sets.places)
         self.verify_all()
         self.launch_s = self.between_s(first.begin, first.end) / first.launches
         self.origin = self.event()
 
-    def launch(self) -> None:
-        """Queue one launch at the next place; raises LadderError where the library returns an error."""
-        operands, stream = self.sets.operands(self.next), self.sets.stream
-        workspace = self.workspace.data.ptr
-        if error := self.library.queue(self.sets.shape, 1.0, 0.0, operands, workspace, stream.ptr):
+    def launch(self, stream: int | None = None) -> None:
+        """Queue one launch at the next place, on the stream of the operands unless another is given.
+
+        Raises LadderError where the library returns an error.
+        """
+        operands, workspace = self.sets.operands(self.next), self.workspace.data.ptr
+        stream = self.sets.stream.ptr if stream is None else stream
+        if error := self.library.queue(self.sets.shape, 1.0, 0.0, operands, workspace, stream):
             raise LadderError(f"sgemm returned {explain(error)}")
         self.next = (self.next + 1) % self.sets.places
 
@@ -243,7 +248,6 @@ def main(asked: Mapping[str, Any]) -> None:
 
     Of several references the fastest in PROBE_S of launches each is launched before and after the rung.
     """
-    cp.cuda.Device(asked["device"]).use()
     libraries = {name: Library(Path(path)) for name, path in asked["libraries"].items()}
     rung, *references = libraries
     module, stream = kernels(), cp.cuda.Stream(non_blocking=True)

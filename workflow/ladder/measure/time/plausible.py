@@ -23,7 +23,7 @@ def implausible(
     rung: str,
     steady: str | None,
     before: str,
-    ceiling: tuple[float, float, float],
+    ceiling: Sequence[float],
     asked: Mapping[str, Any],
 ) -> str:
     """What cannot be in the measurements of a rung and its references, in one line; empty where all can.
@@ -38,7 +38,7 @@ def implausible(
         baseline = by.get((steady, shape)) if steady else None
         first = by.get((before, shape)) if steady else None
         found = (
-            _rate(own, *ceiling)
+            _rate(own, ceiling)
             or _samples(own, asked)
             or (_held(own, baseline) if baseline else "")
             or (_changed(steady, first, baseline) if first and baseline else "")
@@ -53,12 +53,20 @@ def floor_s(shape: Shape, bandwidth_gb_s: float) -> float:
     return 4 * (shape.m * shape.k + shape.k * shape.n) / (bandwidth_gb_s * 1e9)
 
 
-def _rate(own: Measurement, ceiling_gflops: float, clock_mhz: float, bandwidth_gb_s: float) -> str:
-    ceiling_gflops *= max(1.0, float(own.clocks_hz.max()) / clock_mhz / 1e6)
-    best = float(own.times_s.min())
-    rate = own.shape.flop / best / 1e9
-    if rate > ceiling_gflops:
-        return f"{rate / 1000:.4g} TFLOP/s is impossible: this class reaches at most {ceiling_gflops / 1000:.4g} here"
+def above_ceiling(shape: Shape, seconds: float, clock_mhz: float, ceiling: Sequence[float]) -> str:
+    """What is impossible about the time of a launch, in words; empty where its class reaches that rate.
+
+    The ceiling is GFLOP/s, at which SM clock in MHz; a GPU whose clock was higher may reach more.
+    """
+    rate, most = shape.flop / 1e9 / seconds, ceiling[0] * max(1.0, clock_mhz / ceiling[1])
+    here = f"this class reaches at most {most / 1e3:.4g} here"
+    return f"{rate / 1e3:.4g} TFLOP/s is impossible: {here}" if rate > most else ""
+
+
+def _rate(own: Measurement, ceiling: Sequence[float]) -> str:
+    best, bandwidth_gb_s = float(own.times_s.min()), ceiling[2]
+    if found := above_ceiling(own.shape, best, float(own.clocks_hz.max()) / 1e6, ceiling):
+        return found
     floor = FLOOR * floor_s(own.shape, bandwidth_gb_s)
     if best < floor:
         return f"{best * 1e6:.4g} us is impossible: reading A and B from memory takes at least {floor * 1e6:.4g}"
