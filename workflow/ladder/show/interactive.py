@@ -46,7 +46,7 @@ def charts(figure: Specification) -> dict[str, dict[str, Any]]:
 
 
 def compact(chart: Mapping[str, Any]) -> dict[str, Any]:
-    """A chart with the rows of its data as columns, a third of the size; `rows` of report.js takes them apart again.
+    """A chart with the rows of its data as columns, which `rows` of report.js takes apart again.
 
     A column of texts is {"texts": each text once, "at": the place of each row's among them}.
     """
