@@ -1,6 +1,7 @@
 """The check stage: which cases there are, what is wrong in each, and what the record says of them all."""
 
 import json
+import math
 
 import numpy as np
 import pytest
@@ -42,6 +43,7 @@ def test_a_timed_shape_that_is_checked_already_is_not_checked_twice():
         ({"alpha": -1.25, "beta": 0.75, "padding": 3}, "31x33x32, alpha -1.25, beta 0.75, padding 3"),
         ({"alpha": 0, "offset": 1}, "31x33x32, alpha 0, offset 1"),
         ({"padding": (1, 0, 0), "family": "normal"}, "31x33x32, padding [1, 0, 0], inputs normal"),
+        ({"beta": math.inf, "drawn": 5, "probe": "refuses"}, "31x33x32, beta inf, drawn by seed 5, probe refuses"),
     ],
 )
 def test_a_case_is_described_by_what_is_not_plain_about_it(changes, words):
@@ -55,6 +57,13 @@ def test_a_case_is_described_by_what_is_not_plain_about_it(changes, words):
         (
             asked("7", alpha=-0.5, offset=(0, 1, 0), family="normal", sms=1, blocks=4),
             {"alpha": -0.5, "beta": 0, "padding": 0, "offset": [0, 1, 0], "family": "normal", "sms": 1, "blocks": 4},
+        ),
+        (
+            asked("7", alpha=math.nan, beta=-math.inf, drawn=9, probe="refuses"),
+            {
+                **{"alpha": "nan", "beta": "-inf", "padding": 0, "offset": 0, "family": "uniform"},
+                **{"drawn": 9, "probe": "refuses"},
+            },
         ),
     ],
 )

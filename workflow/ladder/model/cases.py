@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
@@ -17,6 +18,10 @@ EMULATED_SHORT = 1 << 10  # the k: a kernel's tile is no smaller where the produ
 EMULATED_FAMILIES = 1 << 22  # flop up to which it is emulated with every family of inputs, and
 EMULATED_TWICE = 1 << 20  # twice, in two orders
 EMULATED_LONG = 1 << 9  # k beyond which there is one SM, for which a product of any size has tiles enough
+# NaN is one object, because Python takes two of them for different cases; JSON has a name for none of these.
+_NOT_FINITE = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
+_OF_FEW = ("sms", "blocks", "drawn", "probe")
+_WORDS = {"family": "inputs", "sms": "SMs", "drawn": "drawn by seed"}
 
 
 @dataclass(frozen=True)
@@ -25,7 +30,8 @@ class Case:
 
     padding and offset are floats, of the gap behind each row and before the first element: of all three matrices, or of
     A, B and C. Only the emulator reads sms, the SMs that the GPU has (0: its own number), and blocks, the most that a
-    launch runs (0: all).
+    launch runs (0: all). A drawn case (`ladder.model.drawn`) has the seed that it was drawn by. A probe asks the host
+    function for something else than the product alone: its name; empty for the product.
     """
 
     shape: Shape
@@ -36,27 +42,31 @@ class Case:
     family: str = "uniform"
     sms: int = 0
     blocks: int = 0
+    drawn: int = 0
+    probe: str = ""
 
     @classmethod
     def of(cls, record: Mapping[str, Any]) -> Case:
         """The case of a record, of which it takes its own keys; what is missing there has its default."""
         values = {each.name: record[each.name] for each in fields(cls) if each.name in record}
         layout = {key: tuple(value) for key, value in values.items() if isinstance(value, list)}
-        return cls(**values | layout | {"shape": Shape.parse(values["shape"])})
+        scalars = {key: _NOT_FINITE[values[key]] for key in ("alpha", "beta") if isinstance(values.get(key), str)}
+        return cls(**values | layout | scalars | {"shape": Shape.parse(values["shape"])})
 
     def as_record(self) -> dict[str, Any]:
-        """The case as records have it; of what only the emulator reads, what is set."""
+        """The case as records have it; of what few cases have (_OF_FEW), what is set."""
         values = {each.name: getattr(self, each.name) for each in fields(self)}
         layout = {key: list(value) for key, value in values.items() if isinstance(value, tuple)}
-        kept = {key: value for key, value in values.items() if value or key not in ("sms", "blocks")}
+        layout |= {key: str(values[key]) for key in ("alpha", "beta") if not math.isfinite(values[key])}
+        kept = {key: value for key, value in values.items() if value or key not in _OF_FEW}
         return kept | layout | {"shape": str(self.shape)}
 
     def __str__(self) -> str:
         """In the words of a message: its shape, and what differs from the defaults."""
         plain = Case(self.shape).as_record()
-        changed = {key: value for key, value in self.as_record().items() if value != plain.get(key, value)}
+        changed = {key: value for key, value in self.as_record().items() if value != plain.get(key)}
         values = {key: format(value, "g") if isinstance(value, float) else value for key, value in changed.items()}
-        words = (f"{'inputs' if key == 'family' else key} {value}" for key, value in values.items())
+        words = (f"{_WORDS.get(key, key)} {value}" for key, value in values.items())
         return ", ".join([str(self.shape), *words])
 
     @property
