@@ -43,7 +43,7 @@ rule all:
         shipped=SHIPPED,
         sustained=table_files(SUSTAINING),
     log:
-        f"logs/{GPU}/summary.log",
+        f"{LOGS}/{GPU}/summary.log",
     conda:
         CONDA
     params:
@@ -56,7 +56,7 @@ rule all:
 rule help:
     """This list."""
     log:
-        "logs/help.log",
+        f"{LOGS}/help.log",
     conda:
         "envs/gemm-ladder.yaml"
     params:
@@ -68,7 +68,7 @@ rule help:
 rule gpu_file:
     """Keep the properties of the GPU that is here as a file in config/gpus."""
     log:
-        "logs/gpu_file.log",
+        f"{LOGS}/gpu_file.log",
     conda:
         "envs/gemm-ladder.yaml"
     params:

@@ -97,6 +97,7 @@ def source_of(tmp_path_factory):
 def take_for_checkout(folder: Path, patch: pytest.MonkeyPatch) -> None:
     """Let every module of the package take a folder for the checkout."""
     places = {"ROOT": folder, "KERNELS": folder / "config/kernels.yaml", "INCLUDE": folder / "kernels/include"}
+    places["RESULTS"] = folder / "results"
     for found in pkgutil.walk_packages(ladder.__path__, "ladder."):
         module = importlib.import_module(found.name)
         for name in places.keys() & vars(module).keys():

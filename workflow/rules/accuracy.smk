@@ -8,13 +8,13 @@ if PLAN.measuring:
     rule measure_accuracy:
         """One rung's errors against k."""
         input:
-            build="build/{gpu}/rungs/{kernel}",
+            build=f"{BUILD}/{{gpu}}/rungs/{{kernel}}",
             check=f"{RAW_OF}/check/{{kernel}}.json",
             measured_on=MEASURED_ON,
         output:
             update(f"{RAW_OF}/accuracy/{{kernel}}.json"),
         log:
-            "logs/{gpu}/accuracy/{kernel}.log",
+            f"{LOGS}/{{gpu}}/accuracy/{{kernel}}.log",
         conda:
             CONDA
         resources:
@@ -39,7 +39,7 @@ if ACCURACY:
             svg=in_report(f"{DERIVED}/figures/accuracy.svg", "accuracy"),
             png=f"{DERIVED}/figures/accuracy.png",
         log:
-            f"logs/{GPU}/accuracy.log",
+            f"{LOGS}/{GPU}/accuracy.log",
         priority: AWAITED
         conda:
             CONDA
@@ -62,7 +62,7 @@ if ACCURACY:
             svg=in_report(f"{DERIVED}/figures/overview.svg", "overview"),
             png=f"{DERIVED}/figures/overview.png",
         log:
-            f"logs/{GPU}/overview.log",
+            f"{LOGS}/{GPU}/overview.log",
         conda:
             CONDA
         params:

@@ -1,5 +1,5 @@
 # across: no part of `all`.
-ACROSS = f"results/across/{PLAN.folder}"
+ACROSS = f"{RESULTS}/across/{PLAN.folder}"
 
 
 rule across:
@@ -14,7 +14,7 @@ rule across:
         by_size_svg=in_report(f"{ACROSS}/gpus_by_size.svg", "across"),
         by_size_png=f"{ACROSS}/gpus_by_size.png",
     log:
-        "logs/across.log",
+        f"{LOGS}/across.log",
     conda:
         CONDA
     params:
@@ -22,6 +22,7 @@ rule across:
         shapes=[] if SETTINGS["sizes"] == "gpu" else SHAPES,
         baseline=PLAN.baseline.name,
         first=PLAN.first.name,
+        results=RESULTS,
         own=RAW if PLAN.own else None,
     script:
         "../scripts/across.py"

@@ -4,13 +4,13 @@ if PLAN.measuring:
     rule check:
         """Is it right? A verdict for each rung on the GPU, with the errors of every case; a wrong rung fails no job."""
         input:
-            "build/{gpu}/rungs/{kernel}",
+            f"{BUILD}/{{gpu}}/rungs/{{kernel}}",
             REMEASURE,
             measured_on=MEASURED_ON,
         output:
             update(f"{RAW_OF}/check/{{kernel}}.json"),
         log:
-            "logs/{gpu}/check/{kernel}.log",
+            f"{LOGS}/{{gpu}}/check/{{kernel}}.log",
         priority: MEASURED_FIRST
         conda:
             CONDA
@@ -36,10 +36,10 @@ rule engine:
         EMULATOR,
         "kernels/include/gemm.cuh",
     output:
-        engine="build/{gpu}/emulator/engine.o",
-        headers="build/{gpu}/emulator/launch.cuh.gch",
+        engine=f"{BUILD}/{{gpu}}/emulator/engine.o",
+        headers=f"{BUILD}/{{gpu}}/emulator/launch.cuh.gch",
     log:
-        "logs/{gpu}/engine.log",
+        f"{LOGS}/{{gpu}}/engine.log",
     priority: AWAITED
     conda:
         CONDA
@@ -52,15 +52,15 @@ rule engine:
 rule emulate:
     """The same check on the CPU, of the same source: it needs no GPU and finds races."""
     input:
-        build="build/{gpu}/rungs/{kernel}",
-        engine="build/{gpu}/emulator/engine.o",
-        headers="build/{gpu}/emulator/launch.cuh.gch",
+        build=f"{BUILD}/{{gpu}}/rungs/{{kernel}}",
+        engine=f"{BUILD}/{{gpu}}/emulator/engine.o",
+        headers=f"{BUILD}/{{gpu}}/emulator/launch.cuh.gch",
         emulator=EMULATOR,
         code=code("emulate"),
     output:
-        "build/{gpu}/emulated/{kernel}.json",
+        f"{BUILD}/{{gpu}}/emulated/{{kernel}}.json",
     log:
-        "logs/{gpu}/emulate/{kernel}.log",
+        f"{LOGS}/{{gpu}}/emulate/{{kernel}}.log",
     priority: AWAITED
     conda:
         CONDA

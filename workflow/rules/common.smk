@@ -28,6 +28,7 @@ from ladder.records.provenance import made_on
 from ladder.records.store import digest_files
 from ladder.system.code import code_files
 from ladder.system.cublas import cublas_versions
+from ladder.system.paths import shown
 from ladder.system.terminal import told
 
 ARGUMENTS = sys.argv[1:]
@@ -71,12 +72,18 @@ CONDA = str(
 )
 GPU = PLAN.gpu.name
 # Of the records that ship, or of a device of the user's own: results/GPU, or results/GPU/devices/DEVICE.
-HOME = os.path.relpath(PLAN.home())
+RESULTS = shown(PLAN.results)
+HOME = shown(PLAN.home())
 RAW = f"{HOME}/raw"
 RAW_OF = RAW.replace(
-    f"results/{GPU}/", "results/{gpu}/", 1
+    f"{RESULTS}/{GPU}/", f"{RESULTS}/{{gpu}}/", 1
 )  # as the rules that measure name it
 DERIVED = f"{HOME}/{PLAN.folder}"
+# What the pipeline makes again: in the project, or with the results that the user keeps elsewhere.
+BUILD, LOGS = (
+    f"{'' if RESULTS == 'results' else RESULTS + '/'}{each}"
+    for each in ("build", "logs")
+)
 RECORDED = recorded_on(Path(RAW))
 
 # What is ready is begun in this order: what a GPU is free for, what the last steps of a run wait for, all else.
@@ -130,7 +137,7 @@ if workflow.is_main_process:
 
 def undone(wildcards):
     """The file that a job leaves where the machine kept it from profiling a rung."""
-    return f"build/{GPU}/profile/{wildcards.kernel}/undone"
+    return f"{BUILD}/{GPU}/profile/{wildcards.kernel}/undone"
 
 
 def once_more(wildcards):
@@ -164,7 +171,7 @@ def recorded_anywhere():
     found = {
         str(path)
         for stage, ending in (("check", "json"), ("time", "zip"))
-        for path in Path("results").glob(f"*/raw/{stage}/*.{ending}")
+        for path in Path(RESULTS).glob(f"*/raw/{stage}/*.{ending}")
     }
     made = records("check", "json", PLAN.checked) + records("time", "zip", RUNGS)
     return sorted(found | set(made))
@@ -172,7 +179,9 @@ def recorded_anywhere():
 
 def in_report(path, caption):
     """A table or figure that Snakemake's report shows, with this caption of workflow/report."""
-    place, name = Path(path).parts[1], Path(path).stem.replace("_", " ")
+    place, name = Path(path).relative_to(RESULTS).parts[0], Path(path).stem.replace(
+        "_", " "
+    )
     kind = "table" if path.endswith(".csv") else "figure"
     return report(
         path,
@@ -212,6 +221,10 @@ def refuse_a_selection(wildcards):
     if PLAN.folder != "all":
         sys.exit(
             "gemm-ladder: evidence: it is of the whole ladder; leave out every setting but gpu and records"
+        )
+    if RESULTS != "results":
+        sys.exit(
+            "gemm-ladder: evidence: it is of our ladder and results; leave out ladder and results"
         )
     if PLAN.own:
         sys.exit(

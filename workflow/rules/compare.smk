@@ -8,7 +8,7 @@ rule comparison:
         svg=f"{DERIVED}/comparison/comparison.svg",
         png=f"{DERIVED}/comparison/comparison.png",
     log:
-        f"logs/{GPU}/comparison.log",
+        f"{LOGS}/{GPU}/comparison.log",
     conda:
         CONDA
     params:
@@ -30,7 +30,7 @@ rule compare:
     input:
         [] if SETTINGS["against"] else f"{DERIVED}/comparison/comparison.csv",
     log:
-        "logs/compare.log",
+        f"{LOGS}/compare.log",
     conda:
         CONDA
     resources:

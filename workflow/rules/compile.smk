@@ -2,12 +2,12 @@ rule compile:
     """One shared library for each rung, with the compiler's resource report."""
     input:
         lambda wildcards: [
-            os.path.relpath(path) for path in sources(rung_named(wildcards.kernel))
+            shown(path) for path in sources(rung_named(wildcards.kernel))
         ],
     output:
-        directory("build/{gpu}/rungs/{kernel}"),
+        directory(f"{BUILD}/{{gpu}}/rungs/{{kernel}}"),
     log:
-        "logs/{gpu}/compile/{kernel}.log",
+        f"{LOGS}/{{gpu}}/compile/{{kernel}}.log",
     priority: AWAITED
     conda:
         CONDA

@@ -14,7 +14,7 @@ if DRAWN:
         output:
             DRAWING_FILES,
         log:
-            f"logs/{GPU}/drawings.log",
+            f"{LOGS}/{GPU}/drawings.log",
         conda:
             CONDA
         params:

@@ -20,7 +20,7 @@ rule evidence:
             name=["gpus.csv", "gpus.png", "gpus_by_size.png"],
         ),
     log:
-        "logs/evidence.log",
+        f"{LOGS}/evidence.log",
     conda:
         CONDA
     script:

@@ -12,7 +12,7 @@ rule experiments:
     output:
         f"{DERIVED}/tables/experiments.csv",
     log:
-        f"logs/{GPU}/experiments.log",
+        f"{LOGS}/{GPU}/experiments.log",
     conda:
         CONDA
     params:

@@ -11,7 +11,7 @@ if FIGURES:
             [in_report(path, "figures") for path in figure_files(FIGURES)],
             figure_files(FIGURES, "png"),
         log:
-            f"logs/{GPU}/figures.log",
+            f"{LOGS}/{GPU}/figures.log",
         conda:
             CONDA
         params:

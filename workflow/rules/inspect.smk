@@ -4,9 +4,9 @@ rule calculator:
     input:
         "workflow/ladder/build/occupancy.cpp",
     output:
-        "build/{gpu}/occupancy.so",
+        f"{BUILD}/{{gpu}}/occupancy.so",
     log:
-        "logs/{gpu}/calculator.log",
+        f"{LOGS}/{{gpu}}/calculator.log",
     priority: AWAITED
     conda:
         CONDA
@@ -19,13 +19,13 @@ rule calculator:
 rule inspect:
     """What the compiled library says of itself: registers, occupancy, instructions, paper calculation."""
     input:
-        build="build/{gpu}/rungs/{kernel}",
-        calculator="build/{gpu}/occupancy.so" if PLAN.gpu.limits else [],
+        build=f"{BUILD}/{{gpu}}/rungs/{{kernel}}",
+        calculator=f"{BUILD}/{{gpu}}/occupancy.so" if PLAN.gpu.limits else [],
         code=code("inspect_library"),
     output:
-        "build/{gpu}/inspect/{kernel}.json",
+        f"{BUILD}/{{gpu}}/inspect/{{kernel}}.json",
     log:
-        "logs/{gpu}/inspect/{kernel}.log",
+        f"{LOGS}/{{gpu}}/inspect/{{kernel}}.log",
     priority: AWAITED
     conda:
         CONDA

@@ -20,7 +20,7 @@ if FIGURES:
             [in_report(path, "analysis") for path in figure_files(ANALYSIS)],
             figure_files(ANALYSIS, "png"),
         log:
-            f"logs/{GPU}/analysis.log",
+            f"{LOGS}/{GPU}/analysis.log",
         conda:
             CONDA
         params:
@@ -39,14 +39,14 @@ rule pages:
     """One page a rung with all that is known of it, and their index."""
     input:
         tables=table_files(TABLES),
-        inspections=[f"build/{GPU}/inspect/{rung.name}.json" for rung in PAGES],
+        inspections=[f"{BUILD}/{GPU}/inspect/{rung.name}.json" for rung in PAGES],
         code=code("pages"),
         drawings=DRAWING_FILES,
     output:
         index=f"{DERIVED}/pages/README.md",
         pages=PAGE_FILES,
     log:
-        f"logs/{GPU}/pages.log",
+        f"{LOGS}/{GPU}/pages.log",
     priority: AWAITED
     conda:
         CONDA

@@ -4,14 +4,14 @@ if PLAN.measuring:
     rule profile:
         """Nsight Compute's metrics and advice for each rung at the configured sizes."""
         input:
-            build="build/{gpu}/rungs/{kernel}",
+            build=f"{BUILD}/{{gpu}}/rungs/{{kernel}}",
             check=f"{RAW_OF}/check/{{kernel}}.json",
             again=once_more,
             measured_on=MEASURED_ON,
         output:
             update(f"{RAW_OF}/profile/{{kernel}}.json.gz"),
         log:
-            "logs/{gpu}/profile/{kernel}.log",
+            f"{LOGS}/{{gpu}}/profile/{{kernel}}.log",
         priority: MEASURED_FIRST
         conda:
             CONDA

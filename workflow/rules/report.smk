@@ -13,7 +13,7 @@ if FIGURES:
             svg=in_report(f"{DERIVED}/figures/published.svg", "published"),
             png=f"{DERIVED}/figures/published.png",
         log:
-            f"logs/{GPU}/published.log",
+            f"{LOGS}/{GPU}/published.log",
         priority: AWAITED
         conda:
             CONDA
@@ -38,7 +38,7 @@ rule html_report:
     output:
         f"{DERIVED}/report.html",
     log:
-        f"logs/{GPU}/report.log",
+        f"{LOGS}/{GPU}/report.log",
     priority: AWAITED
     conda:
         CONDA

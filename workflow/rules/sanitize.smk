@@ -7,12 +7,12 @@ if PLAN.measuring:
     rule sanitize_rung:
         """compute-sanitizer's tools on one rung."""
         input:
-            "build/{gpu}/rungs/{kernel}",
+            f"{BUILD}/{{gpu}}/rungs/{{kernel}}",
             measured_on=MEASURED_ON,
         output:
             update(f"{RAW_OF}/sanitize/{{kernel}}.json"),
         log:
-            "logs/{gpu}/sanitize/{kernel}.log",
+            f"{LOGS}/{{gpu}}/sanitize/{{kernel}}.log",
         conda:
             CONDA
         resources:
@@ -31,7 +31,7 @@ rule sanitize:
     input:
         SANITIZED,
     log:
-        "logs/sanitize.log",
+        f"{LOGS}/sanitize.log",
     conda:
         CONDA
     params:

@@ -19,7 +19,7 @@ if SHIPPED:
             svg=in_report(f"{DERIVED}/figures/shipped.svg", "shipped"),
             png=f"{DERIVED}/figures/shipped.png",
         log:
-            f"logs/{GPU}/shipped.log",
+            f"{LOGS}/{GPU}/shipped.log",
         priority: AWAITED
         conda:
             CONDA

@@ -9,7 +9,7 @@ if PLAN.measuring:
         """How fast is it without a pause, and what energy does it take? Launches back to back until the clock settles."""
         input:
             builds=lambda wildcards: [
-                f"build/{wildcards.gpu}/rungs/{name}"
+                f"{BUILD}/{wildcards.gpu}/rungs/{name}"
                 for name in PLAN.sustained_beside(wildcards.kernel)
             ],
             checks=lambda wildcards: [
@@ -21,7 +21,7 @@ if PLAN.measuring:
         output:
             update(f"{RAW_OF}/sustained/{{kernel}}.json"),
         log:
-            "logs/{gpu}/sustained/{kernel}.log",
+            f"{LOGS}/{{gpu}}/sustained/{{kernel}}.log",
         priority: MEASURED_FIRST
         conda:
             CONDA
@@ -50,7 +50,7 @@ if SUSTAINED:
             svg=in_report(f"{DERIVED}/figures/sustained.svg", "sustained"),
             png=f"{DERIVED}/figures/sustained.png",
         log:
-            f"logs/{GPU}/energy.log",
+            f"{LOGS}/{GPU}/energy.log",
         conda:
             CONDA
         params:

@@ -23,8 +23,8 @@ SHOWN_TABLES = ["rungs", "timings", "geomeans", "environment"]  # in Snakemake's
 rule tables:
     """Everything recorded, as tidy CSV."""
     input:
-        inspections=[f"build/{GPU}/inspect/{name}.json" for name in RUNGS],
-        emulated=[f"build/{GPU}/emulated/{name}.json" for name in CHECKED],
+        inspections=[f"{BUILD}/{GPU}/inspect/{name}.json" for name in RUNGS],
+        emulated=[f"{BUILD}/{GPU}/emulated/{name}.json" for name in CHECKED],
         checks=records("check", "json", CHECKED),
         timings=records("time", "zip", RUNGS),
         sustained=SUSTAINED,
@@ -34,7 +34,7 @@ rule tables:
         [in_report(path, "tables") for path in table_files(SHOWN_TABLES)],
         table_files(name for name in TABLES if name not in SHOWN_TABLES),
     log:
-        f"logs/{GPU}/tables.log",
+        f"{LOGS}/{GPU}/tables.log",
     priority: AWAITED
     conda:
         CONDA

@@ -5,7 +5,7 @@ if PLAN.measuring:
         """How fast is it? Every sample of a rung and of what it is compared with, side by side in one process."""
         input:
             builds=lambda wildcards: [
-                f"build/{wildcards.gpu}/rungs/{name}"
+                f"{BUILD}/{wildcards.gpu}/rungs/{name}"
                 for name in PLAN.side_by_side(wildcards.kernel)
             ],
             checks=lambda wildcards: [
@@ -18,7 +18,7 @@ if PLAN.measuring:
         output:
             update(f"{RAW_OF}/time/{{kernel}}.zip"),
         log:
-            "logs/{gpu}/time/{kernel}.log",
+            f"{LOGS}/{{gpu}}/time/{{kernel}}.log",
         priority: MEASURED_FIRST
         conda:
             CONDA

@@ -19,13 +19,12 @@ if PLAN.measuring:
         """The libraries of an entry's trials."""
         input:
             lambda wildcards: [
-                os.path.relpath(path)
-                for path in sources(PLAN.of_entry(wildcards.entry))
+                shown(path) for path in sources(PLAN.of_entry(wildcards.entry))
             ],
         output:
-            "build/{gpu}/trials/{entry}.json",
+            f"{BUILD}/{{gpu}}/trials/{{entry}}.json",
         log:
-            "logs/{gpu}/trial_builds/{entry}.log",
+            f"{LOGS}/{{gpu}}/trial_builds/{{entry}}.log",
         conda:
             CONDA
         threads: 4
@@ -40,13 +39,13 @@ if PLAN.measuring:
     rule trials:
         """The trials of an entry: checked, timed, recorded."""
         input:
-            builds="build/{gpu}/trials/{entry}.json",
-            baseline=f"build/{{gpu}}/rungs/{PLAN.baseline.name}",
+            builds=f"{BUILD}/{{gpu}}/trials/{{entry}}.json",
+            baseline=f"{BUILD}/{{gpu}}/rungs/{PLAN.baseline.name}",
             measured_on=MEASURED_ON,
         output:
             update(f"{RAW_OF}/trials/{{entry}}.json.gz"),
         log:
-            "logs/{gpu}/trials/{entry}.log",
+            f"{LOGS}/{{gpu}}/trials/{{entry}}.log",
         conda:
             CONDA
         resources:
@@ -79,7 +78,7 @@ if TRIED:
             png=f"{DERIVED}/figures/tuning.png",
             tuned=[update(PLAN.tuned_path)] if PLAN.measuring else [],
         log:
-            f"logs/{GPU}/tune.log",
+            f"{LOGS}/{GPU}/tune.log",
         conda:
             CONDA
         params:
@@ -100,7 +99,7 @@ else:
     rule tune:
         """Each rung's best parameters on this GPU: config/tuned/GPU.yaml; without a GPU what is recorded of it."""
         log:
-            f"logs/{GPU}/tune.log",
+            f"{LOGS}/{GPU}/tune.log",
         conda:
             CONDA
         params:

@@ -6,7 +6,6 @@ from ladder.model.claims import in_words
 from ladder.model.shape import Shape
 from ladder.show.figures import gpus, gpus_by_size
 from ladder.show.static import draw, save
-from ladder.system.paths import ROOT
 from ladder.system.terminal import job
 from ladder.tables.across import across_table, caption
 from ladder.tables.files import write_table
@@ -15,7 +14,7 @@ with job(snakemake):
     params, output = snakemake.params, snakemake.output
     shapes = [Shape.parse(shape) for shape in params.shapes] or None
     own = Path(params.own) if params.own else None
-    table = across_table(ROOT / "results", params.rungs, shapes, params.baseline, params.first, own)
+    table = across_table(Path(params.results), params.rungs, shapes, params.baseline, params.first, own)
     where = caption(table)
     claims = {rung.name: in_words(rung.claims) for rung in params.rungs}
     save(draw(gpus.figure(table, params.baseline, claims), where), [Path(output.svg), Path(output.png)])

@@ -14,7 +14,8 @@ from ladder.system.errors import LadderError
 from ladder.system.nvml import Present
 from ladder.system.paths import GPU_FILES, shown
 
-RESERVED = ("across", "auto")  # a folder beside those of GPUs in results/, and what `gpu` has another meaning for
+# Folders beside those of GPUs in a folder of results, and what `gpu` has another meaning for.
+RESERVED = ("across", "build", "logs", "tuned", "auto")
 
 
 def names() -> list[str]:

@@ -1,4 +1,4 @@
-"""config/kernels.yaml: the ladder, and which of its rungs a run asks for."""
+"""kernels.yaml: our ladder and the user's own, and which of their rungs a run asks for."""
 
 from __future__ import annotations
 
@@ -19,21 +19,29 @@ from ladder.system.errors import LadderError
 from ladder.system.paths import read_text, shown
 
 
-def read_kernels(path: Path) -> dict[str, Rung]:
+def read_kernels(path: Path, below: Mapping[str, Rung] | None = None) -> dict[str, Rung]:
     """The ladder in its order: every variant of every entry of kernels.yaml, by its name.
 
+    With the ladder `below`, of which `before` may name rungs too, the file is a ladder outside the project: its sources
+    lie beside it, and what is returned begins with the rungs below.
+
     Raises LadderError where the file breaks its schema, a source cannot be read, variants are equal, `before` leads to
-    no rung, a claim is none, or what `tune` declares is not of the source.
+    no rung, a claim is none, what `tune` declares is not of the source, or an entry has the name of one below.
     """
-    file = shown(path)
+    file, below = shown(path), below or {}
+    beside = path.parent.resolve() if below else None
     entries = validated(read_yaml(path), "kernels", file)
     item = schema("kernels")["additionalProperties"]
     rungs: dict[str, Rung] = {}
     for entry, values in entries.items():
         values = with_defaults(values, item)
-        variants = [_rung(entry, values, variant) for variant in values["variants"] or [{}]]
+        if other := next((rung for rung in below.values() if rung.entry == entry), None):
+            raise LadderError(f"{file}: {entry}: is a rung of {other.file} too; give it another name")
+        values["source"] = str(beside / values["source"]) if beside else values["source"]
+        variants = [replace(_rung(entry, values, variant), file=file) for variant in values["variants"] or [{}]]
         _check_entry(variants, f"{file}: {entry}")
         rungs |= {rung.name: rung for rung in variants}
+    rungs = {**below, **rungs}
     for role in ("baseline", "rung"):
         if role not in {rung.role for rung in rungs.values()}:
             raise LadderError(f"{file}: no entry has the role {role}; the ladder needs one")
@@ -43,7 +51,7 @@ def read_kernels(path: Path) -> dict[str, Rung]:
     baselines = [{"name": rung.name, "precision": rung.precision} for rung in rungs.values() if rung.role == "baseline"]
     rungs = {name: replace(rung, baselines=baselines_of(rung.precision, baselines)) for name, rung in rungs.items()}
     for rung in rungs.values():
-        _check_before(rung, rungs, f"{file}: {rung.entry}.before")
+        _check_before(rung, rungs, f"{rung.file}: {rung.entry}.before")
         _check_claims(rung, file)
     return rungs
 

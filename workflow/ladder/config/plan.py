@@ -5,14 +5,14 @@ from __future__ import annotations
 import contextlib
 import re
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from ladder.config import gpus
-from ladder.config.documents import nearest, read_shapes, set_by, validated
+from ladder.config.documents import nearest, read_shapes, schema, set_by, validated
 from ladder.config.kernels import read_kernels, select_rungs
 from ladder.config.search_space import SearchSpace
 from ladder.config.sources import source_digest
@@ -33,6 +33,8 @@ from ladder.system.nvml import Present
 from ladder.system.paths import ROOT, read_text, shown
 
 KERNELS = ROOT / "config" / "kernels.yaml"
+RESULTS = ROOT / "results"
+MISREAD = '"$`\\{}: \t\n'  # by nvcc, its shell or Snakemake, in the path of a ladder or of results outside the project
 PROGRAMS = {"nvcc": "compile", "ncu": "profile", "compute-sanitizer": "sanitize"}  # where settings name a program
 # The settings that change nothing of what is derived of a GPU's records.
 DERIVES_THE_SAME = {
@@ -46,6 +48,8 @@ DERIVES_THE_SAME = {
     "baseline",
     "fail_on",
     "against",
+    "ladder",
+    "results",
 }
 
 
@@ -65,6 +69,7 @@ class Plan:
     settings: Mapping[str, Any]
     folder: str  # of `home`, for what the run derives: `all`, or `selected` where the user chose what to show
     own: str = ""  # whose records these are: a folder of results/GPU/devices, or empty for those that ship
+    results: Path = RESULTS  # where records are and what is derived of them
 
     @cached_property
     def shapes(self) -> tuple[Shape, ...]:
@@ -157,11 +162,10 @@ class Plan:
         """
         found: dict[str, str] = {}
         plain = {rung.name: replace(rung, tuned=()) for rung in self.needed}
-        results = ROOT / "results"
-        for raw in sorted([*results.glob("*/raw"), *results.glob(f"*/{DEVICES}/*/raw")]):
-            gpu = RecordPlace.of(raw / "check").gpu
+        for results, raw in _raw_folders({RESULTS, self.results}):
+            gpu = raw.relative_to(results).parts[0]
             with contextlib.suppress(LadderError):
-                tuned = with_tuned({**self.ladder, **plain}, tuned_file(gpu))
+                tuned = _with_all_tuned({**self.ladder, **plain}, gpu, results)
                 for name, rung in plain.items():
                     if name not in found and passed(raw / f"check/{name}.json", [rung, tuned[name]]):
                         found[name] = gpu
@@ -238,7 +242,7 @@ class Plan:
 
     def _tune_sizes_in_words(self, entry: str) -> str:
         own = SearchSpace.of(self.of_entry(entry)).sizes
-        key = f"{shown(KERNELS)}: {entry}.tune.sizes" if own else "tune_sizes"
+        key = f"{self.of_entry(entry).file}: {entry}.tune.sizes" if own else "tune_sizes"
         return f"{key}, {', '.join(map(str, own or self.tune_shapes))}"
 
     @property
@@ -253,8 +257,8 @@ class Plan:
 
     @property
     def tuned_path(self) -> str:
-        """Where the tuned file of this GPU stands, relative to the project."""
-        return shown(tuned_file(self.gpu.name))
+        """Where the tuned file of this GPU stands, relative to the project where it lies inside."""
+        return shown(tuned_file(self.gpu.name, None if self.results == RESULTS else self.results))
 
     def of_entry(self, entry: str) -> Rung:
         """The first rung of an entry."""
@@ -268,7 +272,7 @@ class Plan:
 
     def home(self) -> Path:
         """The folder of the records that this run makes or shows, and of what it derives of them."""
-        of_gpu = ROOT / "results" / self.gpu.name
+        of_gpu = self.results / self.gpu.name
         return of_gpu / DEVICES / self.own if self.own else of_gpu
 
     def raw(self) -> Path:
@@ -290,6 +294,11 @@ def plan(config: Mapping[str, Any], sources: Mapping[str, str] | None = None, co
         return set_by(places, key, file)
 
     ladder = read_kernels(KERNELS)
+    file_of_own = _outside(settings, "ladder", at)
+    own = read_kernels(file_of_own, ladder) if file_of_own else {}
+    results = _outside(settings, "results", at) or (file_of_own.parent / "results" if file_of_own else RESULTS)
+    added = [rung for name, rung in own.items() if name not in ladder]
+    ladder = own or ladder
     device = nvml.present(settings["device"])
     gpu, measuring = _choose(settings, device, at)
     for tool, section in PROGRAMS.items():
@@ -302,17 +311,19 @@ def plan(config: Mapping[str, Any], sources: Mapping[str, str] | None = None, co
             place = f"{at(f'{section}.{key}')}: {section}.{key}"
             raise LadderError(f"{place}: {named!r} is no program; give the path of {tool}, or auto")
     if settings["tune"]["use"]:
-        ladder = with_tuned(ladder, tuned_file(gpu.name))
+        ladder = _with_all_tuned(ladder, gpu.name, results)
     wanted = gpu.sizes or settings["default_sizes"] if settings["sizes"] == "gpu" else settings["sizes"]
     if isinstance(wanted, (str, int)):
         wanted = [wanted]
     _check_shapes(settings, at)
     shapes = read_shapes(list(wanted), at("sizes"), "sizes")
     read_shapes(settings["check"]["family_shapes"], at("check.family_shapes"), "check.family_shapes")
-    rungs = select_rungs(settings["kernels"], ladder, at("kernels"))
+    everything = added and settings["kernels"] == "all"
+    rungs = [ladder[rung.name] for rung in added] if everything else None
+    rungs = rungs or select_rungs(settings["kernels"], ladder, at("kernels"))
     for rung in rungs:
         at_kernels = f"{at('kernels')}: kernels"
-        check_macros(rung, f"{shown(KERNELS)}: {rung.entry}.variants" if rung.name in ladder else at_kernels)
+        check_macros(rung, f"{rung.file}: {rung.entry}.variants" if rung.name in ladder else at_kernels)
     made = Plan(
         gpu=gpu,
         device=device if measuring else None,
@@ -330,7 +341,8 @@ def plan(config: Mapping[str, Any], sources: Mapping[str, str] | None = None, co
         sustained_sizes=tuple(read_shapes(settings["sustained"]["sizes"], at("sustained.sizes"), "sustained.sizes")),
         settings=settings,
         folder=_folder(settings, places),
-        own=_own(settings["records"], gpu, device, measuring, f"{at('records')}: records"),
+        own=_own(settings["records"], gpu, device, measuring, results, f"{at('records')}: records"),
+        results=results,
     )
     for rung in (rung for rung in rungs if rung.claims):
         claims = f"{rung.name} claims none of them ({in_words(rung.claims)})"
@@ -339,6 +351,39 @@ def plan(config: Mapping[str, Any], sources: Mapping[str, str] | None = None, co
         if not made.emulated_cases(rung.name):
             raise LadderError(f"{places.get('check', file)}: check.cases: {claims}; add one that it claims")
     return made
+
+
+def _outside(settings: Mapping[str, Any], key: str, at: Callable[[str], str]) -> Path | None:
+    """The path of a ladder or of results that the user chose; None where it is the project's own.
+
+    Raises LadderError where nvcc or Snakemake would misread it, or where the results are no folder.
+    """
+    own = {"ladder": KERNELS, "results": RESULTS}[key]
+    path = (ROOT / Path(settings[key]).expanduser()).resolve()
+    if path == own or settings[key] == schema("config")["properties"][key]["default"]:
+        return None
+    place = f"{at(key)}: {key}"
+    if bad := [letter for letter in MISREAD if letter in str(path)]:
+        problem = f"nvcc or Snakemake misreads {' and '.join(map(repr, bad))} in a path"
+        raise LadderError(f"{place}: {str(path)!r}: {problem}; rename or move that folder")
+    if key == "results" and path.exists() and not path.is_dir():
+        raise LadderError(f"{place}: {path}: is no folder; name one, or one to be made")
+    return path
+
+
+def _with_all_tuned(ladder: Mapping[str, Rung], gpu: str, results: Path) -> dict[str, Rung]:
+    """The ladder with the macros of the project's tuned file of a GPU, and of that beside the user's own results."""
+    tuned = with_tuned(ladder, tuned_file(gpu))
+    return tuned if results == RESULTS else with_tuned(tuned, tuned_file(gpu, results))
+
+
+def _raw_folders(places: Iterable[Path]) -> list[tuple[Path, Path]]:
+    """The folders of raw records below folders of results, each with the latter."""
+    return [
+        (results, raw)
+        for results in sorted(places)
+        for raw in sorted([*results.glob("*/raw"), *results.glob(f"*/{DEVICES}/*/raw")])
+    ]
 
 
 def _folder(settings: Mapping[str, Any], places: Mapping[str, str]) -> str:
@@ -393,9 +438,9 @@ def _choose(settings: Mapping[str, Any], device: Present | None, where: Callable
     return gpu, True
 
 
-def _own(records: str, gpu: Gpu, device: Present | None, measuring: bool, place: str) -> str:
+def _own(records: str, gpu: Gpu, device: Present | None, measuring: bool, results: Path, place: str) -> str:
     """Whose records a run makes or shows: the folder of a device of the user's own, or empty for those that ship."""
-    found = own_devices(gpu)
+    found = own_devices(gpu, results)
     here = device.folder if device is not None and (measuring or gpus.recognise(device) == gpu.name) else ""
     if records == "shipped":
         return ""
@@ -409,9 +454,9 @@ def _own(records: str, gpu: Gpu, device: Present | None, measuring: bool, place:
     return records
 
 
-def own_devices(gpu: Gpu) -> list[str]:
-    """The devices of the user's own that have records of a GPU, by their folders."""
-    return sorted(path.parent.name for path in (ROOT / "results" / gpu.name / DEVICES).glob("*/raw"))
+def own_devices(gpu: Gpu, results: Path) -> list[str]:
+    """The devices of the user's own that have records of a GPU in a folder of results, by their folders."""
+    return sorted(path.parent.name for path in (results / gpu.name / DEVICES).glob("*/raw"))
 
 
 def _headline(run: Plan) -> str:
@@ -425,7 +470,8 @@ def _headline(run: Plan) -> str:
                 f"keep them in config/gpus/{gpu.name}.yaml with: snakemake gpu_file"
             )
         return f"{line}; records: {shown(run.raw())}"
-    others = "".join(f"; to see those of {own}: records={own}" for own in own_devices(gpu) if own != run.own)
+    of_others = [own for own in own_devices(gpu, run.results) if own != run.own]
+    others = "".join(f"; to see those of {own}: records={own}" for own in of_others)
     recorded = recorded_on(run.raw())
     if recorded is None:
         line = f"no GPU is measured, and nothing is recorded for {gpu.title}: rungs are compiled and inspected only"

@@ -50,7 +50,7 @@ class SearchSpace:
         Raises LadderError where a size is none, a parameter no macro that the source lets be overridden, or an
         expression none.
         """
-        declared, file = rung.tune or {}, "config/kernels.yaml"
+        declared, file = rung.tune or {}, rung.file
         where = f"{file}: {rung.entry}.tune"
         sizes = sorted(read_shapes(declared["sizes"], file, f"{rung.entry}.tune.sizes"), key=work_key)
         known = defaults(read_text(ROOT / "kernels" / rung.source))

@@ -14,9 +14,14 @@ INCLUDE = ROOT / "kernels" / "include"
 BY_SIZE = "by_size.cu"  # the generated source of a rung that is tuned for several classes of size
 
 
+def source_of_rung(rung: Rung) -> Path:
+    """The file that a rung's entry names: below kernels/, or beside the user's own ladder."""
+    return ROOT / "kernels" / rung.source
+
+
 def sources(rung: Rung) -> list[Path]:
     """The files that a rung is made of: its source, and the shared headers that it includes, directly or not."""
-    found = [ROOT / "kernels" / rung.source]
+    found = [source_of_rung(rung)]
     for file in found:
         for name in _INCLUDED.findall(read_text(file)):
             header = next((path for path in (file.parent / name, INCLUDE / name) if path.is_file()), None)
@@ -48,7 +53,7 @@ def by_size(rung: Rung) -> str:
     Each copy stands in a namespace of its own, behind the headers, which all of them share, and exports its function
     under a name of its own.
     """
-    source = ROOT / "kernels" / rung.source
+    source = source_of_rung(rung)
     text = read_text(source)
     lines = ["// Made by the pipeline: the rung as it was tuned for each class of size.", *_INCLUDES.findall(text)]
     for index, each in enumerate(rung.tuned):

@@ -31,9 +31,9 @@ class Tuned:
     rungs: Mapping[str, Mapping[Shape, Mapping[str, int]]]
 
 
-def tuned_file(gpu: str) -> Path:
-    """Where the tuned file of a GPU stands, if there is one."""
-    return ROOT / "config" / "tuned" / f"{gpu}.yaml"
+def tuned_file(gpu: str, folder: Path | None = None) -> Path:
+    """Where the tuned file of a GPU stands, if there is one: that of the project, or of a folder of results."""
+    return (folder or ROOT / "config") / "tuned" / f"{gpu}.yaml"
 
 
 def read_tuned(path: Path) -> Tuned:

@@ -43,6 +43,7 @@ class Rung:
     newest_compute_capability: str | None = None
     claims: Mapping[str, Any] = field(default_factory=dict)  # what it computes of SGEMM: `ladder.model.claims`
     baselines: tuple[str, ...] = ()  # that it is compared with: `ladder.model.precision.baselines_of`
+    file: str = "config/kernels.yaml"  # the ladder that it stands in, as messages name it
 
     def macros_at(self, shape: Shape) -> dict[str, str]:
         """The macros that products of a shape are computed with: the rung's own and those of its class of size."""
@@ -66,7 +67,7 @@ class Rung:
     @property
     def as_built(self) -> Rung:
         """The rung without what its library does not depend on: its words and its place in the ladder."""
-        return replace(self, title="", before=None, tune=None, baselines=(), claims={})
+        return replace(self, title="", before=None, tune=None, baselines=(), claims={}, file="")
 
     @property
     def declared(self) -> dict[str, Any]:

@@ -13,6 +13,7 @@ import pandas as pd
 
 from ladder.build.inspection import multiplying_kernel
 from ladder.build.sass import CLASSES
+from ladder.config.sources import source_of_rung
 from ladder.model.metrics import METRICS, RATIOS, STALLS
 from ladder.model.precision import TITLES
 from ladder.model.rung import Rung
@@ -20,7 +21,7 @@ from ladder.model.shape import Shape
 from ladder.show.drawings import picture
 from ladder.show.numbers import number, percent
 from ladder.show.origin import origin_columns, origin_line
-from ladder.system.paths import ROOT
+from ladder.system.paths import shown
 from ladder.tables.diagnosis import FP32_UNITS, LEAST, SLOTS, TENSOR_CORES, TENSOR_PIPE
 from ladder.tables.paper import default_macros
 from ladder.tables.timings import headline_shape, largest
@@ -42,7 +43,7 @@ _UNITS = {
 
 def own_words(rung: Rung) -> str:
     """The comment that a rung's source begins with, as Markdown; empty where there is none."""
-    source = ROOT / "kernels" / rung.source
+    source = source_of_rung(rung)
     words = []
     for line in source.read_text().splitlines() if source.is_file() else ():
         if not line.startswith("//"):
@@ -102,7 +103,7 @@ def page(rung: Rung, inspection: Mapping[str, Any], tables: Mapping[str, pd.Data
     )
     verdict += [text for text in (row["determinism"], row["emulation"] and f"on a CPU: {row['emulation']}") if text]
     shape = headline_shape(tables["timings"])
-    parts = [f"# {rung.name}: {rung.title}", "", f"Source: `kernels/{rung.source}`; {'; '.join(verdict)}.", ""]
+    parts = [f"# {rung.name}: {rung.title}", "", f"Source: `{shown(source_of_rung(rung))}`; {'; '.join(verdict)}.", ""]
     if isinstance(row["message"], str) and row["message"]:
         parts += [row["message"], ""]
     parts += [own_words(rung), "", *picture(rung)]

@@ -23,6 +23,7 @@ from pygments import highlight
 from pygments.formatters import HtmlFormatter
 from pygments.lexers import CppLexer
 
+from ladder.config.sources import source_of_rung
 from ladder.model.claims import in_words
 from ladder.model.gpu import Gpu
 from ladder.model.precision import BOUNDS, label, labelled, name_of, shared_in
@@ -37,7 +38,7 @@ from ladder.show.origin import origin_line, origins
 from ladder.show.pages import by_work
 from ladder.show.shipped import of_shipped, shipped_line
 from ladder.show.style import rung_key
-from ladder.system.paths import ROOT
+from ladder.system.paths import ROOT, shown
 from ladder.tables.published import findings
 from ladder.tables.timings import headline_shape, square_rows
 
@@ -410,7 +411,7 @@ def _section(rung: Rung, material: Material) -> dict[str, Any]:
     """What the report says of one rung: its page, and its source with colours."""
     row = material.tables["rungs"].set_index("rung").loc[label(rung.name, rung.precision, in_words(rung.claims))]
     page = material.results / "pages" / f"{rung.name}.md"
-    source = ROOT / "kernels" / rung.source
+    source = source_of_rung(rung)
     return {
         "name": rung.name,
         "label": label(rung.name, rung.precision, in_words(rung.claims)),
@@ -420,7 +421,7 @@ def _section(rung: Rung, material: Material) -> dict[str, Any]:
         "page": Markup(samples.with_links(_page(page.read_text(), rung.name, material.results), rung.name))
         if page.exists()
         else "",
-        "file": f"kernels/{rung.source}",
+        "file": shown(source),
         "code": Markup(_colored(source.read_text())) if source.exists() else "",
     }
 
