@@ -8,6 +8,7 @@ include: "workflow/rules/inspect.smk"
 include: "workflow/rules/check.smk"
 include: "workflow/rules/time.smk"
 include: "workflow/rules/sustained.smk"
+include: "workflow/rules/survey.smk"
 include: "workflow/rules/profile.smk"
 include: "workflow/rules/unmeasured.smk"
 include: "workflow/rules/sanitize.smk"
@@ -32,8 +33,14 @@ rule all:
         refuse_to_measure(*stages_to_stop_after(ARGUMENTS)),
         refuse_several_stages,
         ALL_TABLES,
-        figure_files(FIGURES + SUSTAINING + PUBLISHED + ANALYSIS + OVERVIEW, "svg"),
-        figure_files(FIGURES + SUSTAINING + PUBLISHED + ANALYSIS + OVERVIEW, "png"),
+        figure_files(
+            FIGURES + SUSTAINING + SURVEY_SHOWN + PUBLISHED + ANALYSIS + OVERVIEW,
+            "svg",
+        ),
+        figure_files(
+            FIGURES + SUSTAINING + SURVEY_SHOWN + PUBLISHED + ANALYSIS + OVERVIEW,
+            "png",
+        ),
         ACCURACY_FILES,
         TUNING,
         PAGE_FILES,
@@ -42,6 +49,7 @@ rule all:
         timings=f"{DERIVED}/tables/timings.csv",
         shipped=SHIPPED,
         sustained=table_files(SUSTAINING),
+        surveyed=[path for path in SURVEY_READ if "classes" in path],
     log:
         f"{LOGS}/{GPU}/summary.log",
     conda:

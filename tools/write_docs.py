@@ -44,6 +44,7 @@ from doc_numbers import (  # noqa: E402
 )
 from header_figures import headers  # noqa: E402
 from ladder.config.documents import read_yaml  # noqa: E402
+from ladder.measure.survey.data import DATA_FAMILIES  # noqa: E402
 from ladder.model.shape import Shape  # noqa: E402
 from ladder.records import store  # noqa: E402
 from ladder.records.timings import read_time_record  # noqa: E402
@@ -254,6 +255,12 @@ def _timed(name: str, entry: Sequence[Mapping[str, Any]], gpu: str) -> dict[str,
     }
 
 
+def data_families() -> str:
+    """The families of data of the survey, in the words of `ladder.measure.survey.data`, as a Markdown table."""
+    lines = (f"| `{name}` | {(family.__doc__ or '').rstrip('.')} |" for name, family in DATA_FAMILIES.items())
+    return "\n".join(["| family | A and B |", "| --- | --- |", *lines])
+
+
 FUNCTIONS = (
     *(cell, tflops, share_of_cublas, predicted_tflops, profiled, inner_loop),
     *(
@@ -270,7 +277,7 @@ FUNCTIONS = (
         summary_block,
     ),
     *(error_of_cublas, time_of_cublas, errors),
-    *(architectures, attacks, corpus, effects, regression),
+    *(architectures, attacks, corpus, data_families, effects, regression),
     *(trial, trial_share, change, trial_table, trial_link, trial_clock_ghz, rates, trials, described),
 )
 

@@ -38,7 +38,7 @@ PAGE_FILES = [f"{DERIVED}/pages/{rung.name}.md" for rung in PAGES]
 rule pages:
     """One page a rung with all that is known of it, and their index."""
     input:
-        tables=table_files(TABLES),
+        tables=table_files(TABLES) + SURVEY_READ,
         inspections=[f"{BUILD}/{GPU}/inspect/{rung.name}.json" for rung in PAGES],
         code=code("pages"),
         drawings=DRAWING_FILES,

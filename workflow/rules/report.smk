@@ -26,7 +26,10 @@ if FIGURES:
 rule html_report:
     """One HTML page a GPU, self-contained."""
     input:
-        tables=table_files(TABLES + PUBLISHED) + ACCURACY_FILES[:1] + SHIPPED,
+        tables=table_files(TABLES + PUBLISHED)
+        + ACCURACY_FILES[:1]
+        + SURVEY_READ
+        + SHIPPED,
         pages=PAGE_FILES,
         code=code("report"),
         drawings=DRAWING_FILES,

@@ -20,3 +20,11 @@ if not PLAN.measuring:
         """Nsight Compute's metrics and advice for each rung; needs a GPU."""
         input:
             refuse_to_measure("profile"),
+
+
+if not SURVEYED:
+
+    rule survey:
+        """Is it slower anywhere? Every rung beside cuBLAS on random shapes and data; needs a GPU."""
+        input:
+            refuse_to_measure("survey"),

@@ -10,10 +10,11 @@ from ladder.tables.files import read_table
 with job(snakemake):
     folder = Path(snakemake.input.rungs).parents[1]
     rungs, timings = read_table(snakemake.input.rungs), read_table(snakemake.input.timings)
-    shipped, sustained = (
-        read_table(paths[0]) if paths else None for paths in (snakemake.input.shipped, snakemake.input.sustained)
+    given = snakemake.input
+    shipped, sustained, surveyed = (
+        read_table(paths[0]) if paths else None for paths in (given.shipped, given.sustained, given.surveyed)
     )
-    text = run_summary(rungs, timings, snakemake.params.headline, folder, shipped, sustained)
+    text = run_summary(rungs, timings, snakemake.params.headline, folder, shipped, sustained, surveyed)
     say("\n" + text)
     Path(snakemake.log[0]).write_text(text)
     for path in sorted(folder.rglob("*"), reverse=True):

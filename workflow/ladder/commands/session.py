@@ -21,7 +21,7 @@ from ladder.model.rung import Rung
 from ladder.system.errors import LadderError
 from ladder.system.paths import GPU_FILES, ROOT, read_text, shown
 
-MEASURING = ("check", "time", "sustained", "profile")  # the stages that need a GPU
+MEASURING = ("check", "time", "sustained", "survey", "profile")  # the stages that need a GPU
 _held: list[int] = []
 _targets: list[str] = []
 

@@ -196,10 +196,21 @@ class Plan:
 
     def sustained_beside(self, name: str) -> list[str]:
         """A rung and the libraries of which the faster is launched before and after it."""
+        return self._beside_libraries(name, self.settings["sustained"]["references"])
+
+    @property
+    def surveyed(self) -> list[str]:
+        """The rungs that `snakemake survey` measures: all but the floors."""
+        return [rung.name for rung in self.rungs if rung.role != "floor"]
+
+    def surveyed_beside(self, name: str) -> list[str]:
+        """A rung and the libraries of which the faster at each product counts."""
+        return self._beside_libraries(name, self.settings["survey"]["references"])
+
+    def _beside_libraries(self, name: str, references: Sequence[str]) -> list[str]:
         default, *best = self.by_name(name).baselines or [self.baseline.name]
         others = {"cublas": [default], "cublas_best": best}
-        beside = [other for reference in self.settings["sustained"]["references"] for other in others[reference]]
-        return list(dict.fromkeys([name, *beside]))
+        return list(dict.fromkeys([name, *(other for reference in references for other in others[reference])]))
 
     def cases(self, name: str = "") -> list[Case]:
         """The cases that a rung is checked with on a GPU; without its name those of a rung that claims SGEMM."""
@@ -318,6 +329,7 @@ def plan(config: Mapping[str, Any], sources: Mapping[str, str] | None = None, co
     _check_shapes(settings, at)
     shapes = read_shapes(list(wanted), at("sizes"), "sizes")
     read_shapes(settings["check"]["family_shapes"], at("check.family_shapes"), "check.family_shapes")
+    read_shapes(settings["survey"]["sizes"], at("survey.sizes"), "survey.sizes")
     everything = added and settings["kernels"] == "all"
     rungs = [ladder[rung.name] for rung in added] if everything else None
     rungs = rungs or select_rungs(settings["kernels"], ladder, at("kernels"))

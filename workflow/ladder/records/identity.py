@@ -24,6 +24,7 @@ from ladder.system.paths import GPU_FILES, shown
 _KEYS = {
     "sanitize": {"rung", "tools"},
     "accuracy": {"rung", "points"},
+    "survey": {"rung", "products", "data"},
     "sustained": {"rung", "parts"},
     "profile": {"rung", "failure"},
     "time": {"rung", "states"},

@@ -9,6 +9,7 @@ The stages write these records to results/GPU/raw:
 - profile/KERNEL.json.gz: for each shape the metrics and the advice of one Nsight Compute report;
 - accuracy/KERNEL.json: errors by k;
 - sustained/KERNEL.json: launches back to back for seconds, with the energy that they took;
+- survey/KERNEL.json.gz: times on drawn products and on data as users have them, with the errors there;
 - trials/ENTRY.json.gz: the trials of `snakemake tune`.
 
 A record is replaced as a whole and only by a completed one: a reader sees the old or the new file, never a part.

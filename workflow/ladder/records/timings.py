@@ -98,6 +98,16 @@ def medians_s(files: Mapping[str, bytes]) -> list[float]:
     return [float(np.median(_times_s(files, _summaries(state)))) for state in _states(files)]
 
 
+def samples_s(files: Mapping[str, bytes]) -> dict[tuple[str, str], np.ndarray]:
+    """The times of each state in seconds, by the values of its axes `kernel` and `shape`."""
+    return {_axes(state): _times_s(files, _summaries(state)) for state in _states(files)}
+
+
+def _axes(state: Mapping[str, Any]) -> tuple[str, str]:
+    axes = {axis["name"]: axis["value"] for axis in state["axis_values"]}
+    return axes["kernel"], axes["shape"]
+
+
 def read_time_record(path: Path, build_digest: str | None = None) -> dict[Shape, ShapeTiming]:
     """The latest measurement of each shape in a time record, of one build or of any.
 
@@ -126,15 +136,15 @@ def measurements(files: Mapping[str, bytes], record: Mapping[str, Any]) -> Itera
     """
     device = {(state["kernel"], state["shape"]): state for state in record["states"]}
     for state in _states(files):
-        axes = {axis["name"]: axis["value"] for axis in state["axis_values"]}
+        kernel, shape = _axes(state)
         summaries = _summaries(state)
         yield Measurement(
-            kernel=axes["kernel"],
-            shape=Shape.parse(axes["shape"]),
+            kernel=kernel,
+            shape=Shape.parse(shape),
             times_s=_times_s(files, summaries),
             clocks_hz=_samples(files, summaries["nv/json/freqs-bin:nv/cold/sample_freqs"]),
             target_samples=record["settings"]["iterations"],
-            state=device[axes["kernel"], axes["shape"]],
+            state=device[kernel, shape],
             file=_file(summaries[_TIMES])[0],
         )
 

@@ -110,6 +110,7 @@ def page(rung: Rung, inspection: Mapping[str, Any], tables: Mapping[str, pd.Data
     parts += _parameters(rung)
     parts += _benchmark(own["timings"])
     parts += _sustained(own.get("sustained"))
+    parts += _survey(own)
     parts += _against(rung, tables, shape)
     parts += _limits(own["diagnosis"])
     parts += _resources(own["resources"], shape)
@@ -174,6 +175,31 @@ def _sustained(sustained: pd.DataFrame | None) -> list[str]:
         *table,
         *_picture("sustained", "Sustained launches of all rungs"),
     ]
+
+
+def _survey(own: Mapping[str, pd.DataFrame]) -> list[str]:
+    """Shares of cuBLAS on drawn products by class, and on kinds of data; nothing where no survey is recorded."""
+    classes, data = own.get("survey_classes"), own.get("survey_data")
+    if classes is None or data is None or classes.empty:
+        return []
+    heads = {
+        "class": "products", "products": "how many", "geometric_mean": "of cuBLAS, geometric mean",
+        "percentile_5": "5th percentile", "lowest": "lowest", "lowest_at": "at", "slower_percent": "slower, %",
+    }  # fmt: skip
+    shares = dict.fromkeys(("geometric_mean", "percentile_5", "lowest"), _share)
+    name, seed = classes["rung"].iloc[0], classes["seed"].iloc[0]
+    source = f"Samples: [raw/survey/{name}.json.gz](../../raw/survey/{name}.json.gz), seed {seed}."
+    parts = ["## Products and data that nobody chose", "", f"Products drawn at random, by class. {source}", ""]
+    parts += [*_columns(classes, heads, **shares), *_picture("survey", "Share of cuBLAS on drawn products")]
+    if data.empty:
+        return parts
+    square = [str(Shape(*row)) for row in zip(data["m"], data["n"], data["k"], strict=True)]
+    heads = {
+        "family": "data", "shape": "m x n x k", "share_of_cublas": "of cuBLAS on the same data",
+        "error_normwise": "relative error", "times_error_of_cublas": "times cuBLAS's error",
+    }  # fmt: skip
+    frame = data.assign(shape=square, family=data["family"].str.replace("_", " "))
+    return [*parts, *_columns(frame, heads, share_of_cublas=_share), *_picture("survey_data", "Share by data")]
 
 
 def _against(rung: Rung, tables: Mapping[str, pd.DataFrame], shape: str | None) -> list[str]:

@@ -30,7 +30,7 @@ from ladder.model.precision import BOUNDS, label, labelled, name_of, shared_in
 from ladder.model.rung import Rung
 from ladder.records.identity import DEVICES, RecordPlace
 from ladder.show import compare, interactive, samples
-from ladder.show.figures import accuracy, at_one_size, by_size, check_errors, published, sustained, why
+from ladder.show.figures import accuracy, at_one_size, by_size, check_errors, published, survey, sustained, why
 from ladder.show.figures.by_size import best_rung
 from ladder.show.figures.specification import Specification, one_of
 from ladder.show.numbers import number, percent
@@ -206,6 +206,9 @@ def _figures(material: Material) -> dict[str, Specification]:
         found["accuracy"] = accuracy.figure(tables["accuracy"], rungs, baseline, ladder)
     if "sustained" in tables:
         found["sustained"] = sustained.figure(tables["sustained"], rungs)
+    if "survey" in tables:
+        found["survey"] = survey.products(tables["survey"], tables["survey_classes"], rungs)
+        found["survey_data"] = survey.on_data(tables["survey_data"], rungs, baseline, ladder)
     if "published" in tables:
         found["published"] = published.figure(tables["published"], list(rungs["rung"]))
     return {

@@ -11,6 +11,7 @@ import pandas as pd
 
 from ladder.build.emulator import NEEDS_GPU
 from ladder.model.precision import label, shared_in
+from ladder.model.survey import EVERY_PRODUCT
 from ladder.show.origin import origin_line
 from ladder.show.shipped import shipped_line
 from ladder.tables.sustained import best_sustained
@@ -35,11 +36,12 @@ def run_summary(
     results: Path | str,
     shipped: pd.DataFrame | None = None,
     sustained: pd.DataFrame | None = None,
+    surveyed: pd.DataFrame | None = None,
 ) -> str:
-    """The summary as text: each rung at the shape that stands for the run, the best sustained ones, then what failed.
+    """The summary as text: each rung at the shape that stands for the run, the best sustained, the survey, what failed.
 
-    `rungs`, `timings`, `shipped` and `sustained` are the tables of those names, `results` is the folder of what the run
-    derived.
+    `rungs`, `timings`, `shipped` and `sustained` are the tables of those names, `surveyed` is survey_classes, `results`
+    is the folder of what the run derived.
     """
     lines = [headline, ""]
     shape = headline_shape(timings[~timings["rung"].isin(rungs.loc[rungs["role"] == "floor", "rung"])])
@@ -55,6 +57,8 @@ def run_summary(
         lines += ["", f"of cuBLAS: {shared_in(rungs)}."]
     if sustained is not None and (best := _sustained(sustained)):
         lines += ["", *textwrap.wrap(best, 100, break_on_hyphens=False)]
+    if surveyed is not None and (drawn := _surveyed(surveyed, rungs)):
+        lines += ["", *textwrap.wrap(drawn, 100, break_on_hyphens=False)]
     if (rungs["emulation"] != "").any():
         lines += ["", "On a CPU: emulated, the same source passed the check there; needs a GPU, it cannot run there."]
     if restricted := [f"{row.rung} ({row.claims})" for row in rungs.itertuples() if row.claims]:
@@ -109,6 +113,19 @@ def _sustained(sustained: pd.DataFrame) -> str:
         for row in best_sustained(sustained).itertuples()
     ]
     return f"Sustained at {headline_shape(sustained)}: {'; '.join(parts)}" if parts else ""
+
+
+def _surveyed(classes: pd.DataFrame, rungs: pd.DataFrame) -> str:
+    """What each rung reaches over all drawn products, in one sentence; empty where no survey is recorded."""
+    own = classes[
+        (classes["class"] == EVERY_PRODUCT) & classes["rung"].isin(rungs.loc[rungs["role"] == "rung", "rung"])
+    ]
+    parts = [
+        f"{label(row.rung, row.precision)} {_percent(row.geometric_mean)} of cuBLAS (5th percentile"
+        f" {_percent(row.percentile_5)}, slower on {row.slower_percent:.0f} %)"
+        for row in own.itertuples()
+    ]
+    return f"Over {own['products'].max()} drawn products: {'; '.join(parts)}" if parts else ""
 
 
 def heading(label: str, more: str = "") -> str:

@@ -78,7 +78,7 @@ def measure_all(
             computed = compute(device, library, Shape.parse(shape), family)
             points.append(errors(device, family, computed))
             found(points[-1])
-            queue, flop = partial(_queue, device, library, computed), computed.call.shape.flop
+            queue, flop = partial(queue_product, device, library, computed), computed.call.shape.flop
             time_launches(state, queue, flop, MIN_SAMPLES, BUDGET_S)
         except Exception as error:  # NVBench would go on with the next product
             failures.append(error)
@@ -97,18 +97,24 @@ def compute(device: CudaDevice | EmulatedDevice, library: Library, shape: Shape,
     """C = A B of a family's inputs; raises LadderError where the product fails."""
     inputs = inputs_of(family, shape, zlib.crc32(f"{family} {shape}".encode()))
     A, B = (device.put(matrix.ravel()).reshape(matrix.shape) for matrix in (inputs.A, inputs.B))
+    return product_of(device, library, A, B, f"{family} {shape}")
+
+
+def product_of(device: CudaDevice | EmulatedDevice, library: Library, A: Any, B: Any, name: str) -> Computed:
+    """C = A B of matrices on the device; raises LadderError, with the product's name, where it fails."""
+    shape = Shape(A.shape[0], B.shape[1], A.shape[1])
     C = device.put(np.full(shape.m * shape.n, np.nan, np.float32)).reshape(shape.m, shape.n)
     operands = Operands(device.address(A), shape.k, device.address(B), shape.n, device.address(C), shape.n)
     needed = library.workspace_bytes(shape, 1.0, 0.0, operands)
     workspace = device.put(np.zeros(max(1, needed // 4 + 1), np.uint32))
     call = Call(shape, 1.0, 0.0, operands, workspace, needed)
     if wrong := device.compute(library, call, 0):
-        raise LadderError(f"{family} {shape}: {wrong}")
+        raise LadderError(f"{name}: {wrong}")
     return Computed(A, B, C, call)
 
 
 def errors(device: CudaDevice | EmulatedDevice, family: str, computed: Computed) -> dict[str, Any]:
-    """What `measure` gives, with no time yet."""
+    """What `measure` gives, with no time yet; an element without terms counts where it is not zero."""
     xp, shape = device.arrays, computed.call.shape
     A64, B64 = computed.A.astype(np.float64), computed.B.astype(np.float64)
     exact = A64 @ B64
@@ -117,12 +123,13 @@ def errors(device: CudaDevice | EmulatedDevice, family: str, computed: Computed)
     return {
         **{"family": family, "m": shape.m, "n": shape.n, "k": shape.k},
         "error_normwise": _rounded(xp.linalg.norm(difference) / xp.linalg.norm(exact)),
-        "error_componentwise": _rounded((difference / terms).max() / UNIT_ROUNDOFF),
+        "error_componentwise": _rounded(xp.nanmax(difference / terms) / UNIT_ROUNDOFF),
         "time_ms": None,
     }
 
 
-def _queue(device: CudaDevice, library: Library, computed: Computed, stream: int) -> None:
+def queue_product(device: CudaDevice, library: Library, computed: Computed, stream: int) -> None:
+    """Queue a product once more, on the stream at this address; raises LadderError where sgemm returns an error."""
     call = computed.call
     error = library.queue(call.shape, call.alpha, call.beta, call.operands, device.address(call.workspace), stream)
     if error:

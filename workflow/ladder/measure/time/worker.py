@@ -20,7 +20,7 @@ import cupy as cp
 from ladder.build.library import Library, explain
 from ladder.measure.hold import Hold
 from ladder.measure.nvbench import run_nvbench, time_between
-from ladder.measure.operands import AS_TIMED, Kind, OperandSets, kernels
+from ladder.measure.operands import Kind, OperandSets, kernels
 from ladder.measure.time.stage import collect
 from ladder.measure.watch import Dishonest, Watch
 from ladder.model.cases import Case
@@ -49,6 +49,8 @@ class TimingRun:
         self.kernels = kernels()
         self.hold = Hold(self.kernels)
         self.watch = Watch(self.kernels, self.stream, asked["libraries"].values())
+        self.cases = {text: Case(Shape.parse(text)) for text in asked["shapes"]}
+        self.case: Case | None = None  # of `sets`
         self.sets: OperandSets | None = None
         self.states: list[dict[str, Any]] = []
         self.finding = ""
@@ -70,35 +72,37 @@ class TimingRun:
         if self.finding:
             state.skip("an earlier launch was dishonest")
             return
-        turn, shape = state.get_string("kernel"), Shape.parse(state.get_string("shape"))
-        name = turn.removesuffix(BEFORE)
-        process.emit(starts={"kernel": name, "shape": str(shape)})
+        turn, named = state.get_string("kernel"), state.get_string("shape")
+        name, case = turn.removesuffix(BEFORE), self.cases[named]
+        process.emit(starts={"kernel": name, "shape": str(case)})
         own = turn == self.asked["rung"]
         budget = self.asked["budget_s"] if own else self.asked["reference_budget_s"]
         min_samples = self.asked["min_iterations"] if own else 2
         try:
-            launches = Launches(self, name, self.sets_of(shape), own)
+            launches = Launches(self, name, self.sets_of(case), own)
             before = nvml.state(self.asked["device"])
-            time_between(state, launches.sample, shape.flop, min_samples, budget)
+            time_between(state, launches.sample, case.shape.flop, min_samples, budget)
             after = nvml.state(self.asked["device"])
             if launches.error:
                 raise launches.error
             if own:
                 self.watch.compare()
         except Dishonest as found:
-            self.tell(turn, f"at {shape}: {found}")
+            self.tell(turn, f"at {case}: {found}")
             state.skip("dishonest")
             return
         self.states.append(
-            {"kernel": turn, "shape": str(shape), "before": before, "after": after, "launches": launches.told}
+            {"kernel": turn, "shape": named, "before": before, "after": after, "launches": launches.told}
         )
 
-    def sets_of(self, shape: Shape) -> OperandSets:
-        """The places of a shape's operands, made when its first kernel is measured and shared by all of them."""
-        if self.sets is None or self.sets.shape != shape:
+    def sets_of(self, case: Case) -> OperandSets:
+        """The places of a case's operands, made when its first kernel is measured and shared by all of them."""
+        if self.sets is None or self.case != case:
             self.sets = None
             cp.get_default_memory_pool().free_all_blocks()
-            self.sets = OperandSets(self.kernels, shape, AS_TIMED, 2 * self.watch.l2_bytes, self.stream)
+            kind = Kind(paddings=case.paddings, offsets=case.offsets)
+            self.sets = OperandSets(self.kernels, case.shape, kind, 2 * self.watch.l2_bytes, self.stream)
+            self.case = case
         return self.sets
 
     def run(self) -> None:

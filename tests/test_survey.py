@@ -1,0 +1,289 @@
+"""Products and data that nobody chose: how they are drawn, what is recorded of them, and what is shown."""
+
+from itertools import product as every
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+import pytest
+from conftest import a_build, a_rung, a_where, line_of, time_run
+from ladder.config.documents import schema
+from ladder.config.plan import plan
+from ladder.measure.survey.data import DATA_FAMILIES, draw_data, drawn_amount
+from ladder.measure.survey.stage import drawn, survey_rung
+from ladder.model.shape import Shape
+from ladder.model.survey import GAPS, MULTIPLES, PRODUCT_CLASSES, draw_products
+from ladder.records import store
+from ladder.records.survey import read_survey, survey_digest, survey_held
+from ladder.show import interactive
+from ladder.show.figures import survey as chart
+from ladder.show.static import draw
+from ladder.system.process import Outcome
+from ladder.tables.files import read_table, write_table
+from ladder.tables.survey import class_table, data_table, survey_table
+
+LIMITS = (1e6, 6e11)
+DEFAULTS = plan({"gpu": "h100-sxm", "measure": False}).settings["survey"]
+SETTINGS = {**DEFAULTS, "products": 6, "largest": 300, "sizes": ["64"], "families": ["normal", "sparse"]}
+EXPECTED = {
+    "declared": {"tiled": {"precision": "fp32", "claims": {}}, "cublas": {"precision": "fp32", "claims": {}}},
+    "ceiling": [1e5, 1500, 3000],
+}
+
+
+# Draws
+
+
+def test_a_seed_draws_the_same_products_and_another_seed_others():
+    first, again, other = (draw_products(50, 2000, LIMITS, seed) for seed in (1, 1, 2))
+    assert first == again
+    assert not set(first) & set(other)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_products_keep_their_limits_and_their_shares_of_multiples_and_gaps(seed):
+    products = draw_products(320, 9400, LIMITS, seed)
+    assert len(set(products)) == 320
+    assert all(LIMITS[0] <= case.shape.flop <= LIMITS[1] for case in products)
+    sides = np.array([(case.shape.m, case.shape.n, case.shape.k) for case in products])
+    assert sides.min() >= 1
+    assert sides.max() <= 9400
+    assert (sides % 16 == 0).all(axis=1).mean() == pytest.approx(MULTIPLES, abs=0.08)
+    assert np.mean([any(case.paddings) for case in products]) == pytest.approx(GAPS)
+
+
+@pytest.mark.parametrize("title", PRODUCT_CLASSES)
+def test_every_class_has_products_in_every_draw_and_some_products_outside(title):
+    for seed in range(5):
+        count = sum(map(PRODUCT_CLASSES[title], draw_products(320, 9400, LIMITS, seed)))
+        assert count >= 10
+        assert count < 320 or title == "all"
+
+
+def test_limits_that_leave_too_few_products_are_one_line():
+    settings = {**SETTINGS, "largest": 16, "least_flop": 1e9}
+    assert line_of(drawn, settings, {}, 1).startswith("survey: 6 shapes up to 16 with 1e+09 to 6e+11 FLOP cannot be")
+
+
+def test_a_rung_with_claims_gets_the_products_that_it_claims():
+    products, data = drawn({**SETTINGS, "products": 40, "sizes": ["64", "65"]}, {"n": "n % 16 == 0"}, 3)
+    assert 0 < len(products) < 40
+    assert all(case.shape.n % 16 == 0 for case in products)
+    assert {each["shape"] for each in data} == {"64"}
+
+
+# Data
+
+
+@pytest.mark.parametrize("family", DATA_FAMILIES)
+def test_data_are_finite_and_their_own_by_seed(family):
+    shape = Shape(96, 80, 200)
+    (A, B), again, other = (draw_data(family, shape, seed) for seed in (1, 1, 2))
+    assert (A.shape, B.shape, A.dtype, B.dtype) == ((96, 200), (200, 80), np.float32, np.float32)
+    assert np.isfinite(A).all()
+    assert np.isfinite(B).all()
+    assert np.isfinite(A.astype(np.float64) @ B.astype(np.float64)).all()
+    assert (again[0] == A).all()
+    assert (again[1] == B).all()
+    assert (other[0] != A).any()
+
+
+def test_the_families_are_what_their_words_say():
+    shape = Shape(256, 192, 300)
+    of = {family: draw_data(family, shape, 7) for family in DATA_FAMILIES}
+    amount = drawn_amount(7)
+    assert (of["sparse"][0] == 0).mean() == pytest.approx(0.5 + 0.49 * amount, abs=0.02)
+    assert of["softmax"][0].sum(axis=1) == pytest.approx(np.ones(256), abs=1e-5)
+    assert 0.2 < (of["relu"][0] == 0).mean() < 0.8
+    assert of["relu"][0].min() == 0
+    blocks = of["zero_blocks"][0][:256, :256].reshape(4, 64, 4, 64)
+    assert set(np.unique((blocks == 0).all(axis=(1, 3)))) <= {True, False}
+    assert (blocks == 0).mean() == pytest.approx((blocks == 0).all(axis=(1, 3)).mean())
+    assert (of["integers"][1] == np.rint(of["integers"][1])).all()
+    values = np.linalg.svd(of["power_law"][0].astype(np.float64), compute_uv=False)
+    assert values[192:].max() < 1e-5 * values[0]
+    columns = abs(of["outlier_columns"][0]).max(axis=0)
+    assert (columns > 50 * np.median(columns)).sum() == 1
+    scaled = of["scaled_k"][0][0] * of["scaled_k"][1][:, 0]
+    assert abs(scaled).max() < 100  # the scales of A and B take each other back
+    assert abs(of["far_apart"][0]).max() < 1e-18 < 1e18 < abs(of["far_apart"][1]).max()
+
+
+def test_the_configuration_knows_the_families():
+    families = schema("config")["properties"]["survey"]["properties"]["families"]
+    assert families["items"]["enum"] == families["default"] == list(DATA_FAMILIES)
+
+
+# One attempt
+
+
+@pytest.fixture
+def attempt(tmp_path, monkeypatch):
+    """Runs the stage with a worker that writes these times (kernel, number) and sends the errors of data."""
+
+    def run(slow=1.0, error=1e-7, times=None, before=(), outcome=Outcome("ok", "")):  # noqa: B008
+        def worker(module, request, on_event, time_limit_s, log):
+            seen.request = request
+            for event in before:
+                on_event(event)
+            numbers = range(len(request["products"]) + len(request["data"]))
+            found = {
+                (kernel, str(number)): times or [1e-3 * (slow if kernel == "tiled" else 1.0)] * 3
+                for number, kernel in every(numbers, request["libraries"])
+            }
+            for name, content in time_run("tiled", found).items():
+                path = tmp_path.joinpath(request["folder"], name)
+                path.parent.mkdir(exist_ok=True)
+                path.write_bytes(content)
+            for number in numbers[len(request["products"]) :]:
+                for kernel in request["libraries"]:
+                    values = {"error_normwise": error, "error_componentwise": 3.0}
+                    on_event({"errors": {"kernel": kernel, "name": str(number), **values}})
+            return outcome
+
+        seen = SimpleNamespace()
+        monkeypatch.setattr("ladder.measure.survey.stage.run_worker", worker)
+        builds = {name: a_build(tmp_path / name) for name in ("tiled", "cublas")}
+        place = (0, a_where(settings=survey_digest(SETTINGS)), tmp_path / "log", lambda kernel, at: None)
+        seen.record = survey_rung("tiled", builds, EXPECTED, SETTINGS, 5, *place)
+        return seen
+
+    return run
+
+
+def written(tmp_path, record, name="tiled"):
+    """The record of a rung in its place."""
+    path = tmp_path / f"raw/survey/{name}.json.gz"
+    store.write_json(path, {"stage": "survey", "rung": name, **record})
+    return path
+
+
+def test_every_product_and_all_data_are_measured_beside_the_libraries(attempt, tmp_path):
+    seen = attempt(slow=2.0)
+    assert seen.record["status"] == "ok", seen.record["message"]
+    assert [each["times_us"].keys() for each in seen.record["products"]] == [{"tiled", "cublas"}] * 6
+    found = read_survey(written(tmp_path, seen.record), "build-1")
+    products, data = drawn(SETTINGS, {}, 5)
+    read = [case for case, _ in found.products]
+    assert [(case.shape, case.paddings) for case in read] == [(case.shape, case.paddings) for case in products]
+    assert [each["family"] for each, _ in found.data] == [each["family"] for each in data]
+    assert found.products[0][1] == {"tiled": pytest.approx(2e-3), "cublas": pytest.approx(1e-3)}
+    assert found.data[0][1]["cublas"].error_normwise == 1e-7
+    assert found.seed == 5
+
+
+def test_a_rate_that_cannot_be_and_a_result_that_is_no_number_are_dishonest(attempt):
+    record = attempt(times=[1e-12]).record
+    assert (record["status"], record["products"], record["data"]) == ("dishonest", [], [])
+    assert "is impossible" in record["message"]
+    record = attempt(error=float("nan")).record
+    assert (record["status"], record["message"]) == ("dishonest", "on normal at 64 C was NaN or infinite")
+
+
+def test_what_is_seen_in_a_library_does_not_blame_the_rung(attempt):
+    event = {"dishonest": {"kernel": "cublas", "finding": "C was wrong"}}
+    record = attempt(before=[event]).record
+    assert (record["status"], record["message"]) == ("failed", "cublas beside it: C was wrong")
+    record = attempt(before=[{"dishonest": {"kernel": "tiled", "finding": "C was wrong"}}]).record
+    assert (record["status"], record["message"]) == ("dishonest", "C was wrong")
+
+
+def test_a_failure_names_kernel_and_product(attempt):
+    starts = {"starts": {"kernel": "tiled", "shape": "3x4x5"}}
+    record = attempt(before=[starts], outcome=Outcome("failed", "it crashed")).record
+    assert (record["status"], record["message"]) == ("failed", "tiled at 3x4x5: it crashed")
+
+
+def test_a_record_is_held_for_the_same_builds_settings_device_and_seed(attempt, tmp_path):
+    path = written(tmp_path, attempt().record)
+    builds, where = {"tiled": "build-1", "cublas": "build-1"}, a_where(settings=survey_digest(SETTINGS))
+    assert survey_held(path, builds, None, where)
+    assert survey_held(path, builds, 5, where)
+    assert not survey_held(path, builds, 6, where)
+    assert not survey_held(path, builds | {"cublas": "build-2"}, None, where)
+    assert not survey_held(path, builds, None, a_where(settings=survey_digest({**SETTINGS, "largest": 99})))
+    assert not survey_held(tmp_path / "none.json.gz", builds, None, where)
+    assert survey_digest({**SETTINGS, "time_limit_s": 9, "seed": 3}) == survey_digest(SETTINGS)
+
+
+def test_a_record_in_anothers_place_and_a_damaged_one_are_one_line(attempt, tmp_path):
+    record = attempt().record
+    path = written(tmp_path, record)
+    other = path.rename(path.with_name("naive.json.gz"))
+    assert "rung: 'tiled', where a record of 'naive' belongs" in line_of(read_survey, other)
+    record["products"][0]["times_us"]["tiled"] = [0.0]
+    assert "samples that are no times" in line_of(read_survey, written(tmp_path, record))
+
+
+# Tables
+
+
+@pytest.fixture
+def tables(attempt, tmp_path):
+    """The three tables of two rungs: `tiled` takes twice as long as cuBLAS, `fast` half as long."""
+    surveys = {}
+    for name, slow in (("tiled", 2.0), ("fast", 0.5)):
+        record = attempt(slow=slow).record
+        for each in [*record["products"], *(each["kernels"] for each in record["data"])]:
+            kernels = each.get("times_us", each)
+            kernels[name] = kernels.pop("tiled")
+        surveys[name] = read_survey(written(tmp_path, record, name))
+    classes, libraries = dict.fromkeys(surveys, "fp32"), dict.fromkeys(surveys, ("cublas",))
+    made = {name: make(surveys, classes, libraries) for name, make in MAKERS.items()}
+    for name, table in made.items():
+        write_table(table, tmp_path / f"{name}.csv")
+    return {name: read_table(tmp_path / f"{name}.csv") for name in made}
+
+
+MAKERS = {"survey": survey_table, "survey_classes": class_table, "survey_data": data_table}
+
+
+def test_shares_are_of_the_faster_library_by_product_class_and_family(tables):
+    shares = tables["survey"].groupby("rung")["share_of_cublas"].unique()
+    assert shares["tiled"] == pytest.approx([0.5])
+    assert shares["fast"] == pytest.approx([2.0])
+    whole = tables["survey_classes"].query("`class` == 'all'").set_index("rung")
+    assert whole.loc["tiled", ["products", "geometric_mean", "lowest", "slower_percent"]].tolist() == [6, 0.5, 0.5, 100]
+    assert whole.loc["fast", "slower_percent"] == 0
+    data = tables["survey_data"].set_index(["rung", "family"])
+    assert data.loc[("fast", "sparse"), "share_of_cublas"] == pytest.approx(2.0)
+    assert data.loc[("fast", "sparse"), "times_error_of_cublas"] == pytest.approx(1.0)
+
+
+def test_the_least_bandwidth_counts_each_matrix_once(tables):
+    row = tables["survey"].iloc[0]
+    words = row.m * row.k + row.k * row.n + row.m * row.n
+    assert row.least_gb_s == pytest.approx(4 * words / 1e3 / row.time_us, rel=1e-5)
+
+
+# Figures
+
+
+@pytest.fixture
+def rungs():
+    """The table of rungs, as far as figures read it."""
+    names = ("cublas", "tiled", "fast")
+    return pd.DataFrame([{"rung": a_rung(name).name, "precision": "fp32", "role": a_rung(name).role} for name in names])
+
+
+def test_the_figures_name_the_worst_and_draw(tables, rungs):
+    products = chart.products(tables["survey"], tables["survey_classes"], rungs)
+    assert products.title == "fast reaches 200 % of cuBLAS over 6 drawn products and is slower on 0 %"
+    assert list(products.panels.options) == ["tiled", "fast"]
+    texts = products.layers[1].data
+    assert texts.groupby("rung").size().tolist() == [chart.WORST] * 2
+    data = chart.on_data(tables["survey_data"], rungs, "cublas")
+    assert data.title == "The lowest: tiled reaches 50 % of cuBLAS on normal at 64"
+    for figure in (products, data):
+        draw(figure, "caption")
+        assert interactive.charts(figure)
+
+
+def test_without_a_survey_the_figures_say_so(tables, rungs):
+    nothing = {name: table.iloc[:0] for name, table in tables.items()}
+    for figure in (
+        chart.products(nothing["survey"], nothing["survey_classes"], rungs),
+        chart.on_data(nothing["survey_data"], rungs, "cublas"),
+    ):
+        assert figure.empty == "No survey is recorded."
+        draw(figure, "caption")
