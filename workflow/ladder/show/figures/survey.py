@@ -11,7 +11,7 @@ from ladder.model.precision import labelled
 from ladder.model.shape import Shape
 from ladder.model.survey import EVERY_PRODUCT
 from ladder.show.figures.specification import Axis, Choice, Key, Layer, Specification
-from ladder.show.numbers import percent
+from ladder.show.numbers import number, percent
 from ladder.show.style import rung_key
 from ladder.tables.survey import SLOWER_BELOW
 
@@ -26,6 +26,7 @@ _COLORS, _MARKERS = ({name: step[part] for name, step in _STEPS.items()} for par
 _KEY = Key("step", _COLORS, _MARKERS)
 WORST = 3  # products of each rung that are named
 MOST_SURVEYED = 6
+_TENS = {10.0**power: number(10**power) for power in range(0, 9, 2)}
 _TICKS = {100 * 2.0**power: f"{100 * 2**power:g}" for power in range(-5, 5)}
 
 
@@ -44,7 +45,7 @@ def products(survey: pd.DataFrame, classes: pd.DataFrame, rungs: pd.DataFrame) -
         line=[2.0 ** (WORST - 1 - place) for place in worst.groupby("rung", sort=False).cumcount()],
     )
     hints = {"rung": "rung", "shape": "m x n x k", "share_of_cublas": "share of cuBLAS", "reference": "the faster"}
-    panels = list(dict.fromkeys(data["rung"]))
+    panels = [name for name in labelled(rungs, rungs)["rung"] if name in set(data["rung"])]
     return Specification(
         title=_title(classes, rungs),
         note="Each mark is a product with m, n and k drawn at random, a quarter of them with gaps between rows. Its"
@@ -54,8 +55,8 @@ def products(survey: pd.DataFrame, classes: pd.DataFrame, rungs: pd.DataFrame) -
             Layer("point", data, "elements", "k", key=_KEY, size=3.5, hints=hints),
             Layer("text", worst, "at", "line", text="text", offset=(0, 0)),  # where no product has work enough
         ],
-        x=Axis("m n, elements of C", "log"),
-        y=Axis("k", "log"),
+        x=Axis("m n, elements of C", "log", _TENS),
+        y=Axis("k", "log", _TENS),
         panels=Choice("rung", "Rung", panels, panels[0]) if panels else None,
         columns=min(2, max(1, len(panels))),
         empty="No survey is recorded.",
