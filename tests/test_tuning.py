@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pandas as pd
 import pytest
 import yaml
-from conftest import KERNELS, REPOSITORY, ROUND_GPU, a_build, a_rung, a_where, line_of, time_run, write
+from conftest import KERNELS, REPOSITORY, ROUND_GPU, a_build, a_device, a_rung, a_where, line_of, time_run, write
 from ladder.build import compile
 from ladder.build.compile import Build, build
 from ladder.build.library import Library
@@ -579,6 +579,19 @@ def test_a_run_uses_the_tuned_file_of_its_gpu_unless_told_not_to(project, monkey
     assert plan.plan({"gpu": "t4"}).ladder["coalesced"].tuned == ()
 
 
+def test_a_device_of_the_users_own_has_its_own_tuned_file_and_the_one_that_ships_stays(project, monkeypatch):
+    monkeypatch.setattr(nvml, "present", lambda index=0: a_device())
+    write(project / "kernels/coalesced.cu", "#ifndef BM\n#define BM 4\n#endif\n")
+    shipped, own = plan.plan({"records": "shipped"}), plan.plan({})
+    assert shipped.tuned_path == "config/tuned/h100-sxm.yaml"
+    assert own.tuned_path == f"results/h100-sxm/devices/{a_device().folder}/tuned/h100-sxm.yaml"
+    for run, value in ((shipped, 64), (own, 128)):
+        text = tuned_text("h100-sxm", Tuned((S1,), {"coalesced": {S1: {"BM": value}}}))
+        write(project / run.tuned_path, text)
+    assert plan.plan({"records": "shipped"}).ladder["coalesced"].parameters == "BM=64"
+    assert plan.plan({}).ladder["coalesced"].parameters == "BM=128"
+
+
 def test_classes_meet_at_the_geometric_mean_and_equal_neighbours_are_one():
     a, b = {"BM": 64}, {"BM": 128}
     classes = size_classes({S4: b, S1: a})
@@ -765,7 +778,7 @@ def test_a_killed_search_on_a_gpu_goes_on_and_later_runs_build_what_it_chose(cop
     assert {name for name, _ in record.trials} == {"coalesced@BM=4,BN=32", "coalesced@BM=8,BN=32"}
     assert {trial["status"] for trial in record.trials.values()} == {"ok"}
     assert all(record.trials[key]["batch"] == trial["batch"] for key, trial in kept.items())
-    (file,) = (copy / "config/tuned").iterdir()
+    (file,) = copy.glob("results/*/devices/*/tuned/*.yaml")
     (classes,) = read_tuned(file).rungs.values()
     assert set(classes) == {Shape.parse("256"), Shape.parse("512")}
     run = snakemake(copy, config, "--until", "check", gpu=True)

@@ -68,7 +68,7 @@ if PLAN.measuring:
 if TRIED:
 
     rule tune:
-        """Each rung's best parameters on this GPU: config/tuned/GPU.yaml; without a GPU what is recorded of it."""
+        """Each rung's best parameters on this GPU, for later runs; without a GPU what is recorded of it."""
         input:
             trials=[f"{RAW}/trials/{entry}.json.gz" for entry in TRIED],
             code=code("tune"),
@@ -97,7 +97,7 @@ if TRIED:
 else:
 
     rule tune:
-        """Each rung's best parameters on this GPU: config/tuned/GPU.yaml; without a GPU what is recorded of it."""
+        """Each rung's best parameters on this GPU, for later runs; without a GPU what is recorded of it."""
         log:
             f"{LOGS}/{GPU}/tune.log",
         conda:

@@ -268,8 +268,12 @@ class Plan:
 
     @property
     def tuned_path(self) -> str:
-        """Where the tuned file of this GPU stands, relative to the project where it lies inside."""
-        return shown(tuned_file(self.gpu.name, None if self.results == RESULTS else self.results))
+        """Where `snakemake tune` writes: beside the records of a device of the user's own, else where those ship.
+
+        Relative to the project where it lies inside.
+        """
+        beside = self.home() if self.own else None if self.results == RESULTS else self.results
+        return shown(tuned_file(self.gpu.name, beside))
 
     def of_entry(self, entry: str) -> Rung:
         """The first rung of an entry."""
@@ -321,8 +325,10 @@ def plan(config: Mapping[str, Any], sources: Mapping[str, str] | None = None, co
         ):
             place = f"{at(f'{section}.{key}')}: {section}.{key}"
             raise LadderError(f"{place}: {named!r} is no program; give the path of {tool}, or auto")
+    whose = _own(settings["records"], gpu, device, measuring, results, f"{at('records')}: records")
     if settings["tune"]["use"]:
         ladder = _with_all_tuned(ladder, gpu.name, results)
+        ladder = with_tuned(ladder, tuned_file(gpu.name, results / gpu.name / DEVICES / whose)) if whose else ladder
     wanted = gpu.sizes or settings["default_sizes"] if settings["sizes"] == "gpu" else settings["sizes"]
     if isinstance(wanted, (str, int)):
         wanted = [wanted]
@@ -353,7 +359,7 @@ def plan(config: Mapping[str, Any], sources: Mapping[str, str] | None = None, co
         sustained_sizes=tuple(read_shapes(settings["sustained"]["sizes"], at("sustained.sizes"), "sustained.sizes")),
         settings=settings,
         folder=_folder(settings, places),
-        own=_own(settings["records"], gpu, device, measuring, results, f"{at('records')}: records"),
+        own=whose,
         results=results,
     )
     for rung in (rung for rung in rungs if rung.claims):
