@@ -75,12 +75,13 @@ for folder in ("tables", "figures", "pages", "drawings"):
 (results / "figures").mkdir()
 derive("tables", *tables.values(), inspections=inspections, emulated=emulated, sustained=[])
 derive("figures", str(results / "figures/any"), **tables)
-derive("published", named=drawn("published", "published"), **tables)
 tried = [rung for rung in run.ladder.values() if rung.entry == "tiled"][:1]  # of RUNGS the one with recorded trials
 trials = [str(run.raw() / "trials/tiled.json.gz")]
 at = {{"sizes": ["1024", "4096"], "shapes": {{"tiled": ["1024", "4096"]}}}}
 tuning = {{"ladder": list(run.ladder.values()), "rungs": tried, **at, "not_tuned": []}}
 derive("tune", trials=trials, named=drawn("trials", "tuning") | {{"tuned": []}}, params=tuning)
+named = drawn("published", "published") | {{"page": str(results / "pages/published.md")}}
+derive("published", named=named, **tables | {{"trials": [tables["trials"]]}})
 erring = [str(path) for rung in RUNGS if (path := run.raw() / f"accuracy/{{rung}}.json").exists()]
 accurate = {{"rungs": list(run.accurate)}}
 derive("accuracy", named=drawn("accuracy", "accuracy"), params=accurate, records=erring, rungs=tables["rungs"])

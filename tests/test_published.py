@@ -2,17 +2,40 @@
 
 from __future__ import annotations
 
+import math
+import re
+from dataclasses import replace
+
 import pandas as pd
 import pytest
+from ladder.config.gpus import names, read_gpu
 from ladder.config.kernels import read_kernels
 from ladder.config.plan import KERNELS
+from ladder.model.metrics import METRICS, RATIOS, STALLS
 from ladder.show.figures import published as published_figure
+from ladder.show.published_page import published_page
 from ladder.show.static import draw
 from ladder.system.paths import ROOT
 from ladder.tables.files import read_table, write_table
-from ladder.tables.published import DATA, compare_published, findings, read_published
+from ladder.tables.published import (
+    ALONE,
+    OF_CUBLAS,
+    OVER_BEFORE,
+    OVER_NAIVE,
+    PUBLISHED_FIGURES,
+    SAID_OF,
+    Here,
+    compare_published,
+    findings,
+    judged,
+    read_metrics,
+    read_published,
+    verdict_words,
+)
+from ladder.tables.statistics import Interval
 
 TABLES = ROOT / "results" / "h100-sxm" / "tables"
+GPU = read_gpu("h100-sxm")
 
 
 @pytest.fixture(scope="module")
@@ -20,9 +43,24 @@ def published():
     return read_published()
 
 
-def test_a_run_without_a_published_size_has_an_empty_figure_and_no_warning(recwarn):
-    nothing = compare_published(*(read_table(TABLES / f"{name}.csv").iloc[:0] for name in ("timings", "geomeans")))
+@pytest.fixture(scope="module")
+def here():
+    """What is recorded of one GPU."""
+    return Here(
+        GPU, **{name: read_table(TABLES / f"{name}.csv") for name in ("timings", "profiles", "paper", "trials")}
+    )
+
+
+@pytest.fixture(scope="module")
+def compared(here):
+    return compare_published(here)
+
+
+def test_a_run_without_a_published_size_has_an_empty_figure_and_no_warning(recwarn, here):
+    tables = {name: getattr(here, name).iloc[:0] for name in ("timings", "profiles", "paper", "trials")}
+    nothing = compare_published(replace(here, **tables))
     assert nothing.empty
+    assert findings(nothing) == []
     draw(published_figure.figure(nothing, ["naive"]), "")
     assert not recwarn.list
 
@@ -32,89 +70,160 @@ def row(table: pd.DataFrame, publication: str, rung: str) -> pd.Series:
     return found.iloc[-1]
 
 
-def test_every_figure_has_a_source_and_a_kind():
-    table = pd.read_csv(DATA)
+def test_every_figure_has_a_source_a_kind_and_a_gpu():
+    table = pd.read_csv(PUBLISHED_FIGURES)
     assert table["source"].str.len().min() > 10
     assert set(table["kind"]) == {"measured", "rounded", "expected"}
+    assert set(table["gpu_file"]) <= set(names())
 
 
 def test_every_rung_that_is_named_is_one_of_ours(published):
     ours = {rung.name for rung in read_kernels(KERNELS).values()}
     assert set(published["rung"]) - {""} <= ours
+    assert {each["rung"] for each in read_metrics()[1]} <= ours
 
 
 def test_what_is_not_given_follows_from_the_rates(published):
     warp = row(published, "siboehm", "warp_tiled")
-    assert warp["share_of_cublas"] == 0.937  # given
-    assert warp["speedup_over_naive"] == pytest.approx(21779.3 / 309.0)
-    assert warp["speedup_over_before"] == pytest.approx(21779.3 / 18237.3)
-    assert row(published, "A4500 worklog", "tiled_1d")["share_of_cublas"] == pytest.approx(5547.98 / 12789.50)
+    assert warp["share_of_cublas"].value == 0.937  # given
+    assert warp["speedup_over_naive"].value == pytest.approx(21779.3 / 309.0)
+    assert warp["speedup_over_before"].value == pytest.approx(21779.3 / 18237.3)
+    assert row(published, "A4500 worklog", "tiled_1d")["share_of_cublas"].value == pytest.approx(5547.98 / 12789.50)
+    naive = published[(published["publication"] == "worklog, iteration 1") & (published["kernel"] == "naive")].iloc[0]
+    assert naive["share_of_cublas"].value == pytest.approx(0.1862 / 1.7578)
 
 
 def test_rates_and_times_of_different_kinds_are_never_mixed(published):
     tiled = row(published, "A100 notes", "tiled@TILE=32")
-    assert pd.isna(tiled["speedup_over_naive"])  # naive has a rate, this rung a time
-    assert tiled["speedup_over_before"] == pytest.approx(49 / 30)
+    assert tiled["speedup_over_naive"] is None  # naive has a rate, this rung a time
+    assert tiled["speedup_over_before"].value == pytest.approx(49 / 30)
 
 
-def timings(speedups: dict[str, float], n: int = 4096) -> pd.DataFrame:
-    rows = [
-        {"rung": rung, "m": n, "n": n, "k": n, "speedup_over_naive": value, "speedup_over_cublas": value / 100}
-        for rung, value in speedups.items()
-    ]
-    return pd.DataFrame(rows)
+@pytest.mark.parametrize(
+    ("text", "low", "high"),
+    [("3.5", 3.45, 3.55), ("3", 2.5, 3.5), ("20-30", 20, 30), ("<5", 0, 5), ("5.0e9", 4.95e9, 5.05e9)],
+)
+def test_a_number_that_somebody_wrote_has_the_spread_of_its_last_digit(text, low, high):
+    found = Interval.of_text(text)
+    assert (found.low, found.high) == pytest.approx((low, high))
 
 
-NO_MEANS = pd.DataFrame(columns=["rung", "over", "speedup"])
+@pytest.mark.parametrize(
+    ("there", "here", "expected"),
+    [
+        ((3, 3.5, 4), 1.31, "the same direction"),
+        ((3, 3.5, 4), 3.2, "agrees"),
+        ((3, 3.5, 4), 0.7, "opposite"),
+        ((0.9, 0.92, 0.93), 1.08, "opposite"),
+        ((0.9, 0.92, 0.93), 0.8, "the same direction"),
+        ((1.49, 1.5, 1.51), 1.485, "agrees"),
+        ((1.49, 1.5, 1.51), 1.0, "opposite"),
+    ],
+)
+def test_a_step_is_judged_by_its_magnitude(there, here, expected):
+    assert judged(OVER_BEFORE, Interval(*there), Interval.exactly(here)) == expected
 
 
-def test_a_step_that_goes_the_same_way_is_confirmed_and_one_that_does_not_is_said():
-    table = compare_published(timings({"naive": 1, "coalesced": 8, "tiled@TILE=32": 6}), NO_MEANS)
-    siboehm = table[table["publication"] == "siboehm"].set_index("rung")
-    assert siboehm["verdict"].to_dict() == {"naive": "", "coalesced": "confirmed", "tiled@TILE=32": "the other way"}
-    assert siboehm.loc["tiled@TILE=32", "step"] == pytest.approx(0.75)
-    text = next(line for line in findings(table) if line.startswith("siboehm"))
-    assert "2 of 3 pairs of rungs stand in the order that it found, but not tiled@TILE=32 before coalesced." in text
-    assert "coalesced to tiled@TILE=32 is 1.50 x there, but 0.75 x here." in text
+def test_a_number_that_is_no_step_has_no_direction():
+    assert judged(OF_CUBLAS, Interval.exactly(0.5), Interval.exactly(2.0)) == "outside"
 
 
-def test_geometric_means_are_compared_with_geometric_means():
-    means = pd.DataFrame(
-        {"rung": ["tiled@TILE=16"] * 2, "over": ["naive", "cublas"], "speedup": [12.0, 0.2]},
-    )
-    table = compare_published(timings({"naive": 1}).iloc[:0], means)
-    assert list(table["sizes"]) == ["512+"]
-    assert table.loc[0, "share_of_cublas"] == 0.2
+def test_each_kernel_is_compared_at_its_sizes_with_the_rung_that_it_is(compared):
+    """Iteration 1 is over 512 to 4096 in doublings, and the naive kernels of T4 and A4500 are `coalesced` by share."""
+    timings = read_table(TABLES / "timings.csv").set_index(["rung", "shape"])["speedup_over_cublas"]
+
+    def mean(rung):
+        return math.prod(timings[rung, n] for n in ("512", "1024", "2048", "4096")) ** 0.25
+
+    rows = compared[(compared["publication"] == "worklog, iteration 1") & (compared["rung"] == "tiled@TILE=16")]
+    share, naive = (rows[rows["quantity"] == what].iloc[0] for what in (OF_CUBLAS, OVER_NAIVE))
+    assert share["here"] == pytest.approx(mean("tiled@TILE=16"), rel=1e-4)
+    assert naive["here"] == pytest.approx(mean("tiled@TILE=16") / mean("coalesced"), rel=1e-4)
+    assert naive["compared_with"] == "coalesced"
+    conflicts = compared[(compared["quantity"] == "shared_load_conflicts") & (compared["published"] == 33584000)]
+    assert list(conflicts["rung"]) == ["tiled_2d"]
+    assert list(conflicts["verdict"]) == ["agrees"]
 
 
-def test_without_measurements_there_is_nothing_to_compare():
-    table = compare_published(timings({"naive": 1}).iloc[:0], NO_MEANS)
-    assert table.empty
-    assert findings(table) == []
+def test_a_step_between_two_kernels_that_are_one_rung_here_has_no_counterpart(compared):
+    rows = compared[compared["verdict"] == ALONE]
+    assert list(rows["kernel"]) == ["row coalesce"]
+    assert rows["here"].isna().all()
 
 
-def test_a_written_table_reads_the_same_where_all_sizes_are_numbers(tmp_path):
-    table = compare_published(timings({"naive": 1, "coalesced": 8, "tiled@TILE=32": 6}), NO_MEANS)
-    write_table(table, tmp_path / "published.csv")
-    assert findings(read_table(tmp_path / "published.csv")) == findings(table) != []
+def test_every_number_that_does_not_agree_has_a_reason_with_measured_numbers(compared):
+    rest = compared[~compared["verdict"].isin(["agrees", ALONE])]
+    assert set(rest["verdict"]) <= set(SAID_OF)
+    assert rest["reason"].str.contains(r"\d").all(), rest.loc[~rest["reason"].str.contains(r"\d"), "quantity"]
 
 
-def test_the_recorded_run_is_compared_with_every_publication():
-    table = compare_published(read_table(TABLES / "timings.csv"), read_table(TABLES / "geomeans.csv"))
-    assert set(table["publication"]) == set(pd.read_csv(DATA)["publication"])
+def test_kernels_with_published_tiles_are_compared_with_trials_of_these_tiles(compared, here):
+    steps = compared[(compared["rung"] == "tiled_1d@BM=64,BN=64,BK=8,TM=8") & (compared["quantity"] == OVER_BEFORE)]
+    assert set(steps["publication"]) == {"siboehm", "A100 notes"}
+    trial = here.trials[here.trials["trial"] == steps["rung"].iloc[0]].set_index("shape")["speedup_over_cublas"]
+    tiled = here.timings.set_index(["rung", "shape"])["speedup_over_cublas"]
+    assert steps["here"].to_numpy() == pytest.approx(trial["4096"] / tiled["tiled@TILE=32", "4096"])
 
 
-def test_the_figure_has_a_mark_for_each_published_and_each_measured_number():
-    table = compare_published(read_table(TABLES / "timings.csv"), read_table(TABLES / "geomeans.csv"))
+def test_published_metrics_have_our_names_and_reasons_without_numbers_of_their_own():
+    reasons, sets = read_metrics()
+    ours = {*METRICS, *(ratio.name for ratio in RATIOS)} | {f"stall_{name}" for name in STALLS}
+    ours |= {f"share_of_stall_{name}" for name in STALLS}
+    for each in sets:
+        assert {metric[0] for metric in each["metrics"]} <= ours
+        assert {metric[2] for metric in each["metrics"] if len(metric) > 2} <= set(reasons)
+    allowed = {"FP32", "L1", "L2", "16"}  # names, and the bytes of one vector access
+    for template in reasons.values():
+        words = re.sub(r"\{[^}]*\}", "", template)
+        assert set(re.findall(r"\w*\d\w*", words)) <= allowed, template
+
+
+def test_every_published_metric_of_a_profile_is_compared(compared):
+    for each in read_metrics()[1]:
+        rows = compared[(compared["publication"] == each["publication"]) & (compared["kernel"] == each["kernel"])]
+        counted = (
+            ~rows["quantity"].isin([OF_CUBLAS, OVER_NAIVE, OVER_BEFORE, "share of the FP32 peak", "time, ms"])
+        ).sum()
+        assert counted == len(each["metrics"]), (each["publication"], each["kernel"])
+
+
+def test_a_written_table_reads_the_same(tmp_path, compared):
+    write_table(compared, tmp_path / "published.csv")
+    again = read_table(tmp_path / "published.csv")
+    assert findings(again) == findings(compared) != []
+    assert verdict_words(again) == verdict_words(compared)
+
+
+def test_findings_say_by_how_much_the_largest_step_differs(compared):
+    line = next(line for line in findings(compared) if line.startswith("tutorial"))
+    step = compared[(compared["publication"] == "tutorial, example 03") & (compared["quantity"] == OVER_BEFORE)]
+    top = step.loc[step["published"].idxmax()]
+    assert f"{top['published']:.2f} x there and {top['here']:.2f} x here" in line
+    assert f"{1 / top['times_as_much']:.3g} times less" in line
+
+
+def test_the_recorded_run_is_compared_with_every_publication(compared):
+    assert set(compared["publication"]) == set(pd.read_csv(PUBLISHED_FIGURES)["publication"])
+
+
+def test_the_figure_has_a_mark_for_each_published_and_each_measured_number(compared):
     rungs = list(read_table(TABLES / "rungs.csv")["rung"])
-    figure = published_figure.figure(table, rungs)
+    figure = published_figure.figure(compared, rungs)
     marks = figure.layers[0].data
-    shown = table[table["rung"] != "cublas"]
-    for panel, (column, factor) in published_figure.PANELS.items():
+    shown = compared[compared["rung"].isin(rungs)].dropna(subset=["here"])
+    for panel, factor in published_figure.PANELS.items():
         there = marks[(marks["panel"] == panel) & ~marks["who"].str.startswith("here")]
         here = marks[(marks["panel"] == panel) & marks["who"].str.startswith("here")]
-        assert sorted(there["value"]) == pytest.approx(sorted(factor * shown[f"published_{column}"].dropna()))
-        measured = shown.drop_duplicates(["rung", "sizes"])[column].dropna()
+        rows = shown[shown["quantity"] == panel]
+        assert sorted(there["value"]) == pytest.approx(sorted(factor * rows["published"]))
+        measured = rows.drop_duplicates(["rung", "sizes", "compared_with"])["here"]
         assert sorted(here["value"]) == pytest.approx(sorted(factor * measured))
     key = figure.layers[0].key
     assert len({(key.colors[who], key.markers[who]) for who in set(marks["who"])}) == marks["who"].nunique()
+
+
+def test_the_page_has_every_number_and_each_reason_once_a_kernel(compared):
+    text = published_page(compared)
+    assert text.count("\n| ") == len(compared) + 2 * len(compared.groupby(["publication", "gpu", "kernel", "rung"]))
+    for (_, _, _), rows in compared.groupby(["publication", "gpu", "kernel"]):
+        assert all(reason in text for reason in set(rows["reason"]) - {""})

@@ -213,6 +213,16 @@ def test_a_geomean_is_over_the_square_sizes_from_512_up():
     assert "naive" not in table.index
 
 
+def test_geomeans_of_all_rungs_are_over_the_sizes_that_the_most_rungs_have():
+    more, alike, fewer = measured("512", "1024", "8192"), measured("512", "1024"), measured("1024")
+    items = [more, alike, measured("512", "1024"), fewer]
+    table = geomean_table(items, "cublas", "naive")
+    assert set(table["sizes"]) == {"1024"}
+    table = geomean_table([more, alike], "cublas", "naive")
+    assert set(table["sizes"]) == {"512;1024"}
+    assert len(table[table["over"] == "cublas"]) == 2
+
+
 def test_the_interval_of_a_geomean_holds_it():
     timings = [a_timing("tiled", size, SAMPLES) for size in ("512", "1024")]
     table = geomean_table([tiled(*timings)], "cublas", "naive").set_index("over")

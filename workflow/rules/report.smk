@@ -5,19 +5,24 @@ if FIGURES:
         """What others published beside what was measured."""
         input:
             timings=f"{DERIVED}/tables/timings.csv",
-            geomeans=f"{DERIVED}/tables/geomeans.csv",
+            profiles=f"{DERIVED}/tables/profiles.csv",
+            paper=f"{DERIVED}/tables/paper.csv",
+            trials=TUNING[:1],
+            gpus=sorted(map(str, Path("config/gpus").glob("*.yaml"))),
             rungs=f"{DERIVED}/tables/rungs.csv",
             code=code("published"),
         output:
             table=in_report(f"{DERIVED}/tables/published.csv", "published"),
             svg=in_report(f"{DERIVED}/figures/published.svg", "published"),
             png=f"{DERIVED}/figures/published.png",
+            page=f"{DERIVED}/pages/published.md",
         log:
             f"{LOGS}/{GPU}/published.log",
         priority: AWAITED
         conda:
             CONDA
         params:
+            gpu=[PLAN.gpu],
             recorded=caption_of,
         script:
             "../scripts/published.py"

@@ -2,16 +2,22 @@
 
 from pathlib import Path
 
+import pandas as pd
+from ladder.records.store import write_text
 from ladder.show.figures import published
+from ladder.show.published_page import published_page
 from ladder.show.static import draw, save
 from ladder.system.terminal import job
 from ladder.tables.files import read_table, write_table
-from ladder.tables.published import compare_published
+from ladder.tables.published import Here, compare_published
 
 with job(snakemake):
     output = snakemake.output
-    table = compare_published(read_table(snakemake.input.timings), read_table(snakemake.input.geomeans))
+    (gpu,), trials = snakemake.params.gpu, snakemake.input.trials
+    tables = {name: read_table(getattr(snakemake.input, name)) for name in ("timings", "profiles", "paper")}
+    table = compare_published(Here(gpu, **tables, trials=read_table(trials[0]) if trials else pd.DataFrame()))
     caption = f"Recorded on {snakemake.params.recorded}; published figures and sources: workflow/data/published.csv"
     figure = published.figure(table, list(read_table(snakemake.input.rungs)["rung"]))
     save(draw(figure, caption), [Path(output.svg), Path(output.png)])
     write_table(table, Path(output.table))
+    write_text(Path(output.page), published_page(table))

@@ -39,10 +39,11 @@ from ladder.show.pages import by_work
 from ladder.show.shipped import of_shipped, shipped_line
 from ladder.show.style import rung_key
 from ladder.system.paths import ROOT, shown
-from ladder.tables.published import findings
+from ladder.tables.published import COMPARED_RATES, findings, size_words, verdict_words
 from ladder.tables.timings import headline_shape, square_rows
 
 TEMPLATES = ROOT / "workflow" / "report"
+CELL = ' style="border:1px solid #ddd;padding:8px"'  # of each cell of a table without scripts; report.css has it once
 WHY = ("roofline", "issue_slots", "instruction_mix", "occupancy_limits", "prediction")  # the charts that say why
 
 
@@ -146,7 +147,7 @@ def answer(material: Material) -> list[str]:
     if len(means):
         top = means.loc[means["speedup"].idxmax()]
         lines.append(
-            f"Over the square sizes from 512 up, {top['rung']} is best: {percent(top['speedup'], 1)} of cuBLAS"
+            f"Over n = {size_words(top['sizes'])}, {top['rung']} is best: {percent(top['speedup'], 1)} of cuBLAS"
             " in the geometric mean."
         )
     if split := _best_split(material):
@@ -243,7 +244,8 @@ def _table(
         shown = shown.assign(rung=links)
     for column, ids in (targets or {}).items():
         shown[column] = [samples.link(text, to) for text, to in zip(shown[column], ids, strict=True)]
-    return Markup(itables.to_html_datatable(shown, table_id=name, allow_html=True, **options))
+    html = itables.to_html_datatable(shown, table_id=name, allow_html=True, **options)
+    return Markup(html.replace(CELL, ""))
 
 
 def _ladder_table(rungs: pd.DataFrame, timings: pd.DataFrame) -> Markup:
@@ -317,21 +319,24 @@ def _published(material: Material) -> dict[str, Any] | None:
     table = material.tables.get("published")
     if table is None or table.empty:
         return None
+    rates = table[table["quantity"].isin(COMPARED_RATES)]
+    known = set(map(name_of, material.tables["rungs"]["rung"]))
+    trials = ~rates["rung"].isin(known)  # named after the tiles that somebody published
+    entries, _, tiles = zip(*rates["rung"].str.partition("@").to_numpy(), strict=True)
     frame = pd.DataFrame(
         {
-            "publication": table["publication"],
-            "GPU": table["gpu"],
-            "n": table["sizes"],
-            "kind": table["kind"],
-            "rung": table["rung"],
-            "% of cuBLAS there": 100 * table["published_share_of_cublas"],
-            "here": 100 * table["share_of_cublas"],
-            "times naive there": table["published_speedup_over_naive"],
-            "here ": table["speedup_over_naive"],
-            "step from": table["compared_with"],
-            "there": table["published_step"],
-            "here  ": table["step"],
-            "verdict": table["verdict"],
+            "publication": rates["publication"],
+            "GPU": rates["gpu"],
+            "kernel": rates["kernel"],
+            "rung": rates["rung"].where(~trials, pd.Series(entries, rates.index)),
+            "tiles": pd.Series(tiles, rates.index).where(trials, "tuned"),
+            "n": rates["sizes"].map(size_words),
+            "what": rates["quantity"].str.replace("_", " "),
+            "over": rates["compared_with"],
+            "there": rates["published"],
+            "here": rates["here"],
+            "verdict": verdict_words(rates),
+            "why": rates["reason"],
         }
     )
     sources = list(dict.fromkeys(zip(table["publication"], table["source"], strict=True)))

@@ -35,6 +35,8 @@ TEXT_COLUMNS = (
     "commit",
     *(f"baseline_{name}" for name in ("card", "cublas_version", "commit", "measured_at")),
     "sizes",
+    "compared_with",
+    "reason",
     "key",
 )
 

@@ -1,150 +1,305 @@
-"""What others published beside what is measured here: the same rungs, in share of cuBLAS and in speedup over naive.
+"""What others published beside what is measured here, number by number: rates of a kernel, and metrics of its profile.
 
-The figures of others ship as workflow/data/published.csv, each row with its source. Absolute times on other GPUs say
-nothing about this one; shares, speedups and the step from one rung to the next do.
+The figures of others ship as workflow/data/published.csv and published_metrics.yaml, each with its source. A number is
+compared at the sizes that it was published for, with the rung that its kernel is here. Where it does not agree, the
+table gives a reason from what was measured or compiled here (`ladder.tables.reasons`).
 """
 
 from __future__ import annotations
 
-from itertools import pairwise
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
+import yaml
 
+from ladder.config.gpus import read_gpu
+from ladder.model.gpu import Gpu
+from ladder.model.shape import Shape
 from ladder.system.paths import ROOT
+from ladder.tables.reasons import Reasons
+from ladder.tables.statistics import Interval
 
-DATA = ROOT / "workflow" / "data" / "published.csv"
-LEVEL = 0.02  # a step of less than this share is neither up nor down
+PUBLISHED_FIGURES = ROOT / "workflow" / "data" / "published.csv"
+PUBLISHED_METRICS = ROOT / "workflow" / "data" / "published_metrics.yaml"
+LEVEL = 0.02  # numbers that are less than this share apart agree; a step of less is neither up nor down
+OF_CUBLAS, OVER_NAIVE, OVER_BEFORE = "share of cuBLAS", "times naive", "times the rung before"
+COMPARED_RATES = (OF_CUBLAS, OVER_NAIVE, OVER_BEFORE)  # what can be compared between GPUs
+OF_PEAK, MEDIAN_TIME = "share of the FP32 peak", "time, ms"
+ALONE = "no counterpart"  # a step between two kernels that are the same rung here
+QUANTITIES = (*COMPARED_RATES, OF_PEAK, MEDIAN_TIME)
+_DIRECTED = (OVER_NAIVE, OVER_BEFORE)  # ratios that say faster or slower
 _SET = ["publication", "gpu", "sizes"]
 PUBLISHED_COLUMNS = [
-    *("publication", "gpu", "sizes", "kind", "kernel", "rung"),
-    *("published_share_of_cublas", "share_of_cublas", "published_speedup_over_naive", "speedup_over_naive"),
-    *("compared_with", "published_step", "step", "verdict", "source"),
+    *("publication", "gpu", "kind", "kernel", "rung", "sizes", "quantity", "compared_with"),
+    *("published", "published_low", "published_high", "here", "here_low", "here_high"),
+    *("verdict", "times_as_much", "reason", "source"),
 ]
 
 
+def judged(quantity: str, there: Interval, here: Interval) -> str:
+    """How a number from here stands to a published one.
+
+    `agrees` where the intervals meet or are less than LEVEL apart. Else a ratio of speeds has `the same direction`
+    (both faster, or both slower) or is `opposite`; any other number is `outside`.
+    """
+    if here.low <= there.high * (1 + LEVEL) and there.low <= here.high * (1 + LEVEL):
+        return "agrees"
+    if quantity not in _DIRECTED:
+        return "outside"
+    return "the same direction" if _direction(there.value) == _direction(here.value) else "opposite"
+
+
+def _direction(ratio: float) -> int:
+    return 0 if abs(ratio - 1) < LEVEL else 1 if ratio > 1 else -1
+
+
 def read_published() -> pd.DataFrame:
-    """The published figures, with what follows from them.
+    """The published figures, their numbers as `Interval`s or None, and what follows from them.
 
-    share_of_cublas, speedup_over_naive and speedup_over_before are ratios; where a publication does not give them but
-    gives the rates or times that they are ratios of, at the same size on the same GPU, they are computed from those.
-    `rung` is our rung of the same idea, empty where there is none; `sizes` is n, or 512+ for a geometric mean.
+    Columns: those of the file, and before_kernel. share_of_cublas, speedup_over_naive, speedup_over_before and
+    share_of_peak are ratios; where a publication does not give one but the rates or times that it is a ratio of, at the
+    same size on the same GPU, it is computed from those. `rung` is ours of the same idea, empty where there is none.
     """
-    table = pd.read_csv(DATA, dtype={"sizes": str, "rung": str}).assign(before="")
-    table["rung"] = table["rung"].fillna("")
+    table = pd.read_csv(PUBLISHED_FIGURES, dtype=str, keep_default_na=False)
+    numbers = ("time_ms", "gflops", "share_of_cublas", "speedup_over_naive", "speedup_over_before")
+    for column in numbers:
+        table[column] = [Interval.of_text(text) if text else None for text in table[column]]
+    table["before_kernel"], table["share_of_peak"] = "", None
+    found = []
     for _, rows in table.groupby(_SET, sort=False):
-        for column, reference in (("share_of_cublas", "cublas"), ("speedup_over_naive", "naive")):
-            of = rows[rows["rung"] == reference]
-            if len(of):
-                ratios = rows.apply(_ratio, axis=1, args=(of.iloc[0],))
-                table.loc[rows.index, column] = rows[column].fillna(ratios)
-        climbed = table.loc[rows.index][rows["rung"].ne("") & rows["rung"].ne("cublas")]
-        for (_, before), (index, row) in pairwise(climbed.iterrows()):
-            table.loc[index, "before"] = before["rung"]
-            if pd.isna(row["speedup_over_before"]):
-                first = before["rung"] == "naive" and pd.notna(row["speedup_over_naive"])
-                table.loc[index, "speedup_over_before"] = row["speedup_over_naive"] if first else _ratio(row, before)
-    return table
+        records = rows.to_dict("records")
+        for row in records:
+            row["share_of_peak"] = _share_of_peak(row)
+        _add_ratios(records)
+        found += records
+    return pd.DataFrame(found)
 
 
-def _ratio(row: pd.Series, of: pd.Series) -> float:
-    """How many times as fast a row is as another, from their rates or else their times; NaN where neither has both."""
-    by_rate = row["gflops"] / of["gflops"]
-    return by_rate if pd.notna(by_rate) else of["time_ms"] / row["time_ms"]
-
-
-def compare_published(timings: pd.DataFrame, geomeans: pd.DataFrame) -> pd.DataFrame:
-    """The published rows whose rung is measured here at the same sizes, with PUBLISHED_COLUMNS.
-
-    `timings` and `geomeans` are the tables of those names. A step is the speedup over the rung before in the same
-    publication; its verdict is `confirmed` where it goes the same way here (up, down, or less than 2 %), else
-    `the other way`, and empty where there is no step to compare.
-    """
-    ours = _ours(timings, geomeans)
-    rows = []
-    for row in read_published().itertuples():
-        here = ours.get((row.rung, row.sizes))
-        given = (row.share_of_cublas, row.speedup_over_naive, row.speedup_over_before)
-        if here is None or all(map(pd.isna, given)):
+def _add_ratios(rows: list[dict[str, Any]]) -> None:
+    """Ratios that a publication does not give, of rows of the same size on the same GPU."""
+    references = {row["kernel"].lower(): row for row in reversed(rows)}
+    naive = references.get("naive")
+    for row in rows:
+        for column, reference in (("share_of_cublas", references.get("cublas")), ("speedup_over_naive", naive)):
+            if row[column] is None and reference is not None:
+                row[column] = _ratio(row, reference)
+        if naive is not None and naive["share_of_cublas"] is None and row["share_of_cublas"] is not None:
+            naive["share_of_cublas"] = row["share_of_cublas"].over(row["speedup_over_naive"])
+    before = None
+    for row in rows:
+        if not row["rung"] or row["rung"] == "cublas":
             continue
-        before = ours.get((row.before, row.sizes))
-        step = here["speedup_over_naive"] / before["speedup_over_naive"] if before else np.nan
-        known = row.speedup_over_before if before else np.nan
-        same = _direction(step) == _direction(known)
-        values = (
-            *(row.publication, row.gpu, row.sizes, row.kind, row.kernel, row.rung),
-            *(row.share_of_cublas, here["share_of_cublas"], row.speedup_over_naive, here["speedup_over_naive"]),
-            *(row.before if before else "", known, step),
-            "" if np.isnan(known) or np.isnan(step) else "confirmed" if same else "the other way",
-            row.source,
+        if row["before"] == "none":
+            row["before"] = ""
+        elif before is not None and not row["before"]:
+            row["before"], row["before_kernel"] = before["rung"], before["kernel"]
+            if row["speedup_over_before"] is None:
+                row["speedup_over_before"] = _ratio(row, before)
+                if row["speedup_over_before"] is None and before is naive:
+                    row["speedup_over_before"] = row["speedup_over_naive"]
+        before = row
+
+
+def _ratio(row: Mapping[str, Any], of: Mapping[str, Any]) -> Interval | None:
+    """How many times as fast a row is as another, from their rates or else times; None where neither has both."""
+    for column, upper, lower in (("gflops", row, of), ("time_ms", of, row)):
+        if upper[column] is not None and lower[column] is not None:
+            return upper[column].over(lower[column])
+    return None
+
+
+def _share_of_peak(row: Mapping[str, Any]) -> Interval | None:
+    """The rate over the FP32 peak in the file of the GPU that it was published for."""
+    if row["gflops"] is None and (row["time_ms"] is None or not row["sizes"].isdigit()):
+        return None
+    peak = read_gpu(row["gpu_file"]).peak_gflops
+    if row["gflops"] is not None:
+        return row["gflops"].scaled(1 / peak)
+    return Interval.exactly(Shape.parse(row["sizes"]).flop / 1e6 / peak).over(row["time_ms"])
+
+
+@dataclass(frozen=True)
+class Here:
+    """What is measured here: the tables of timings, profiles, the calculation on paper, and trials; and the GPU."""
+
+    gpu: Gpu
+    timings: pd.DataFrame
+    profiles: pd.DataFrame
+    paper: pd.DataFrame
+    trials: pd.DataFrame
+
+    def rate(self, rung: str, n: str, column: str) -> Interval | None:
+        """A number of a rung in the table of timings with its interval, at a square size."""
+        rows = self.timings[(self.timings["rung"] == rung) & (self.timings["shape"].astype(str) == n)]
+        if rows.empty or pd.isna(rows[column].iloc[0]):
+            return None
+        row, stem = rows.iloc[0], column.removesuffix("_median")
+        return Interval(row[f"{stem}_ci_low"], row[column], row[f"{stem}_ci_high"])
+
+    def share_of_cublas(self, rung: str, sizes: str) -> Interval | None:
+        """A rung's speed over cuBLAS's: at one size, or the geometric mean over sizes apart by `;`; or of a trial."""
+        if "@" in rung and rung not in set(self.timings["rung"]):
+            return self._trial(rung, sizes)
+        each = [self.rate(rung, n, "speedup_over_cublas") for n in sizes.split(";")]
+        return None if None in each else Interval.geometric_mean(each)
+
+    def _trial(self, name: str, n: str) -> Interval | None:
+        rows = self.trials
+        if rows.empty:
+            return None
+        rows = rows[(rows["trial"] == name) & (rows["shape"].astype(str) == n) & (rows["status"] == "ok")]
+        return None if rows.empty else Interval.exactly(float(rows["speedup_over_cublas"].iloc[-1]))
+
+    def quantities(self, row: Mapping[str, Any], naive: str) -> Iterator[tuple[str, str, Interval | None]]:
+        """Each quantity of a published row: its name, what it is compared with, and its value here."""
+        rung, sizes = row["rung"], row["sizes"]
+        share, naives = self.share_of_cublas(rung, sizes), self.share_of_cublas(naive, sizes) if naive else None
+        before = self.share_of_cublas(row["before"], sizes) if row["before"] else None
+        yield OF_CUBLAS, "cublas", share
+        yield OVER_NAIVE, naive, share.over(naives) if share and naives and rung != naive else None
+        yield (
+            OVER_BEFORE,
+            row["before"],
+            share.over(before) if share and before and row["before_kernel"] != "naive" else None,
         )
-        rows.append(dict(zip(PUBLISHED_COLUMNS, values, strict=True)))
+        peak = self.rate(rung, sizes, "gflops") if rung in set(self.timings["rung"]) else None
+        yield OF_PEAK, "", peak.scaled(1 / self.gpu.peak_gflops) if peak else None
+        yield MEDIAN_TIME, "", self.rate(rung, sizes, "time_ms_median")
+
+
+_COLUMNS = dict(
+    zip(
+        QUANTITIES,
+        ("share_of_cublas", "speedup_over_naive", "speedup_over_before", "share_of_peak", "time_ms"),
+        strict=True,
+    )
+)
+
+
+def compare_published(here: Here) -> pd.DataFrame:
+    """Every published number whose rung is measured here at the same sizes, with PUBLISHED_COLUMNS.
+
+    Where a publication names the tiles of its kernel and tuning has timed ours with these, the trial's share of cuBLAS
+    and its step are compared too, under the trial's name. Profiles' metrics follow.
+    """
+    reasons = Reasons(here.gpu, here.timings, here.profiles, here.paper, here.trials)
+    rows = []
+    for _, each in read_published().groupby(_SET, sort=False):
+        records = each.to_dict("records")
+        naive = next((row["rung"] for row in records if row["kernel"] == "naive"), "")
+        for row in records:
+            if not row["rung"] or row["rung"] == "cublas":
+                continue
+            rows += _compared(row, here, naive, reasons)
+            if row["trial"]:
+                trial = {**row, "rung": row["trial"], "time_ms": None, "share_of_peak": None}
+                rows += _compared(trial, here, naive, reasons)
+    rows += compared_metrics(here, reasons)
     return pd.DataFrame(rows, columns=PUBLISHED_COLUMNS)
 
 
-def _ours(timings: pd.DataFrame, geomeans: pd.DataFrame) -> dict[tuple[str, str], dict[str, float]]:
-    square = timings[(timings["m"] == timings["n"]) & (timings["n"] == timings["k"])]
-    found = {
-        (row.rung, str(row.n)): {
-            "share_of_cublas": row.speedup_over_cublas,
-            "speedup_over_naive": row.speedup_over_naive,
-        }
-        for row in square.itertuples()
-        if pd.notna(row.speedup_over_cublas) and pd.notna(row.speedup_over_naive)
-    }
-    means = geomeans.pivot(index="rung", columns="over", values="speedup") if len(geomeans) else pd.DataFrame()
-    for row in means.itertuples():
-        found[(row.Index, "512+")] = {"share_of_cublas": row.cublas, "speedup_over_naive": row.naive}
+def _compared(row: Mapping[str, Any], here: Here, naive: str, reasons: Reasons) -> list[dict[str, Any]]:
+    found, measured = [], here.share_of_cublas(row["rung"], row["sizes"])
+    for quantity, other, value in here.quantities(row, naive):
+        published = row[_COLUMNS[quantity]]
+        if quantity == OVER_NAIVE and published and row["kernel"] != "naive" and row["rung"] == naive and measured:
+            nothing = Interval.exactly(np.nan)
+            found.append(_row(row, quantity, other, published, nothing, ALONE, row["note"].partition("; ")[2]))
+        if published is None or value is None:
+            continue
+        says = judged(quantity, published, value)
+        why = "" if says == "agrees" else reasons.of_rate(quantity, row, other, published, value)
+        found.append(_row(row, quantity, other, published, value, says, why))
     return found
 
 
-def _direction(step: float) -> int:
-    return 0 if abs(step - 1) < LEVEL else 1 if step > 1 else -1
+def _row(
+    row: Mapping[str, Any], quantity: str, other: str, there: Interval, here: Interval, says: str, why: str
+) -> dict[str, Any]:
+    return {
+        **{name: row[name] for name in ("publication", "gpu", "kind", "kernel", "rung", "sizes", "source")},
+        **{"quantity": quantity, "compared_with": other},
+        **{"published": there.value, "published_low": there.low, "published_high": there.high},
+        **{"here": here.value, "here_low": here.low, "here_high": here.high},
+        **{"verdict": says, "times_as_much": here.value / there.value if there.value else np.nan, "reason": why},
+    }
+
+
+def read_metrics() -> tuple[Mapping[str, str], Sequence[Mapping[str, Any]]]:
+    """The published metrics: reasons by their names, and a set of metrics for each publication and kernel."""
+    data = yaml.safe_load(PUBLISHED_METRICS.read_text())
+    return data["reasons"], data["profiles"]
+
+
+def compared_metrics(here: Here, reasons: Reasons) -> list[dict[str, Any]]:
+    """Rows of the published metrics whose rung has a profile of the same size."""
+    templates, sets = read_metrics()
+    rows = []
+    for each in sets:
+        common = {name: each[name] for name in ("publication", "gpu", "kind", "kernel", "source")}
+        for name, text, *rest in each["metrics"]:
+            key, rung = (*rest, "", "")[:2]
+            rung = rung or each["rung"]
+            own = reasons.profile(rung, str(each["n"]))
+            if name not in own:
+                continue
+            there, value = Interval.of_text(str(text)), Interval.exactly(own[name])
+            says = judged(name, there, value)
+            why = reasons.of_metric(templates[key], own, each["gpu_file"]) if says != "agrees" and key else ""
+            row = {**common, "rung": rung, "sizes": str(each["n"])}
+            rows.append(_row(row, name, "", there, value, says, why))
+    return rows
 
 
 def findings(table: pd.DataFrame) -> list[str]:
-    """What the comparison says, for each publication that climbs at least three rungs."""
+    """What the comparison says: for each publication how many numbers agree, and its largest step."""
     lines = []
-    for (publication, gpu, sizes), rows in table[table["rung"] != "cublas"].groupby(_SET, sort=False):
-        climbed = rows.dropna(subset=["published_speedup_over_naive", "speedup_over_naive"])
-        climbed = climbed.drop_duplicates("rung")
-        if len(climbed) < 3:
-            continue
-        agree, turned = _pairs(climbed)
-        size = f"n = {sizes}" if sizes.isdigit() else f"sizes {size_words(sizes)}"
-        what = "expects" if (rows["kind"] == "expected").all() else "found"
-        order = f"{agree} of {agree + len(turned)} pairs of rungs stand in the order that it {what}"
-        lines.append(f"{publication} ({gpu}, {size}): {order}{', but not ' + '; '.join(turned) if turned else ''}.")
-        steps = rows.dropna(subset=["published_step", "step"])
+    for publication, rows in table.groupby("publication", sort=False):
+        count = rows["verdict"].value_counts()
+        said = ", ".join(f"{words} {count[name]}" for name, words in SAID_OF.items() if name in count)
+        what = "expects" if (rows["kind"] == "expected").all() else "gives"
+        line = f"{publication} {what} {len(rows)} numbers that can be compared: {said}."
+        steps = rows[rows["quantity"] == OVER_BEFORE]
         if len(steps):
-            largest = steps.loc[steps["published_step"].idxmax()]
-            lines[-1] += (
-                f" Its largest step, {largest['compared_with']} to {largest['rung']}, is"
-                f" {largest['published_step']:.2f} x there and {largest['step']:.2f} x here."
+            top = steps.loc[steps["published"].idxmax()]
+            line += (
+                f" Its largest step, {top['compared_with']} to {top['rung']} at {size_words(top['sizes'])}, is"
+                f" {top['published']:.2f} x there and {top['here']:.2f} x here: {_words(top)}."
             )
-            other = steps[steps["verdict"] == "the other way"]
-            lines[-1] += "".join(
-                f" {row.compared_with} to {row.rung} is {row.published_step:.2f} x there, but {row.step:.2f} x here."
-                for row in other.itertuples()
-            )
+        line += "".join(
+            f" {row.compared_with} to {row.rung} is {row.published:.2f} x there, but {row.here:.2f} x here."
+            for row in steps[steps["verdict"] == "opposite"].itertuples()
+        )
+        lines.append(line)
     return lines
 
 
-def _pairs(rows: pd.DataFrame) -> tuple[int, list[str]]:
-    """How many pairs of rungs stand in the same order there and here, and the pairs that do not, in words."""
-    agree, turned = 0, []
-    items = list(rows.itertuples())
-    for index, one in enumerate(items):
-        for other in items[index + 1 :]:
-            there = one.published_speedup_over_naive - other.published_speedup_over_naive
-            here = one.speedup_over_naive - other.speedup_over_naive
-            if there * here > 0:
-                agree += 1
-            else:
-                fast, slow = (one, other) if there > 0 else (other, one)
-                turned.append(f"{fast.rung} before {slow.rung}")
-    return agree, turned
+SAID_OF = {
+    "agrees": "agree",
+    "the same direction": "same direction by another factor",
+    "outside": "outside the intervals",
+    "opposite": "opposite",
+    ALONE: ALONE,
+}
+
+
+def verdict_words(table: pd.DataFrame) -> list[str]:
+    """The verdict of each row in words, with its factor."""
+    return [_words(row) for row in table.to_dict("records")]
+
+
+def _words(row: Mapping[str, Any] | pd.Series) -> str:
+    if row["verdict"] in ("agrees", "opposite", ALONE) or not row["times_as_much"] > 0:
+        return str(row["verdict"])
+    more = row["times_as_much"] > 1
+    factor = row["times_as_much"] if more else 1 / row["times_as_much"]
+    return f"{row['verdict']}, {factor:.3g} times {'as much' if more else 'less'}"
 
 
 def size_words(sizes: str) -> str:
-    return sizes if sizes.isdigit() else f"from {sizes.rstrip('+')} up"
+    """`2048`, or `512, 1024, 2048 and 4096`."""
+    *first, last = str(sizes).split(";")
+    return f"{', '.join(first)} and {last}" if first else last

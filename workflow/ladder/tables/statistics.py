@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
@@ -50,3 +51,54 @@ def mean_interval(values: Sequence[float]) -> tuple[float, float, float]:
         return mean, np.nan, np.nan
     half = _T[min(len(found) - 1, len(_T)) - 1] * float(found.std(ddof=1)) / np.sqrt(len(found))
     return mean, mean - half, mean + half
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A positive number and the ends between which it lies."""
+
+    low: float
+    value: float
+    high: float
+
+    @classmethod
+    def exactly(cls, value: float) -> Interval:
+        """A number without a spread."""
+        return cls(value, value, value)
+
+    @classmethod
+    def of_text(cls, text: str) -> Interval:
+        """A number as somebody wrote it: `4000-6000` is a range, `<5` lies between 0 and 5, `3.5` in 3.45 to 3.55."""
+        if text.startswith("<"):
+            return cls(0.0, float(text[1:]), float(text[1:]))
+        if "-" in text.lstrip("-"):
+            low, high = map(float, text.split("-"))
+            return cls(low, (low + high) / 2, high)
+        mantissa, _, exponent = text.partition("e")
+        half = 0.5 * 10.0 ** (int(exponent or 0) - len(mantissa.partition(".")[2]))
+        return cls(float(text) - half, float(text), float(text) + half)
+
+    def over(self, other: Interval) -> Interval:
+        """The ratio of two, whose spreads have nothing to do with each other: relative halves add as squares."""
+        value = self.value / other.value
+        return Interval.around(value, float(np.hypot(self.relative, other.relative)))
+
+    def scaled(self, factor: float) -> Interval:
+        """Times a number without a spread."""
+        return Interval(self.low * factor, self.value * factor, self.high * factor)
+
+    @property
+    def relative(self) -> float:
+        """Half the spread over the value."""
+        return (self.high - self.low) / 2 / self.value if self.value else 0.0
+
+    @classmethod
+    def around(cls, value: float, relative: float) -> Interval:
+        """A value and its relative half spread."""
+        return cls(value * (1 - relative), value, value * (1 + relative))
+
+    @classmethod
+    def geometric_mean(cls, values: Sequence[Interval]) -> Interval:
+        """Of values whose spreads have nothing to do with each other."""
+        mean = float(np.exp(np.mean([np.log(each.value) for each in values])))
+        return cls.around(mean, float(np.sqrt(sum(each.relative**2 for each in values))) / len(values))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -140,29 +141,45 @@ def speedup(item: Evidence, shape: Shape, other: str | None) -> tuple[float, np.
 
 
 def geomean_table(evidence: Sequence[Evidence], baseline: str, first: str) -> pd.DataFrame:
-    """One row a rung and reference: the geometric mean of its speedups over the square sizes from 512 up.
+    """One row a rung and reference: the geometric mean of its speedups over square sizes from 512 up.
+
+    The sizes are the same for all rungs: those that the most rungs were timed at (`common_sizes`). A rung without one
+    of them has no row.
 
     Columns: rung, precision, over (naive, cublas or before), baseline (the names of those it is over, joined by `; `),
-    shapes (how many), speedup, ci_low, ci_high, card, cublas_version, commit, measured_at (the latest).
+    shapes (how many), sizes (apart by `;`), speedup, ci_low, ci_high, card, cublas_version, commit, measured_at (the
+    latest).
     """
     rows = []
-    for item in evidence:
-        if not item.sound or item.rung.role == "floor":
+    timed = [item for item in evidence if item.sound and item.rung.role != "floor"]
+    square = common_sizes([list(item.timings) for item in timed])
+    sizes = ";".join(map(str, square))
+    for item in timed:
+        if not square or not set(square) <= set(item.timings):
             continue
-        square = [s for s in item.timings if s.m == s.n == s.k and s.n >= WORKLOG_MINIMUM]
         references = {shape: _references(item, shape, baseline, first) for shape in square}
         for label in _RATIOS:
             others = {shape: of[label] for shape, of in references.items()}
             found = {shape: ratio for shape, of in others.items() if (ratio := speedup(item, shape, of)) is not None}
             ratios, places = list(found.values()), [item.timings[shape].where for shape in found]
-            if not ratios:
+            if len(ratios) < len(square):
                 continue
             low, high = interval(np.exp(np.mean([np.log(values) for _, values in ratios], axis=0)))
             mean = float(np.exp(np.mean([np.log(value) for value, _ in ratios])))
             latest = max(place["measured_at"] for place in places)
             names = "; ".join(dict.fromkeys(str(others[shape]) for shape in found))
-            values = (item.rung.name, item.rung.precision, label, names, len(ratios), mean, low, high)
+            values = (item.rung.name, item.rung.precision, label, names, len(ratios), sizes, mean, low, high)
             rows.append((*values, *origin(places).values(), latest))
-    columns = ["rung", "precision", "over", "baseline", "shapes", "speedup", "ci_low", "ci_high"]
+    columns = ["rung", "precision", "over", "baseline", "shapes", "sizes", "speedup", "ci_low", "ci_high"]
     columns += [*ORIGIN, "measured_at"]
     return pd.DataFrame(rows, columns=columns)
+
+
+def common_sizes(timed: Sequence[Sequence[Shape]]) -> list[Shape]:
+    """The square shapes from WORKLOG_MINIMUM up that the most rungs were timed at, in the order of their size.
+
+    `timed` has the shapes of each rung. A size is kept where as many rungs have it as have the most frequent one.
+    """
+    counts = Counter(s for shapes in timed for s in shapes if s.m == s.n == s.k and s.n >= WORKLOG_MINIMUM)
+    most = max(counts.values(), default=0)
+    return sorted((shape for shape, count in counts.items() if count == most), key=lambda shape: shape.n)
