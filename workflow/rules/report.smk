@@ -8,7 +8,9 @@ if FIGURES:
             profiles=f"{DERIVED}/tables/profiles.csv",
             paper=f"{DERIVED}/tables/paper.csv",
             trials=TUNING[:1],
-            gpus=sorted(map(str, Path("config/gpus").glob("*.yaml"))),
+            gpus=sorted(
+                map(os.path.relpath, WORKFLOW.parent.glob("config/gpus/*.yaml"))
+            ),
             rungs=f"{DERIVED}/tables/rungs.csv",
             code=code("published"),
         output:
