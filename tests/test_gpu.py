@@ -26,12 +26,14 @@ from ladder.measure.accuracy.worker import measure
 from ladder.measure.check.stage import check_rung
 from ladder.measure.check.worker import check_case
 from ladder.measure.devices import CudaDevice
+from ladder.measure.survey.stage import survey_rung
 from ladder.measure.sustained.stage import sustain_rung
 from ladder.model.bounds import componentwise_bound
 from ladder.model.cases import Case
 from ladder.model.metrics import RATIOS, value_of
 from ladder.model.shape import Shape
 from ladder.records import store
+from ladder.records.survey import read_survey
 from ladder.records.sustained import read_sustained
 from ladder.system import nvml
 from ladder.system.cublas import provide_cublas
@@ -563,6 +565,39 @@ def test_a_rung_is_launched_back_to_back_between_two_runs_of_cublas(builds, gpu_
 def test_a_rung_that_is_wrong_when_launched_back_to_back_is_dishonest(builds, gpu_alone, tmp_path):
     record = sustained(builds, "off_by_one_column", tmp_path / "log")
     assert (record["status"], record["parts"]) == ("dishonest", [])
+
+
+# The survey
+
+
+def surveyed(builds, rung: str, log: Path) -> dict:
+    """The record of a small survey of a rung beside cublas."""
+    made = {name: Build(builds[name]) for name in (rung, "cublas")}
+    chosen = {"products": 12, "largest": 600, "sizes": ["256"], "families": ["normal", "sparse", "far_apart"]}
+    chosen |= {"least_flop": 1e5, "most_flop": 1e8, "references": ["cublas"], "time_limit_s": 60}
+    sampling = {"warmup": 1, "iterations": 3, "min_iterations": 2, "budget_s": 0.5}
+    declared = {name: {"role": "rung", "precision": "fp32", "claims": {}} for name in made}
+    expected = {"declared": declared, "ceiling": (float("inf"), 1.0, 1.0)}
+    return survey_rung(rung, made, expected, chosen | sampling, 5, 0, a_where(), log, lambda kernel, shape: None)
+
+
+def test_drawn_products_and_data_are_timed_beside_cublas_and_verified(builds, gpu_alone, tmp_path):
+    record = surveyed(builds, "async_copy", tmp_path / "log")
+    assert (record["status"], record["message"]) == ("ok", "")
+    path = tmp_path / "async_copy.json.gz"
+    store.write_json(path, {"stage": "survey", "rung": "async_copy", **record})
+    found = read_survey(path)
+    assert len(found.products) == 12
+    assert all(0.02 < times["cublas"] / times["async_copy"] < 50 for _, times in found.products)
+    assert any(any(case.paddings) for case, _ in found.products)
+    assert [each["family"] for each, _ in found.data] == ["normal", "sparse", "far_apart"]
+    for _, kernels in found.data:
+        assert all(0 < each.error_normwise < 1e-5 for each in kernels.values())
+
+
+def test_a_rung_that_is_wrong_on_a_drawn_product_is_dishonest(builds, gpu_alone, tmp_path):
+    record = surveyed(builds, "off_by_one_column", tmp_path / "log")
+    assert (record["status"], record["products"], record["data"]) == ("dishonest", [], [])
 
 
 def test_no_gpu_is_present_where_cuda_sees_none(compiled):
