@@ -58,6 +58,12 @@ def emulated(tmp_path: Path, source: Path) -> dict:
             'extern "C" __global__ void k() { __shared__ float s[32]; }',
             'extern "C" __global__ void k() { __shared__ float s[32]; }',
         ),
+        ("cudaLaunchKernel((const void *)k, g, b, a);", "cudaLaunchKernel(k, g, b, a);"),
+        (
+            "cudaLaunchCooperativeKernel(reinterpret_cast<void*>(k<1>), g, b, a);",
+            "cudaLaunchCooperativeKernel((k<1>), g, b, a);",
+        ),
+        ("cudaLaunchKernel((f)(x), g, b, a);", "cudaLaunchKernel((f)(x), g, b, a);"),
         (
             "void f() { dim3 gridDim(1), blockDim(2); k<<<gridDim, blockDim>>>(); } int x = gridDim.x;",
             "void f() { dim3 host_gridDim(1), host_blockDim(2); "
@@ -111,7 +117,7 @@ def test_a_fault_of_such_a_kernel_is_found(tmp_path, old, new, finding):
     ("added", "named", "line"),
     [
         ('asm volatile("");', "inline PTX", 4),
-        ("cooperative_groups::this_grid().sync();", "a barrier of the whole grid", 4),
+        ("cooperative_groups::coalesced_threads();", "coalesced_threads", 4),
         ("cudaGraphLaunch(0, 0);", "cudaGraphLaunch", 4),
         ("}\n#include <mma.h>\nvoid g() {", "mma.h", 5),
     ],

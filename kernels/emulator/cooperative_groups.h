@@ -1,6 +1,6 @@
-// Cooperative groups of a block, a warp and a part of a warp: what CUDA C++ Programming Guide, "Cooperative Groups", says
-// of thread_block and thread_block_tile. A group of lanes that run together by chance (coalesced_threads) and barriers of
-// the whole grid are not here, for the emulator cannot know the one and has not the other.
+// Cooperative groups of a grid, a block, a warp and a part of a warp: what CUDA C++ Programming Guide, "Cooperative
+// Groups", says of grid_group, thread_block and thread_block_tile. A group of lanes that run together by chance
+// (coalesced_threads) is not here, for the emulator cannot know it.
 #pragma once
 
 #include "cuda_pipeline.h"
@@ -21,6 +21,33 @@ struct thread_block {
   EMULATOR_INLINE static dim3 group_dim() { return blockDim; }
 };
 EMULATOR_INLINE thread_block this_thread_block() { return {}; }
+
+struct grid_group {
+  EMULATOR_INLINE static void sync(EMULATOR_LINE) {
+    emulator_barrier(0, line);
+    if (thread_block::thread_rank() == 0) {
+      emulator::grid_barrier();
+    }
+    emulator_barrier(0, line);
+  }
+  EMULATOR_INLINE static bool is_valid() { return emulator::is_cooperative(); }
+  EMULATOR_INLINE static unsigned long long block_rank() {
+    return blockIdx.x + static_cast<unsigned long long>(gridDim.x) * (blockIdx.y + gridDim.y * blockIdx.z);
+  }
+  EMULATOR_INLINE static unsigned long long num_blocks() {
+    return static_cast<unsigned long long>(gridDim.x) * gridDim.y * gridDim.z;
+  }
+  EMULATOR_INLINE static unsigned long long thread_rank() {
+    return block_rank() * thread_block::num_threads() + thread_block::thread_rank();
+  }
+  EMULATOR_INLINE static unsigned long long num_threads() { return num_blocks() * thread_block::num_threads(); }
+  EMULATOR_INLINE static unsigned long long size() { return num_threads(); }
+  EMULATOR_INLINE static dim3 block_index() { return blockIdx; }
+  EMULATOR_INLINE static dim3 dim_blocks() { return gridDim; }
+  EMULATOR_INLINE static dim3 group_dim() { return gridDim; }
+};
+EMULATOR_INLINE grid_group this_grid() { return {}; }
+EMULATOR_INLINE void sync(const grid_group&, EMULATOR_LINE) { grid_group::sync(line); }
 
 // Lanes whose number is not known when compiling: a part of a warp.
 struct thread_group {

@@ -11,12 +11,13 @@
 
 #include "emulator.h"
 
-// Qualifiers. A worker runs one block at a time, so its thread-local memory is the block's shared memory.
+// Qualifiers. The engine gives each block its own __shared__ arrays: it answers g++'s question where a thread-local
+// variable is (__tls_get_addr), which the other models of thread-local variables do not ask for each.
 #define __global__
 #define __device__
 #define __host__
 #define __constant__
-#define __shared__ thread_local
+#define __shared__ __attribute__((tls_model("global-dynamic"))) thread_local
 #define __launch_bounds__(...)
 #define __grid_constant__
 #define __noinline__ __attribute__((noinline))
@@ -37,6 +38,7 @@ struct dim3 {
   unsigned x, y, z;
   constexpr dim3(unsigned x = 1, unsigned y = 1, unsigned z = 1) : x(x), y(y), z(z) {}
   constexpr dim3(uint3 v) : x(v.x), y(v.y), z(v.z) {}
+  constexpr operator uint3() const { return {x, y, z}; }
 };
 
 #define EMULATOR_VECTORS(type, base)                                                     \
@@ -167,23 +169,29 @@ EMULATOR_STORE(__stwb)
 EMULATOR_STORE(__stwt)
 
 // Atomics. The operation is a function of the old value; each returns that old value.
+template <typename T>
+struct EmulatedChange {
+  T old;
+  uint64_t before, after;  // the bits of both
+};
 template <typename T, typename Operation>
-EMULATOR_PLAIN inline T emulator_atomic(T* pointer, Operation operation) {
-  using Bits = std::conditional_t<sizeof(T) == 4, uint32_t, uint64_t>;
-  Bits old = __atomic_load_n(reinterpret_cast<Bits*>(pointer), __ATOMIC_SEQ_CST), wanted;
-  T value;
-  do {
-    memcpy(&value, &old, sizeof value);
-    T result = operation(value);
-    memcpy(&wanted, &result, sizeof result);
-  } while (!__atomic_compare_exchange_n(reinterpret_cast<Bits*>(pointer), &old, wanted, false, __ATOMIC_SEQ_CST,
-                                        __ATOMIC_SEQ_CST));
-  return value;
+EMULATOR_PLAIN inline EmulatedChange<T> emulator_change(T* pointer, Operation operation) {
+  EmulatedChange<T> change = {*pointer, 0, 0};
+  T wanted = *pointer = operation(change.old);
+  memcpy(&change.before, &change.old, sizeof(T));
+  memcpy(&change.after, &wanted, sizeof(T));
+  return change;
+}
+template <typename T, typename Operation>
+EMULATOR_INLINE T emulator_atomic(T* pointer, Operation operation) {
+  emulator::atomic_begin(pointer, sizeof(T));
+  EmulatedChange<T> change = emulator_change(pointer, operation);
+  emulator::atomic_end(pointer, change.before, change.after);
+  return change.old;
 }
 #define EMULATOR_ATOMIC(name, ...)                                                                 \
   template <typename T>                                                                            \
   EMULATOR_INLINE T name(T* pointer, std::common_type_t<T> operand) {                              \
-    emulator::atomic_access(pointer, sizeof(T));                                                   \
     return emulator_atomic(pointer, [operand](T old) EMULATOR_PLAIN -> T { return __VA_ARGS__; }); \
   }
 EMULATOR_ATOMIC(atomicAdd, static_cast<T>(old + operand))
@@ -196,7 +204,6 @@ EMULATOR_ATOMIC(atomicAnd, static_cast<T>(old& operand))
 EMULATOR_ATOMIC(atomicInc, old >= operand ? T{0} : old + 1)
 template <typename T>
 EMULATOR_INLINE T atomicCAS(T* pointer, std::common_type_t<T> expected, std::common_type_t<T> desired) {
-  emulator::atomic_access(pointer, sizeof(T));
   return emulator_atomic(pointer, [=](T old) EMULATOR_PLAIN -> T { return old == expected ? desired : old; });
 }
 
@@ -220,7 +227,7 @@ EMULATOR_INLINE float __fdiv_rn(float a, float b) { return a / b; }
 EMULATOR_INLINE float __frcp_rn(float a) { return 1.0f / a; }
 EMULATOR_INLINE float rsqrtf(float a) { return 1.0f / std::sqrt(a); }
 EMULATOR_INLINE int __mul24(int a, int b) { return a * b; }
-EMULATOR_INLINE void __nanosleep(unsigned) {}
+EMULATOR_INLINE void __nanosleep(unsigned) { emulator::wait_for_others(); }
 EMULATOR_INLINE size_t __cvta_generic_to_shared(const void* pointer) { return reinterpret_cast<size_t>(pointer); }
 template <typename To, typename From>
 EMULATOR_INLINE To emulator_bits(From from) {
@@ -242,21 +249,20 @@ EMULATOR_INLINE unsigned __umulhi(unsigned a, unsigned b) {
 
 // The runtime's calls. A launch has ended when it returns, so a stream orders nothing. What the contract forbids is a
 // finding: work on another stream, a wait, memory of its own.
-#define EMULATOR_ERRORS(each)                                                                                         \
-  each(cudaSuccess, 0, "no error") each(cudaErrorInvalidValue, 1, "invalid argument")                                 \
-      each(cudaErrorMemoryAllocation, 2, "out of memory")                                                             \
-          each(cudaErrorInvalidConfiguration, 9, "invalid configuration argument")                                    \
-              each(cudaErrorInvalidDeviceFunction, 98, "invalid device function")                                     \
-                  each(cudaErrorNoDevice, 100, "no device")                                                           \
-                      each(cudaErrorInvalidDevice, 101, "invalid device ordinal")                                     \
-                          each(cudaErrorNotReady, 600, "device not ready")                                            \
-                              each(cudaErrorIllegalAddress, 700, "an illegal memory access was encountered")          \
-                                  each(cudaErrorLaunchOutOfResources, 701, "too many resources requested for launch") \
-                                      each(cudaErrorLaunchTimeout, 702, "the launch timed out and was terminated")    \
-                                          each(cudaErrorMisalignedAddress, 716, "misaligned address")                 \
-                                              each(cudaErrorLaunchFailure, 719, "unspecified launch failure")         \
-                                                  each(cudaErrorNotSupported, 801, "operation not supported")         \
-                                                      each(cudaErrorUnknown, 999, "unknown error")
+#define EMULATOR_ERRORS(each)                                                                                          \
+  each(cudaSuccess, 0, "no error") each(cudaErrorInvalidValue, 1, "invalid argument") each(cudaErrorMemoryAllocation,  \
+                                                                                           2, "out of memory")         \
+      each(cudaErrorInvalidConfiguration, 9, "invalid configuration argument") each(                                   \
+          cudaErrorInvalidDeviceFunction, 98, "invalid device function") each(cudaErrorNoDevice, 100, "no device")     \
+          each(cudaErrorInvalidDevice, 101, "invalid device ordinal") each(cudaErrorNotReady, 600, "device not ready") \
+              each(cudaErrorIllegalAddress, 700, "an illegal memory access was encountered")                           \
+                  each(cudaErrorLaunchOutOfResources, 701, "too many resources requested for launch")                  \
+                      each(cudaErrorLaunchTimeout, 702, "the launch timed out and was terminated")                     \
+                          each(cudaErrorMisalignedAddress, 716, "misaligned address")                                  \
+                              each(cudaErrorLaunchFailure, 719, "unspecified launch failure") each(                    \
+                                  cudaErrorCooperativeLaunchTooLarge, 720, "too many blocks in cooperative launch")    \
+                                  each(cudaErrorNotSupported, 801, "operation not supported")                          \
+                                      each(cudaErrorUnknown, 999, "unknown error")
 #define EMULATOR_ENUMERATOR(name, value, text) name = value,
 enum cudaError_t { EMULATOR_ERRORS(EMULATOR_ENUMERATOR) };
 using cudaError = cudaError_t;
@@ -312,7 +318,7 @@ inline cudaError_t cudaFreeAsync(void*, cudaStream_t) { return cudaSuccess; }
                           cudaDevAttrComputeCapabilityMajor, 75, 9) each(cudaDevAttrComputeCapabilityMinor, 76, 0)    \
                           each(cudaDevAttrMaxSharedMemoryPerMultiprocessor, 81, 228 * 1024)                           \
                               each(cudaDevAttrMaxRegistersPerMultiprocessor, 82, 65536)                               \
-                                  each(cudaDevAttrCooperativeLaunch, 95, 0)                                           \
+                                  each(cudaDevAttrCooperativeLaunch, 95, 1)                                           \
                                       each(cudaDevAttrMaxSharedMemoryPerBlockOptin, 97, emulator::MAX_DYNAMIC_SHARED) \
                                           each(cudaDevAttrMaxBlocksPerMultiprocessor, 106, 32)
 enum cudaDeviceAttr { EMULATOR_ATTRIBUTES(EMULATOR_ENUMERATOR) };
@@ -349,7 +355,7 @@ inline cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
                  50 << 20,
                  5120,
                  1,
-                 0,
+                 1,
                  0};
   return cudaSuccess;
 }
@@ -418,14 +424,18 @@ cudaError_t cudaFuncSetSharedMemConfig(Kernel*, cudaSharedMemConfig) {
 inline cudaError_t cudaDeviceSetCacheConfig(cudaFuncCache) { return cudaSuccess; }
 inline cudaError_t cudaDeviceSetSharedMemConfig(cudaSharedMemConfig) { return cudaSuccess; }
 template <typename Kernel>
-cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, Kernel*, int, size_t) {
-  *blocks = 1;
+cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, Kernel* kernel, int threads, size_t bytes) {
+  if (threads < 1 || threads > 1024) {
+    return emulator_last_error = cudaErrorInvalidValue;
+  }
+  size_t own = emulator::static_shared_of(reinterpret_cast<const void*>(kernel));
+  *blocks = static_cast<int>(emulator::blocks_per_sm(static_cast<unsigned>(threads), own + bytes));
   return cudaSuccess;
 }
 template <typename Kernel>
-cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* blocks, Kernel*, int, size_t, unsigned) {
-  *blocks = 1;
-  return cudaSuccess;
+cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* blocks, Kernel* kernel, int threads,
+                                                                   size_t bytes, unsigned) {
+  return cudaOccupancyMaxActiveBlocksPerMultiprocessor(blocks, kernel, threads, bytes);
 }
 template <typename Kernel>
 cudaError_t cudaOccupancyMaxPotentialBlockSize(int* grid, int* block, Kernel*, size_t = 0, int limit = 0) {

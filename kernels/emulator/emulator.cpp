@@ -9,25 +9,30 @@
 // what is found and what is not.
 #include <cxxabi.h>
 #include <dlfcn.h>
+#include <elf.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <link.h>
 #include <sched.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "emulator_memory.h"
 
 namespace emulator {
 
-// ---------------------------------------------------------------------------------------------------------------------
-// Barriers and warps.
+EMULATOR_PLAIN static uint64_t next_serial() {
+  static uint64_t serial;
+  return __atomic_add_fetch(&serial, 1, __ATOMIC_RELAXED);
+}
 
 // The thread to run next; one is ready.
-EMULATOR_PLAIN inline Thread& next_thread(Worker& w) {
+EMULATOR_PLAIN inline Thread& next_thread(Block& b) {
   for (;;) {
-    Thread& t = w.threads[w.turn];
-    w.turn = w.turn + w.step < now.threads ? w.turn + w.step : w.turn + w.step - now.threads;
+    Thread& t = b.threads[b.turn];
+    b.turn = b.turn + b.step < b.count ? b.turn + b.step : b.turn + b.step - b.count;
     if (t.state == READY) {
-      w.stamp = t.stamp;
+      b.stamp = t.stamp;
       return t;
     }
   }
@@ -35,37 +40,153 @@ EMULATOR_PLAIN inline Thread& next_thread(Worker& w) {
 
 // Lets other threads run: from one to the next, for the processor foresees where a return leads that many threads take;
 // the scheduler where none is ready.
-EMULATOR_PLAIN inline void give_way(Thread* t, Worker& w) {
-  if (w.ready == 0 || now.stop) {
-    switch_context(t->context, w.scheduler);
-  } else if (Thread& next = next_thread(w); &next != t) {
+EMULATOR_PLAIN inline void give_way(Thread* t, Block& b) {
+  if (b.ready == 0 || device.stop) {
+    switch_context(t->context, b.scheduler);
+  } else if (Thread& next = next_thread(b); &next != t) {
     switch_context(t->context, next.context);
   }
 }
 
-EMULATOR_NOINLINE void atomic_access(const void* pointer, unsigned bytes) {
-  check(reinterpret_cast<uintptr_t>(pointer), bytes, ATOMIC_ACCESS, EMULATOR_CALLER);
-  Thread* t = this_thread();
-  t->worker->used_atomics = true;
-  give_way(t, *t->worker);
+// ---------------------------------------------------------------------------------------------------------------------
+// Waiting for other threads and blocks. A thread that finds nothing changed lets the others of its block run; once all that
+// are ready have found so for some time, the block is suspended and another runs.
+
+EMULATOR_NOINLINE void made_progress() {
+  __atomic_fetch_add(&device.progress, 1, __ATOMIC_RELAXED);
+  this_block()->idle = 0;
 }
+
+// Another thread of the block, or another block where this one waits or has run for long: even a thread that changes
+// something again and again, as a lock that it takes and gives back, may wait for others.
+EMULATOR_PLAIN static void let_others_run(Thread* t, Block& b) {
+  if (b.idle > 4 * b.ready + 16 || ++b.yields > 256 * b.ready + 16384) {
+    b.suspended = true;
+    switch_context(t->context, b.scheduler);
+    b.stamp = t->stamp;
+  } else {
+    give_way(t, b);
+  }
+  if (device.stop) {
+    stop_launch(0);
+  }
+}
+
+// The thread has looked at what others may change, at a place in the code, and seen `value`.
+EMULATOR_PLAIN static void look(Thread* t, uintptr_t code, uintptr_t address, uint64_t value) {
+  Block& b = *t->block;
+  uint64_t mixed = (code * 31 + address) * 0x9E3779B97F4A7C15u ^ value * 0xD1B54A32D192ED03u;
+  uint32_t seen = static_cast<uint32_t>(mixed ^ mixed >> 32);
+  bool again = false;
+  for (uint32_t each : t->looks) {
+    again = again || each == seen;
+  }
+  if (again) {
+    ++b.idle;
+  } else {
+    b.idle = 0;
+    t->looks[t->look++ % LAST_LOOKS] = seen;
+  }
+  t->barrier_at = code;
+  let_others_run(t, b);
+}
+
+EMULATOR_NOINLINE void wait_for_others() {
+  uintptr_t code = EMULATOR_CALLER;
+  look(this_thread(), code, 0, 0);
+}
+
+static pthread_mutex_t atomic_lock = PTHREAD_MUTEX_INITIALIZER;
+
+EMULATOR_NOINLINE void atomic_begin(const void* pointer, unsigned bytes) {
+  uintptr_t code = EMULATOR_CALLER;
+  Thread* t = this_thread();
+  check(reinterpret_cast<uintptr_t>(pointer), bytes, ATOMIC_ACCESS, code);
+  t->block->used_atomics = true;
+  let_others_run(t, *t->block);
+  pthread_mutex_lock(&atomic_lock);
+}
+
+EMULATOR_NOINLINE void atomic_end(const void* pointer, uint64_t before, uint64_t after) {
+  uintptr_t code = EMULATOR_CALLER;
+  pthread_mutex_unlock(&atomic_lock);
+  if (before != after) {
+    made_progress();
+  } else {
+    look(this_thread(), code, reinterpret_cast<uintptr_t>(pointer), before);
+  }
+}
+
+EMULATOR_PLAIN static void strong(uintptr_t address, unsigned bytes, Access access, uintptr_t code) {
+  Thread* t = this_thread();
+  if (t == nullptr) {
+    return;
+  }
+  check(address, bytes, access, code);
+  if (address - stacks < STACKS_BYTES) {
+    return;
+  }
+  t->block->used_atomics = true;
+  if (access == STRONG_WRITE) {
+    made_progress();
+    return;
+  }
+  uint64_t value = 0;
+  memcpy(&value, reinterpret_cast<void*>(address), bytes < 8 ? bytes : 8);
+  look(t, code, address, value);
+}
+EMULATOR_NOINLINE void strong_load(const void* pointer, unsigned bytes) {
+  strong(reinterpret_cast<uintptr_t>(pointer), bytes, STRONG_READ, EMULATOR_CALLER);
+}
+EMULATOR_NOINLINE void strong_store(const void* pointer, unsigned bytes) {
+  strong(reinterpret_cast<uintptr_t>(pointer), bytes, STRONG_WRITE, EMULATOR_CALLER);
+}
+
+EMULATOR_NOINLINE bool is_cooperative() { return this_block()->launch->as.cooperative; }
+
+EMULATOR_NOINLINE void grid_barrier() {
+  uintptr_t code = EMULATOR_CALLER;
+  Thread* t = this_thread();
+  Block& b = *t->block;
+  Launch& launch = *b.launch;
+  if (!launch.as.cooperative) {
+    Where where;
+    where.code = code;
+    report("launch", where, "waits for the whole grid, which was not launched by cudaLaunchCooperativeKernel");
+    stop_launch(719);
+  }
+  uint64_t phase = __atomic_load_n(&launch.phase, __ATOMIC_ACQUIRE);
+  if (__atomic_add_fetch(&launch.arrived, 1, __ATOMIC_ACQ_REL) == launch.blocks) {
+    launch.arrived = 0;
+    launch.serial = next_serial();
+    __atomic_store_n(&launch.phase, phase + 1, __ATOMIC_RELEASE);
+    made_progress();
+  }
+  while (__atomic_load_n(&launch.phase, __ATOMIC_ACQUIRE) == phase) {
+    look(t, code, 0, phase);
+  }
+  b.serial = launch.serial;
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// Barriers and warps.
 
 EMULATOR_NOINLINE int barrier(int predicate) {
   Thread* t = this_thread();
-  Worker& w = *t->worker;
+  Block& b = *t->block;
   t->state = AT_BARRIER;
   t->barrier_at = EMULATOR_CALLER;
-  w.predicate_sum += predicate != 0;
-  ++w.at_barrier;
-  --w.ready;
-  give_way(t, w);
-  return w.predicate_result;
+  b.predicate_sum += predicate != 0;
+  ++b.at_barrier;
+  --b.ready;
+  give_way(t, b);
+  return b.predicate_result;
 }
 
 // If all lanes that this lane waits for have come (or left the kernel), hands each its value and lets them go on.
-EMULATOR_NOINLINE static bool complete_warp(Worker& w, unsigned first, unsigned lane, uintptr_t code) {
-  Thread* lanes = w.threads + first;
-  unsigned count = now.threads - first < 32 ? now.threads - first : 32;
+EMULATOR_NOINLINE static bool complete_warp(Block& b, unsigned first, unsigned lane, uintptr_t code) {
+  Thread* lanes = b.threads + first;
+  unsigned count = b.count - first < 32 ? b.count - first : 32;
   unsigned mask = lanes[lane].warp_mask, operation = lanes[lane].warp_operation;
   unsigned present = 0;
   Stamp latest = 0;
@@ -101,7 +222,7 @@ EMULATOR_NOINLINE static bool complete_warp(Worker& w, unsigned first, unsigned 
     }
     t.stamp = (t.stamp & ~WARP_INTERVAL) | (latest + 0x1000);
     t.state = READY;
-    ++w.ready;
+    ++b.ready;
   }
   return true;
 }
@@ -109,7 +230,7 @@ EMULATOR_NOINLINE static bool complete_warp(Worker& w, unsigned first, unsigned 
 EMULATOR_NOINLINE uint64_t meet_warp(unsigned mask, unsigned operation, int source_lane, uint64_t offer) {
   uintptr_t code = EMULATOR_CALLER;
   Thread* t = this_thread();
-  Worker& w = *t->worker;
+  Block& b = *t->block;
   unsigned lane = t->number % 32;
   if (!(mask >> lane & 1)) {
     Where where;
@@ -123,11 +244,11 @@ EMULATOR_NOINLINE uint64_t meet_warp(unsigned mask, unsigned operation, int sour
   t->offered = offer;
   t->barrier_at = code;
   t->state = AT_WARP;
-  --w.ready;
-  if (complete_warp(w, t->number - lane, lane, code)) {
-    w.stamp = t->stamp;
+  --b.ready;
+  if (complete_warp(b, t->number - lane, lane, code)) {
+    b.stamp = t->stamp;
   } else {
-    give_way(t, w);
+    give_way(t, b);
   }
   return t->received;
 }
@@ -137,105 +258,155 @@ EMULATOR_NOINLINE uint64_t meet_warp(unsigned mask, unsigned operation, int sour
 // in another order each time.
 
 EMULATOR_NOINLINE static void fiber() {
-  now.invoke(now.closure);
+  const Launch& launch = *this_block()->launch;
+  launch.invoke(launch.closure);
   Thread* t = this_thread();
-  Worker& w = *t->worker;
+  Block& b = *t->block;
   t->state = EXITED;
-  --w.ready;
-  ++w.exited;
+  --b.ready;
+  ++b.exited;
   unsigned first = t->number & ~31u;
-  for (unsigned i = first; i < first + 32 && i < now.threads; ++i) {  // lanes that waited for this one only
-    if (w.threads[i].state == AT_WARP) {
-      complete_warp(w, first, i - first, w.threads[i].barrier_at);
+  for (unsigned i = first; i < first + 32 && i < b.count; ++i) {  // lanes that waited for this one only
+    if (b.threads[i].state == AT_WARP) {
+      complete_warp(b, first, i - first, b.threads[i].barrier_at);
     }
   }
-  give_way(t, w);
+  give_way(t, b);
 }
 
 // Reports threads that wait for others which will never come; from the scheduler, so that it names the thread itself.
-EMULATOR_NOINLINE static void report_waiting(Worker& w, State state, const char* kind, const char* text) {
+EMULATOR_NOINLINE static void report_waiting(Block& b, State state, const char* kind, const char* text) {
   const Thread *waits = nullptr, *other = nullptr;
-  for (unsigned i = 0; i < now.threads; ++i) {
-    const Thread& t = w.threads[i];
+  for (unsigned i = 0; i < b.count; ++i) {
+    const Thread& t = b.threads[i];
     (t.state == state ? waits : other) = &t;
   }
   Where where;
   where.code = waits->barrier_at;
   where.other_code = other != nullptr && other->state != EXITED ? other->barrier_at : 0;
   const Thread& o = other != nullptr ? *other : *waits;
-  report(kind, where, text, w.block.x, w.block.y, w.block.z, waits->index.x, waits->index.y, waits->index.z, o.index.x,
+  report(kind, where, text, b.index.x, b.index.y, b.index.z, waits->index.x, waits->index.y, waits->index.z, o.index.x,
          o.index.y, o.index.z, o.state == EXITED ? "has left the kernel" : "waits elsewhere");
 }
 
-EMULATOR_NOINLINE static void run_block(Worker& w, uint64_t number) {
-  unsigned threads = now.threads;
-  w.block_number = number;
-  w.block = {static_cast<unsigned>(number % now.grid.x), static_cast<unsigned>(number / now.grid.x % now.grid.y),
-             static_cast<unsigned>(number / now.grid.x / now.grid.y)};
-  w.random = seed ^ (number + 1) * 0xD1B54A32D192ED03u;
-  w.block_start = static_cast<Stamp>(++w.interval) << 32;
-  w.ready = threads;
-  w.at_barrier = w.exited = 0;
-  w.predicate_sum = 0;
-  w.fenced = w.used_atomics = false;
-  memset(reinterpret_cast<void*>(w.static_shared), POISON, w.static_bytes);
-  memset(w.dynamic_shared, POISON, now.dynamic_bytes);
-  for (unsigned i = 0; i < threads; ++i) {
-    Thread& t = w.threads[i];
+// From a barrier of the block to the next its threads run in another order each time.
+EMULATOR_PLAIN inline void begin_interval(Block& b) {
+  b.step = static_cast<unsigned>(coprime_step(b.count, b.random));
+  b.turn = static_cast<unsigned>(next_random(b.random) % b.count);
+  b.interval_start = static_cast<Stamp>(b.interval) << 32;
+}
+
+EMULATOR_NOINLINE static void start_block(Block& b, Launch& launch, uint64_t number) {
+  b.launch = &launch;
+  b.number = number;
+  b.serial = launch.serial;
+  uint3 grid = launch.as.grid;
+  b.index = {static_cast<unsigned>(number % grid.x), static_cast<unsigned>(number / grid.x % grid.y),
+             static_cast<unsigned>(number / grid.x / grid.y)};
+  b.random = seed ^ (number + 1) * 0xD1B54A32D192ED03u;
+  b.block_start = static_cast<Stamp>(++b.interval) << 32;
+  b.count = b.ready = launch.threads;
+  b.at_barrier = b.exited = b.idle = b.yields = 0;
+  b.predicate_sum = 0;
+  b.fenced = b.used_atomics = b.suspended = false;
+  b.shared_bytes = b.dynamic_offset + launch.as.dynamic_bytes;
+  for (unsigned i = 0; i < shared_array_count; ++i) {
+    memset(reinterpret_cast<void*>(b.shared + shared_arrays[i].place), POISON, shared_arrays[i].bytes);
+  }
+  memset(reinterpret_cast<void*>(b.shared + b.dynamic_offset), POISON, launch.as.dynamic_bytes);
+  for (unsigned i = 0; i < b.count; ++i) {
+    Thread& t = b.threads[i];
+    t.block = &b;
     t.number = i;
-    t.index = index_of(i);
-    t.stamp = w.block_start | i;
+    t.index = index_of(launch, i);
+    t.stamp = b.block_start | i;
     t.state = READY;
     t.copy_count = t.batch = 0;
-    char* stack = reinterpret_cast<char*>(stacks + (w.threads - all_threads + i) * STACK);
+    memset(t.looks, 0, sizeof t.looks);
+    char* stack = reinterpret_cast<char*>(stacks + (b.threads - all_threads + i) * STACK);
     prepare(t.context, stack, stack + STACK - (i * 320 % 8192 & ~63u), fiber);  // tops apart, for the caches' sake
   }
-  while (w.exited < threads) {
-    w.step = static_cast<unsigned>(coprime_step(threads, w.random));
-    w.turn = static_cast<unsigned>(next_random(w.random) % threads);
-    w.interval_start = static_cast<Stamp>(w.interval) << 32;
-    switch_context(w.scheduler, next_thread(w).context);  // back here once no thread is ready
-    if (now.stop) {
+  begin_interval(b);
+}
+
+// Runs a block until all its threads have left the kernel, or all wait for another block (`suspended`).
+EMULATOR_NOINLINE static void continue_block(Block& b) {
+  b.suspended = false;
+  b.idle = b.yields = 0;
+  while (b.exited < b.count) {
+    switch_context(b.scheduler, next_thread(b).context);  // back here once no thread is ready
+    if (device.stop || b.suspended) {
       return;
     }
-    if (w.at_barrier + w.exited < threads) {
-      report_waiting(w, AT_WARP, "warp", "block (%u,%u,%u) thread (%u,%u,%u) waits for its warp, thread (%u,%u,%u) %s");
+    if (b.at_barrier + b.exited < b.count) {
+      report_waiting(b, AT_WARP, "warp", "block (%u,%u,%u) thread (%u,%u,%u) waits for its warp, thread (%u,%u,%u) %s");
       stop_launch(719);
       return;
     }
-    if (w.at_barrier > 0) {
-      if (w.exited > 0) {
-        report_waiting(w, AT_BARRIER, "divergent barrier",
+    if (b.at_barrier > 0) {
+      if (b.exited > 0) {
+        report_waiting(b, AT_BARRIER, "divergent barrier",
                        "block (%u,%u,%u) thread (%u,%u,%u) waits at the barrier, thread (%u,%u,%u) %s");
       }
-      ++w.interval;
+      ++b.interval;
       uintptr_t site = 0;
-      for (unsigned j = 0; j < threads; ++j) {
-        Thread& t = w.threads[j];
+      for (unsigned j = 0; j < b.count; ++j) {
+        Thread& t = b.threads[j];
         if (t.state == AT_BARRIER) {
-          t.stamp = static_cast<Stamp>(w.interval) << 32 | j;
+          t.stamp = static_cast<Stamp>(b.interval) << 32 | j;
           t.state = READY;
           if (site != 0 && site != t.barrier_at) {
             Where where;
             where.code = t.barrier_at;
             where.other_code = site;
             report("divergent barrier", where,
-                   "block (%u,%u,%u) thread (%u,%u,%u) waits at another barrier than others", w.block.x, w.block.y,
-                   w.block.z, t.index.x, t.index.y, t.index.z);
+                   "block (%u,%u,%u) thread (%u,%u,%u) waits at another barrier than others", b.index.x, b.index.y,
+                   b.index.z, t.index.x, t.index.y, t.index.z);
           }
           site = t.barrier_at;
         }
       }
-      w.ready = w.at_barrier;
-      w.at_barrier = 0;
-      w.predicate_result = w.predicate_sum;
-      w.predicate_sum = 0;
+      b.ready = b.at_barrier;
+      b.at_barrier = 0;
+      b.predicate_result = b.predicate_sum;
+      b.predicate_sum = 0;
+      begin_interval(b);
     }
   }
 }
 
-EMULATOR_PLAIN static int find_library(dl_phdr_info* info, size_t, void* found) {
-  uintptr_t here = reinterpret_cast<uintptr_t>(&now), low = UINTPTR_MAX, high = 0, tls_bytes = 0;
+// ---------------------------------------------------------------------------------------------------------------------
+// The launch: host threads take blocks in an order given by the seed. Of those that are suspended they take the one that
+// waits longest if anything has happened since, else a new one, as long as there is room for it on the SMs.
+
+// Ends the process where the machine lacks what the emulator needs, which is no fault of the rung.
+EMULATOR_PLAIN [[noreturn]] inline void give_up(const char* call, int error) {
+  fprintf(stderr, "emulator: %s: %s\n", call, strerror(error));
+  _exit(71);  // EX_OSERR of sysexits.h
+}
+
+EMULATOR_PLAIN inline void* try_map(size_t bytes) {
+  return mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+}
+
+EMULATOR_PLAIN inline char* map(size_t bytes) {
+  void* memory = try_map(bytes);
+  if (memory == MAP_FAILED) {
+    give_up("mmap", errno);
+  }
+  return static_cast<char*>(memory);
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// The library: where it lies, and what its symbol table says of the __shared__ arrays.
+
+EMULATOR_PLAIN static const char* library_name() {
+  Dl_info library;
+  return dladdr(reinterpret_cast<void*>(&device), &library) == 0 ? "" : library.dli_fname;
+}
+
+EMULATOR_PLAIN static int find_library(dl_phdr_info* info, size_t, void* shared_bytes) {
+  uintptr_t here = reinterpret_cast<uintptr_t>(&device), low = UINTPTR_MAX, high = 0, tls_bytes = 0;
   for (unsigned i = 0; i < info->dlpi_phnum; ++i) {
     const ElfW(Phdr) & p = info->dlpi_phdr[i];
     if (p.p_type == PT_LOAD) {
@@ -250,72 +421,279 @@ EMULATOR_PLAIN static int find_library(dl_phdr_info* info, size_t, void* found) 
   }
   image = low;
   image_end = high;
-  Worker* w = static_cast<Worker*>(found);
-  w->static_shared = reinterpret_cast<uintptr_t>(info->dlpi_tls_data);
-  w->static_bytes = tls_bytes;
-  w->dynamic_word = (tls_bytes + 15) / 16 * 4;
+  *static_cast<uintptr_t*>(shared_bytes) = tls_bytes;
   return 1;
 }
 
-EMULATOR_PLAIN inline void* try_map(size_t bytes) {
-  return mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+EMULATOR_PLAIN static int by_start(const void* one, const void* other) {
+  uint64_t a = static_cast<const SharedArray*>(one)->start, b = static_cast<const SharedArray*>(other)->start;
+  return a < b ? -1 : a > b;
 }
 
-// Ends the process where the machine lacks what the emulator needs, which is no fault of the rung.
-EMULATOR_PLAIN [[noreturn]] inline void give_up(const char* call) {
-  fprintf(stderr, "emulator: %s: %s\n", call, strerror(errno));
-  _exit(71);  // EX_OSERR of sysexits.h
-}
-
-EMULATOR_PLAIN inline char* map(size_t bytes) {
-  void* memory = try_map(bytes);
-  if (memory == MAP_FAILED) {
-    give_up("mmap");
+// A variable's own name: what its demangled one ends with.
+EMULATOR_PLAIN static void last_name(const char* symbol, char* text, size_t size) {
+  int status = 0;
+  char* demangled = abi::__cxa_demangle(symbol, nullptr, nullptr, &status);
+  const char* last = demangled != nullptr ? demangled : symbol;
+  for (const char* c = last; (c = strstr(c, "::")) != nullptr;) {
+    last = c += 2;
   }
-  return static_cast<char*>(memory);
+  snprintf(text, size, "%s", last);
+  free(demangled);
 }
 
-EMULATOR_PLAIN static void* work(void* argument) {
-  Worker& w = *static_cast<Worker*>(argument);
-  anchor = 1;
-  __asm__ volatile("" : : "r"(&anchor) : "memory");
-  dl_iterate_phdr(find_library, &w);
-  if (w.shadow == nullptr) {
-    size_t words = w.dynamic_word + DYNAMIC_RESERVED / 4;
-    w.shadow = reinterpret_cast<Shadow*>(map(words * sizeof(Shadow)));
-    w.places = reinterpret_cast<Places*>(map(words * sizeof(Places)));
+// The variables that are in the symbol table (ELF specification, "Symbol Table").
+EMULATOR_PLAIN static void read_symbols() {
+  int file = open(library_name(), O_RDONLY);
+  struct stat status;
+  if (file < 0 || fstat(file, &status) != 0) {
+    give_up("open", errno);
   }
-  for (;;) {
-    uint64_t turn = __atomic_fetch_add(&now.next, 1, __ATOMIC_RELAXED);
-    if (turn >= now.turns || now.stop) {
-      return nullptr;
+  void* mapped = mmap(nullptr, status.st_size, PROT_READ, MAP_PRIVATE, file, 0);
+  close(file);
+  if (mapped == MAP_FAILED) {
+    give_up("mmap", errno);
+  }
+  const char* base = static_cast<const char*>(mapped);
+  const ElfW(Ehdr)* elf = reinterpret_cast<const ElfW(Ehdr)*>(base);
+  const ElfW(Shdr)* sections = reinterpret_cast<const ElfW(Shdr)*>(base + elf->e_shoff);
+  for (unsigned i = 0; i < elf->e_shnum; ++i) {
+    if (sections[i].sh_type != SHT_SYMTAB) {
+      continue;
     }
-    run_block(w, (now.first_block + turn * now.block_stride) % now.blocks);
+    const ElfW(Sym)* symbols = reinterpret_cast<const ElfW(Sym)*>(base + sections[i].sh_offset);
+    const char* names = base + sections[sections[i].sh_link].sh_offset;
+    size_t count = sections[i].sh_size / sizeof(ElfW(Sym));
+    shared_arrays = static_cast<SharedArray*>(calloc(count, sizeof(SharedArray)));
+    for (size_t j = 0; j < count; ++j) {
+      if ((symbols[j].st_info & 0xF) == STT_TLS && symbols[j].st_shndx != SHN_UNDEF && symbols[j].st_size > 0) {
+        SharedArray& array = shared_arrays[shared_array_count++];
+        array.start = symbols[j].st_value;
+        array.bytes = symbols[j].st_size;
+        array.symbol = strdup(names + symbols[j].st_name);
+        last_name(array.symbol, array.name, sizeof array.name);
+      }
+    }
+  }
+  munmap(mapped, status.st_size);
+}
+
+// Once: finds the library, and a place for each of its __shared__ arrays.
+EMULATOR_PLAIN static void prepare_library() {
+  if (stacks != 0) {
+    return;
+  }
+  stacks = (reinterpret_cast<uintptr_t>(map(STACKS_BYTES + STACK)) + STACK - 1) / STACK * STACK;
+  all_threads = reinterpret_cast<Thread*>(map(MAX_FIBERS * sizeof(Thread)));
+  all_shared = (reinterpret_cast<uintptr_t>(map(ALL_SHARED_BYTES + SHARED_RESERVED)) + SHARED_RESERVED - 1) /
+               SHARED_RESERVED * SHARED_RESERVED;
+  uintptr_t shared_bytes = 0;
+  dl_iterate_phdr(find_library, &shared_bytes);
+  if (shared_bytes == 0) {
+    return;
+  }
+  read_symbols();
+  qsort(shared_arrays, shared_array_count, sizeof(SharedArray), by_start);
+  place_of_shared = static_cast<uint32_t*>(calloc(shared_bytes, sizeof(uint32_t)));
+  constexpr uintptr_t LINE = 128;  // no array needs a stricter alignment
+  uintptr_t end = 0;
+  for (unsigned i = 0; i < shared_array_count; ++i) {
+    SharedArray& array = shared_arrays[i];
+    array.place = (end + LINE - 1) / LINE * LINE + array.start % LINE;
+    end = array.place + array.bytes + GAP;
+    if (array.start < shared_bytes) {
+      place_of_shared[array.start] = static_cast<uint32_t>(array.place);
+    }
+  }
+  static_bytes = (end + 1023) / 1024 * 1024;
+  if (static_bytes > DYNAMIC_AT) {
+    give_up("static shared memory of all kernels", ENOMEM);
   }
 }
 
-EMULATOR_PLAIN static unsigned make_workers() {
+// The place of that number, made when it is used first.
+EMULATOR_PLAIN static Block& make_place(unsigned number) {
+  Block& b = blocks[number];
+  b.threads = all_threads + (static_cast<uintptr_t>(number) << block_shift) / STACK;
+  if (b.shadow == nullptr) {
+    b.dynamic_offset = static_bytes;
+    b.shared = all_shared + number * SHARED_RESERVED + DYNAMIC_AT - static_bytes;
+    size_t words = (static_bytes + SHARED_RESERVED - DYNAMIC_AT) / 4;
+    b.shadow = reinterpret_cast<Shadow*>(map(words * sizeof(Shadow)));
+    b.places = reinterpret_cast<Places*>(map(words * sizeof(Places)));
+    memset(b.shadow, 0xFF, static_bytes / 4 * sizeof(Shadow));  // NO_WORD
+    for (unsigned i = 0; i < shared_array_count; ++i) {
+      const SharedArray& array = shared_arrays[i];
+      memset(b.shadow + array.place / 4, 0, (array.bytes + 3) / 4 * sizeof(Shadow));
+    }
+  }
+  return b;
+}
+
+EMULATOR_PLAIN static void suspend(Block& b) {
+  b.since = __atomic_load_n(&device.progress, __ATOMIC_RELAXED);
+  b.next = nullptr;
+  (device.last != nullptr ? device.last->next : device.first) = &b;
+  device.last = &b;
+}
+
+EMULATOR_PLAIN static Block* longest_suspended() {
+  Block* b = device.first;
+  device.first = b->next;
+  device.last = device.first != nullptr ? device.last : nullptr;
+  return b;
+}
+
+// The launch of which a block may start now: of two that run at a time the one that has started fewer of its blocks.
+EMULATOR_PLAIN static Launch* startable() {
+  Launch* found = nullptr;
+  for (unsigned i = 0; i < device.launch_count; ++i) {
+    Launch* each = device.launches[i];
+    if (each->next < each->turns && each->resident + each->cluster_blocks <= each->most_resident &&
+        (found == nullptr || each->next < found->next)) {
+      found = each;
+    }
+  }
+  return found;
+}
+
+// Starts the blocks of the next cluster; the first of them, the others being suspended.
+EMULATOR_PLAIN static Block* start_next(Launch& launch) {
+  uint64_t cluster = (launch.first + launch.next++ * launch.stride) % launch.clusters;
+  uint3 shape = launch.as.cluster, grid = launch.as.grid;
+  uint64_t wide = grid.x / shape.x, high = grid.y / shape.y;
+  uint64_t x = cluster % wide * shape.x, y = cluster / wide % high * shape.y, z = cluster / wide / high * shape.z;
+  Block* started[16];
+  for (unsigned rank = 0; rank < launch.cluster_blocks; ++rank) {
+    Block* b = device.free;
+    if (b != nullptr) {
+      device.free = b->next;
+      make_place(static_cast<unsigned>(b - blocks));
+    } else {
+      b = &make_place(device.used++);
+    }
+    ++launch.resident;
+    started[rank] = b;
+    uint64_t at_x = x + rank % shape.x, at_y = y + rank / shape.x % shape.y, at_z = z + rank / shape.x / shape.y;
+    start_block(*b, launch, (at_z * grid.y + at_y) * grid.x + at_x);
+    b->cluster_rank = rank;
+  }
+  for (unsigned rank = 0; rank < launch.cluster_blocks; ++rank) {
+    memcpy(started[rank]->cluster, started, launch.cluster_blocks * sizeof(Block*));
+    if (rank > 0) {
+      suspend(*started[rank]);
+      started[rank]->since = ~0ull;  // it has not begun, so it is not found to wait
+    }
+  }
+  return started[0];
+}
+
+// All blocks that there is room for wait, and nobody else runs: says which, and ends the launch.
+EMULATOR_PLAIN static void report_deadlock() {
+  const Block& b = *device.first;
+  const Launch& launch = *b.launch;
+  const Thread *waits = nullptr, *other = nullptr;
+  for (const Block* each = &b; each != nullptr; each = each->next) {
+    for (unsigned i = 0; i < each->count; ++i) {
+      const Thread& t = each->threads[i];
+      if (t.state == READY && waits == nullptr) {
+        waits = &t;
+      } else if (t.state == READY && t.barrier_at != waits->barrier_at) {
+        other = &t;
+      }
+    }
+  }
+  Where where;
+  where.code = waits->barrier_at;
+  where.other_code = other != nullptr ? other->barrier_at : 0;
+  uint3 block = waits->block->index, thread = waits->index;
+  uint64_t left = launch.turns - launch.next;
+  char rest[192] = "all others of the grid have ended";
+  if (launch.turns < launch.clusters) {
+    snprintf(rest, sizeof rest, "of this grid only some blocks are run");
+  } else if (left > 0) {
+    snprintf(rest, sizeof rest, "%llu more of the grid start only when one of these ends, for %d SMs hold no more",
+             static_cast<unsigned long long>(left * launch.cluster_blocks), sms);
+  } else if (launch.resident > 1) {
+    snprintf(rest, sizeof rest, "no other block of the grid is left");
+  }
+  report(launch.turns < launch.clusters ? "timeout" : "deadlock", where,
+         "block (%u,%u,%u) thread (%u,%u,%u) waits for what no thread does: %u block%s, %s", block.x, block.y, block.z,
+         thread.x, thread.y, thread.z, launch.resident, launch.resident == 1 ? " waits" : "s wait", rest);
+}
+
+constexpr unsigned IDLE_ROUNDS = 200;  // of all blocks, without any change: as nobody waits for a number of looks
+
+EMULATOR_PLAIN static void wait_a_moment() {
+  timespec end;
+  clock_gettime(CLOCK_REALTIME, &end);
+  end.tv_nsec += 1000000;
+  end.tv_sec += end.tv_nsec / 1000000000;
+  end.tv_nsec %= 1000000000;
+  pthread_cond_timedwait(&device.changed, &device.lock, &end);
+}
+
+EMULATOR_PLAIN static void* work(void*) {
+  bool waited = false;
+  pthread_mutex_lock(&device.lock);
+  while (!device.stop) {
+    uint64_t progress = __atomic_load_n(&device.progress, __ATOMIC_RELAXED);
+    Launch* launch = startable();
+    Block* b = nullptr;
+    bool idle = device.first != nullptr && device.first->since == progress;
+    if (idle && launch == nullptr && device.running > 0 && !waited) {  // others may let it go on
+      waited = true;
+      wait_a_moment();
+      continue;
+    }
+    waited = false;
+    if (device.first != nullptr && (!idle || launch == nullptr)) {
+      if (idle && device.running == 0 && ++device.idle_rounds > IDLE_ROUNDS * (device.used + 1)) {
+        report_deadlock();
+        device.error = 702;  // cudaErrorLaunchTimeout
+        device.stop = true;
+        break;
+      }
+      if (!idle) {
+        device.idle_rounds = 0;
+      }
+      b = longest_suspended();
+    } else if (launch != nullptr) {
+      b = start_next(*launch);
+      device.idle_rounds = 0;
+    } else if (device.running > 0) {  // whose blocks may end, and make room
+      wait_a_moment();
+      continue;
+    } else {
+      break;
+    }
+    ++device.running;
+    pthread_mutex_unlock(&device.lock);
+    continue_block(*b);
+    pthread_mutex_lock(&device.lock);
+    --device.running;
+    if (b->suspended && !device.stop) {
+      suspend(*b);
+    } else {
+      --b->launch->resident;
+      b->next = device.free;
+      device.free = b;
+      __atomic_fetch_add(&device.progress, 1, __ATOMIC_RELAXED);
+    }
+    pthread_cond_signal(&device.changed);
+  }
+  pthread_cond_broadcast(&device.changed);
+  pthread_mutex_unlock(&device.lock);
+  return nullptr;
+}
+
+EMULATOR_PLAIN static unsigned host_threads() {
   cpu_set_t cpus;
   unsigned count = sched_getaffinity(0, sizeof cpus, &cpus) == 0 ? CPU_COUNT(&cpus) : 1;
   if (worker_limit > 0 && count > static_cast<unsigned>(worker_limit)) {
     count = worker_limit;
   }
-  count = count < MAX_WORKERS ? count : MAX_WORKERS;
-  if (stacks == 0) {
-    stacks = (reinterpret_cast<uintptr_t>(map(STACKS_BYTES + STACK)) + STACK - 1) / STACK * STACK;
-    all_threads = reinterpret_cast<Thread*>(map(MAX_WORKERS * MAX_THREADS * sizeof(Thread)));
-  }
-  for (unsigned i = 0; i < count; ++i) {
-    Worker& w = workers[i];
-    if (w.threads == nullptr) {
-      w.threads = all_threads + i * MAX_THREADS;
-      w.dynamic_shared = map(DYNAMIC_RESERVED);  // whole pages, so aligned to 1024 bytes
-      for (unsigned j = 0; j < MAX_THREADS; ++j) {
-        w.threads[j].worker = &w;
-      }
-    }
-  }
-  return count;
+  return count < MAX_WORKERS ? count : MAX_WORKERS;
 }
 
 EMULATOR_PLAIN static double seconds_of(clockid_t clock) {
@@ -324,13 +702,63 @@ EMULATOR_PLAIN static double seconds_of(clockid_t clock) {
   return static_cast<double>(time.tv_sec) + time.tv_nsec * 1e-9;
 }
 
-// Waits for a worker for so long, and for a moment at least.
+// Waits for a host thread for so long, and for a moment at least.
 EMULATOR_PLAIN static bool joined_within(pthread_t host, double seconds) {
   double end_s = seconds_of(CLOCK_REALTIME) + (seconds > 0.01 ? seconds : 0.01);
   timespec end;
   end.tv_sec = static_cast<time_t>(end_s);
   end.tv_nsec = static_cast<long>((end_s - static_cast<double>(end.tv_sec)) * 1e9);
   return pthread_timedjoin_np(host, nullptr, &end) == 0;
+}
+
+// Runs all blocks of the launches of `device`.
+EMULATOR_PLAIN static int run_launches() {
+  unsigned most_threads = 32;
+  uint64_t work_items = 0;
+  for (unsigned i = 0; i < device.launch_count; ++i) {
+    most_threads = device.launches[i]->threads > most_threads ? device.launches[i]->threads : most_threads;
+    work_items += device.launches[i]->turns * device.launches[i]->cluster_blocks;
+  }
+  block_shift = __builtin_ctzll(STACK);
+  while (STACK * most_threads > 1ull << block_shift) {
+    ++block_shift;
+  }
+  unsigned most = static_cast<unsigned>(STACKS_BYTES >> block_shift);
+  most = (most < MAX_BLOCKS ? most : MAX_BLOCKS) / device.launch_count;
+  for (unsigned i = 0; i < device.launch_count; ++i) {
+    Launch& each = *device.launches[i];
+    each.most_resident = each.most_resident < most ? each.most_resident : most;
+  }
+  device.stop = false;
+  device.error = 0;
+  device.free = device.first = device.last = nullptr;
+  device.used = device.running = device.idle_rounds = 0;
+  device.progress = 0;
+  double end_s = seconds_of(CLOCK_PROCESS_CPUTIME_ID) + timeout_s;
+  unsigned count = host_threads();
+  count = count < work_items ? count : static_cast<unsigned>(work_items);
+  pthread_t hosts[MAX_WORKERS];
+  for (unsigned i = 0; i < count; ++i) {
+    if (int error = pthread_create(&hosts[i], nullptr, work, nullptr)) {
+      give_up("pthread_create", error);
+    }
+  }
+  for (unsigned i = 0; i < count; ++i) {
+    while (!joined_within(hosts[i], end_s - seconds_of(CLOCK_PROCESS_CPUTIME_ID))) {
+      if (!device.stop && seconds_of(CLOCK_PROCESS_CPUTIME_ID) >= end_s) {
+        report("timeout", Where(), "the launch has not ended after %.3g s of CPU time", timeout_s);
+        stop_launch(702);  // cudaErrorLaunchTimeout
+      }
+    }
+  }
+  constexpr unsigned KEPT = 64;  // places whose memory is used again; that of more is given back
+  if (device.used > KEPT) {
+    uintptr_t stacks_kept = static_cast<uintptr_t>(KEPT) << block_shift;
+    madvise(reinterpret_cast<void*>(stacks + stacks_kept), STACKS_BYTES - stacks_kept, MADV_DONTNEED);
+    madvise(reinterpret_cast<void*>(all_shared + KEPT * SHARED_RESERVED), ALL_SHARED_BYTES - KEPT * SHARED_RESERVED,
+            MADV_DONTNEED);
+  }
+  return device.error;
 }
 
 EMULATOR_NOINLINE void check_stream(const void* queued_on) {
@@ -342,65 +770,87 @@ EMULATOR_NOINLINE void check_stream(const void* queued_on) {
 
 EMULATOR_NOINLINE void report_host(const char* kind, const char* text) { report(kind, Where(), "%s", text); }
 
+EMULATOR_NOINLINE unsigned blocks_per_sm(unsigned threads, size_t shared_bytes) {
+  unsigned by_threads = THREADS_PER_SM / ((threads + 31) / 32 * 32);
+  size_t by_memory = SHARED_PER_SM / (shared_bytes + 1024);  // 1 KiB of each block is the system's
+  size_t count = by_threads < by_memory ? by_threads : by_memory;
+  return static_cast<unsigned>(count < BLOCKS_PER_SM ? count : BLOCKS_PER_SM);
+}
+
+// The arrays that the kernel declares itself: their names are its own and more.
+EMULATOR_NOINLINE size_t static_shared_of(const void* kernel) {
+  prepare_library();
+  Dl_info function;
+  size_t bytes = 0;
+  if (dladdr(kernel, &function) == 0 || function.dli_sname == nullptr) {
+    return bytes;
+  }
+  for (unsigned i = 0; i < shared_array_count; ++i) {
+    const char* symbol = shared_arrays[i].symbol;
+    if (strncmp(symbol, "_ZZ", 3) == 0 &&
+        strncmp(symbol + 3, function.dli_sname + 2, strlen(function.dli_sname) - 2) == 0) {
+      bytes += shared_arrays[i].bytes;
+    }
+  }
+  return bytes;
+}
+
 EMULATOR_NOINLINE int run_grid(void (*invoke)(const void*), const void* closure, uintptr_t kernel, const char* name,
-                               uint3 grid, uint3 block, size_t dynamic_bytes, const void* queued_on) {
+                               const Configuration& as) {
   pthread_mutex_lock(&launch_lock);
-  Worker unused;
-  dl_iterate_phdr(find_library, &unused);
-  now.kernel = kernel;
-  now.name = name;
-  check_stream(queued_on);
+  prepare_library();
+  Launch launch = {};
+  launch.invoke = invoke;
+  launch.closure = closure;
+  launch.kernel = kernel;
+  launch.name = name;
+  launch.as = as;
+  device.launches[0] = &launch;
+  device.launch_count = 1;
+  check_stream(as.stream);
+  uint3 grid = as.grid, block = as.block, cluster = as.cluster;
   uint64_t threads = static_cast<uint64_t>(block.x) * block.y * block.z;
+  uint64_t cluster_blocks = static_cast<uint64_t>(cluster.x) * cluster.y * cluster.z;
+  int error = 0;
   if (grid.x == 0 || grid.y == 0 || grid.z == 0 || grid.x > 0x7FFFFFFF || grid.y > 65535 || grid.z > 65535 ||
       threads == 0 || threads > MAX_THREADS || block.z > 64) {
     report("launch", Where(), "a grid of (%u,%u,%u) blocks of (%u,%u,%u) threads cannot be launched", grid.x, grid.y,
            grid.z, block.x, block.y, block.z);
-    pthread_mutex_unlock(&launch_lock);
-    return 9;  // cudaErrorInvalidConfiguration
-  }
-  if (dynamic_bytes > MAX_DYNAMIC_SHARED) {
-    report("launch", Where(), "%zu bytes of dynamic shared memory are more than %zu", dynamic_bytes,
+    error = 9;  // cudaErrorInvalidConfiguration
+  } else if (cluster_blocks == 0 || cluster_blocks > 16 || grid.x % cluster.x != 0 || grid.y % cluster.y != 0 ||
+             grid.z % cluster.z != 0) {
+    report("launch", Where(), "a grid of (%u,%u,%u) blocks has no clusters of (%u,%u,%u)", grid.x, grid.y, grid.z,
+           cluster.x, cluster.y, cluster.z);
+    error = 912;  // cudaErrorInvalidClusterSize
+  } else if (as.dynamic_bytes > MAX_DYNAMIC_SHARED) {
+    report("launch", Where(), "%zu bytes of dynamic shared memory are more than %zu", as.dynamic_bytes,
            MAX_DYNAMIC_SHARED);
-    pthread_mutex_unlock(&launch_lock);
-    return 1;  // cudaErrorInvalidValue
+    error = 1;  // cudaErrorInvalidValue
   }
-  unsigned count = make_workers();
-  now.invoke = invoke;
-  now.closure = closure;
-  now.grid = grid;
-  now.block = block;
-  now.threads = static_cast<unsigned>(threads);
-  now.dynamic_bytes = dynamic_bytes;
-  now.blocks = static_cast<uint64_t>(grid.x) * grid.y * grid.z;
-  now.next = 0;
-  ++now.serial;
-  uint64_t random = seed + now.serial;
-  now.turns = most_blocks > 0 && most_blocks < now.blocks ? most_blocks : now.blocks;
-  // Of some blocks the last one is the first to run: what lies farthest goes wrong most easily.
-  now.first_block = now.turns < now.blocks ? now.blocks - 1 : next_random(random) % now.blocks;
-  now.block_stride = coprime_step(now.blocks, random);
-  now.stop = false;
-  now.error = 0;
-
-  double end_s = seconds_of(CLOCK_PROCESS_CPUTIME_ID) + timeout_s;
-  count = count < now.turns ? count : static_cast<unsigned>(now.turns);
-  pthread_t hosts[MAX_WORKERS];
-  for (unsigned i = 0; i < count; ++i) {
-    if (pthread_create(&hosts[i], nullptr, work, workers + i) != 0) {
-      give_up("pthread_create");
+  launch.threads = static_cast<unsigned>(threads);
+  launch.cluster_blocks = static_cast<unsigned>(cluster_blocks);
+  launch.blocks = static_cast<uint64_t>(grid.x) * grid.y * grid.z;
+  if (error == 0) {
+    launch.most_resident = blocks_per_sm(launch.threads, as.dynamic_bytes) * static_cast<unsigned>(sms);
+    launch.most_resident = launch.most_resident > cluster_blocks ? launch.most_resident : launch.cluster_blocks;
+    if (as.cooperative && launch.blocks > launch.most_resident) {
+      report("launch", Where(), "a cooperative launch of %llu blocks, of which %d SMs hold %u",
+             static_cast<unsigned long long>(launch.blocks), sms, launch.most_resident);
+      error = 720;  // cudaErrorCooperativeLaunchTooLarge
     }
   }
-  for (unsigned i = 0; i < count; ++i) {
-    while (!joined_within(hosts[i], end_s - seconds_of(CLOCK_PROCESS_CPUTIME_ID))) {
-      if (!now.stop && seconds_of(CLOCK_PROCESS_CPUTIME_ID) >= end_s) {
-        report("timeout", Where(), "the launch has not ended after %.3g s of CPU time", timeout_s);
-        stop_launch(702);  // cudaErrorLaunchTimeout
-      }
-    }
+  if (error == 0) {
+    launch.serial = next_serial();
+    launch.clusters = launch.blocks / cluster_blocks;
+    uint64_t random = seed + launch.serial;
+    launch.turns = most_blocks > 0 && most_blocks < launch.clusters && !as.cooperative ? most_blocks : launch.clusters;
+    // Of some blocks the last one is the first to run: what lies farthest goes wrong most easily.
+    launch.first = launch.turns < launch.clusters ? launch.clusters - 1 : next_random(random) % launch.clusters;
+    launch.stride = coprime_step(launch.clusters, random);
+    error = run_launches();
   }
-  int error = now.error;
-  now.kernel = 0;
-  now.name = nullptr;
+  device.launch_count = 0;
+  device.launches[0] = nullptr;
   pthread_mutex_unlock(&launch_lock);
   return error;
 }
@@ -412,15 +862,6 @@ struct Place {  // of an address in the source
   uintptr_t code;
   char line[128], function[128];
 };
-struct SharedArray {
-  uint64_t start, bytes;
-  char name[64];
-};
-
-EMULATOR_PLAIN static const char* library_name() {
-  Dl_info library;
-  return dladdr(reinterpret_cast<void*>(&now), &library) == 0 ? "" : library.dli_fname;
-}
 
 // Asks addr2line, once for an address: the innermost call that stands in a .cu file, else the innermost of all; and the
 // outermost function, which is the kernel.
@@ -459,43 +900,6 @@ EMULATOR_PLAIN static const Place& place_of(uintptr_t code) {
   return p;
 }
 
-// The __shared__ array that holds an offset into static shared memory, and where in it. readelf knows the arrays.
-EMULATOR_PLAIN static void name_shared(int64_t offset, char* text, size_t size) {
-  static SharedArray arrays[256];
-  static unsigned count;
-  static bool loaded;
-  char command[1024], line[1024];
-  snprintf(command, sizeof command, "readelf -Ws '%s' 2>/dev/null", library_name());
-  FILE* pipe = loaded ? nullptr : popen(command, "r");
-  while (pipe != nullptr && fgets(line, sizeof line, pipe) && count < 256) {
-    unsigned long long start, bytes;
-    char type[16], symbol[512];
-    if (sscanf(line, " %*d: %llx %llu %15s %*s %*s %*s %511s", &start, &bytes, type, symbol) == 4 &&
-        strcmp(type, "TLS") == 0) {
-      int status = 0;
-      char* demangled = abi::__cxa_demangle(symbol, nullptr, nullptr, &status);
-      const char* last = demangled != nullptr ? demangled : symbol;
-      for (const char* c = last; (c = strstr(c, "::")) != nullptr;) {
-        last = c += 2;
-      }
-      arrays[count] = {start, bytes, ""};
-      snprintf(arrays[count++].name, sizeof arrays[0].name, "%s", last);
-      free(demangled);
-    }
-  }
-  if (pipe != nullptr) {
-    pclose(pipe);
-  }
-  loaded = true;
-  uint64_t at = static_cast<uint64_t>(offset);
-  snprintf(text, size, "shared memory + %llu bytes", static_cast<unsigned long long>(at));
-  for (unsigned i = 0; i < count; ++i) {
-    if (at - arrays[i].start < arrays[i].bytes) {
-      snprintf(text, size, "%s + %llu bytes", arrays[i].name, static_cast<unsigned long long>(at - arrays[i].start));
-    }
-  }
-}
-
 }  // namespace emulator
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -523,11 +927,34 @@ EMULATOR_ACCESS(unaligned_write2, 2, WRITE, check)
 EMULATOR_ACCESS(unaligned_write4, 4, WRITE, check)
 EMULATOR_ACCESS(unaligned_write8, 8, WRITE, check)
 EMULATOR_ACCESS(unaligned_write16, 16, WRITE, check)
+#define EMULATOR_VOLATILE(bytes)                                                                        \
+  EMULATOR_HOOK void __tsan_volatile_read##bytes(void* p) {                                             \
+    emulator::strong(reinterpret_cast<uintptr_t>(p), bytes, emulator::STRONG_READ, EMULATOR_CALLER);    \
+  }                                                                                                     \
+  EMULATOR_HOOK void __tsan_volatile_write##bytes(void* p) {                                            \
+    emulator::strong(reinterpret_cast<uintptr_t>(p), bytes, emulator::STRONG_WRITE, EMULATOR_CALLER);   \
+  }                                                                                                     \
+  EMULATOR_HOOK void __tsan_unaligned_volatile_read##bytes(void* p) { __tsan_volatile_read##bytes(p); } \
+  EMULATOR_HOOK void __tsan_unaligned_volatile_write##bytes(void* p) { __tsan_volatile_write##bytes(p); }
+EMULATOR_VOLATILE(1)
+EMULATOR_VOLATILE(2)
+EMULATOR_VOLATILE(4)
+EMULATOR_VOLATILE(8)
+EMULATOR_VOLATILE(16)
 EMULATOR_HOOK void __tsan_read_range(void* p, __SIZE_TYPE__ bytes) {
   emulator::check(reinterpret_cast<uintptr_t>(p), static_cast<unsigned>(bytes), emulator::READ, EMULATOR_CALLER);
 }
 EMULATOR_HOOK void __tsan_write_range(void* p, __SIZE_TYPE__ bytes) {
   emulator::check(reinterpret_cast<uintptr_t>(p), static_cast<unsigned>(bytes), emulator::WRITE, EMULATOR_CALLER);
+}
+// Thread-local variables are __shared__ arrays: here the running block's.
+struct emulator_tls_index {
+  unsigned long module, offset;
+};
+EMULATOR_HOOK void* __tls_get_addr(const emulator_tls_index* of) {
+  using namespace emulator;
+  const Block* b = this_block();
+  return b == nullptr ? nullptr : reinterpret_cast<void*>(b->shared + place_of_shared[of->offset]);
 }
 EMULATOR_HOOK void __tsan_init() {}
 EMULATOR_HOOK void __tsan_func_entry(void*) {}
@@ -654,17 +1081,9 @@ EMULATOR_API int emulator_report(char* text, size_t size) {
     if (strcmp(f.kind, "divergent barrier") == 0 && other != nullptr && strcmp(at, other) == 0) {
       continue;  // one barrier of the source that the compiler has written twice
     }
-    char what[400], name[128] = "", line[1024];
-    snprintf(what, sizeof what, "%s", f.text);
-    const char* anonymous = f.shared_offset < 0 ? nullptr : strstr(f.text, "shared memory");
-    if (anonymous != nullptr) {
-      name_shared(f.shared_offset, name, sizeof name);
-      snprintf(what, sizeof what, "%.*s%s%s", static_cast<int>(anonymous - f.text), f.text, name,
-               anonymous + strlen("shared memory"));
-    }
-    name[strcspn(name, "+")] = 0;
+    char line[1024];
     snprintf(told[count], sizeof told[count], "%s|%s|%s|%s|%zx", f.kind, at != nullptr ? at : "",
-             other != nullptr ? other : "", name, static_cast<size_t>(f.kernel));
+             other != nullptr ? other : "", f.array, static_cast<size_t>(f.kernel));
     bool again = false;
     for (int j = 0; j < count && !again; ++j) {
       again = strcmp(told[j], told[count]) == 0;
@@ -678,7 +1097,7 @@ EMULATOR_API int emulator_report(char* text, size_t size) {
       length += snprintf(line + length, sizeof line - length, "block (%u,%u,%u) thread (%u,%u,%u) ", f.block.x,
                          f.block.y, f.block.z, f.thread.x, f.thread.y, f.thread.z);
     }
-    length += snprintf(line + length, sizeof line - length, "%s", what);
+    length += snprintf(line + length, sizeof line - length, "%s", f.text);
     if (at != nullptr) {
       length += snprintf(line + length, sizeof line - length, "; %s", at);
     }

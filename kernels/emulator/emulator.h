@@ -34,9 +34,23 @@ EMULATOR_CONST char* dynamic_shared_memory();
 int barrier(int predicate);
 // Meets the lanes of the mask. source_lane: whose offer to return, -1: none, -2: a bit for each non-zero offer.
 uint64_t meet_warp(unsigned mask, unsigned operation, int source_lane, uint64_t offer);
+// All blocks of a cooperative launch meet; one thread of each calls it, between two barriers of the block.
+void grid_barrier();
+bool is_cooperative();
 void fence();
-// Before an atomic operation. Lets the block's other threads run, so that one may wait for another.
-void atomic_access(const void* pointer, unsigned bytes);
+
+// An atomic operation: `begin` checks it and lets others run, the operation follows, `end` says what it has done. Between
+// the two no other block accesses a word atomically.
+void atomic_begin(const void* pointer, unsigned bytes);
+void atomic_end(const void* pointer, uint64_t before, uint64_t after);
+// A load or store as of a volatile variable: another block sees it, and others may be waited for.
+void strong_load(const void* pointer, unsigned bytes);
+void strong_store(const void* pointer, unsigned bytes);
+
+// For what waits for another thread or block: `while (!come) wait_for_others(line);` in the one that waits, and
+// made_progress() in each that may let another go on. A launch in which nobody can go on ends as a deadlock.
+void wait_for_others();
+void made_progress();
 
 void issue_copy(void* to, const void* from, size_t bytes, size_t zeros);
 void commit_copies();
@@ -49,10 +63,22 @@ void report_host(const char* kind, const char* text);
 void check_stream(const void* queued_on);
 // The host has written to global memory.
 void host_write(const void* pointer, size_t bytes);
+
+struct Configuration {  // of a launch
+  uint3 grid, block;
+  size_t dynamic_bytes = 0;
+  const void* stream = nullptr;
+  bool cooperative = false;
+  uint3 cluster = {1, 1, 1};
+};
+// The blocks of so many threads with so much shared memory that run on an SM at a time, and the static shared memory of
+// the kernel that is this function.
+unsigned blocks_per_sm(unsigned threads, size_t shared_bytes);
+size_t static_shared_of(const void* kernel);
 // Runs the kernel that `invoke(closure)` calls once for each thread; returns a cudaError_t. Findings name it as `name`
 // says, or without one as the function at `kernel` is called.
-int run_grid(void (*invoke)(const void*), const void* closure, uintptr_t kernel, const char* name, uint3 grid,
-             uint3 block, size_t dynamic_bytes, const void* queued_on);
+int run_grid(void (*invoke)(const void*), const void* closure, uintptr_t kernel, const char* name,
+             const Configuration& as);
 
 }  // namespace emulator
 #pragma GCC visibility pop

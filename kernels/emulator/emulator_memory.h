@@ -9,24 +9,37 @@ namespace emulator {
 // Shared memory: races, reads of what was never written, asynchronous copies. Words of 4 bytes; smaller accesses count
 // as writes but are not checked.
 
-enum Access { READ, WRITE, ATOMIC_ACCESS, COPY_IN };
+enum Access { READ, WRITE, ATOMIC_ACCESS, COPY_IN, STRONG_READ, STRONG_WRITE };
+
+// The static array at an offset into a block's shared memory, or the one before it; null if that is dynamic.
+EMULATOR_PLAIN static const SharedArray* shared_array_at(uintptr_t offset) {
+  const SharedArray* found = nullptr;
+  for (unsigned i = 0; i < shared_array_count && offset < static_bytes && shared_arrays[i].place <= offset; ++i) {
+    found = shared_arrays + i;
+  }
+  return found;
+}
 
 EMULATOR_NOINLINE static void report_shared(Thread* t, Stamp other, uint32_t other_at, size_t word, Access access,
                                             uintptr_t code, const char* kind, const char* what) {
   Where where;
   where.code = code;
   where.other_code = other_at == 0 ? 0 : image + other_at;
-  bool is_static = word < t->worker->dynamic_word;
-  where.shared_offset = is_static ? static_cast<int64_t>(word * 4) : -1;
-  char name[40] = "shared memory";
-  if (!is_static) {
-    snprintf(name, sizeof name, "dynamic shared memory + %zu bytes", (word - t->worker->dynamic_word) * 4);
+  uintptr_t offset = word * 4;
+  const SharedArray* array = shared_array_at(offset);
+  char name[112];
+  if (array != nullptr) {
+    where.array = array->name;
+    snprintf(name, sizeof name, "%s + %zu bytes", array->name, static_cast<size_t>(offset - array->place));
+  } else {
+    snprintf(name, sizeof name, "dynamic shared memory + %zu bytes",
+             static_cast<size_t>(offset - t->block->dynamic_offset));
   }
   const char* verb = access == READ      ? "reads"
                      : access == WRITE   ? "writes"
                      : access == COPY_IN ? "copies to"
                                          : "updates";
-  uint3 o = index_of(other & THREAD);
+  uint3 o = index_of(*t->block->launch, other & THREAD);
   report(kind, where, what, verb, name, o.x, o.y, o.z);
 }
 
@@ -40,30 +53,30 @@ EMULATOR_PLAIN inline bool unordered(Stamp other, Stamp me, bool several_lanes) 
 
 EMULATOR_NOINLINE static void check_written(Thread* t, Shadow& s, size_t word, Access access, uintptr_t code) {
   Stamp other = s.written;
-  if ((other & ~IN_FLIGHT) < t->worker->block_start) {
+  if ((other & ~IN_FLIGHT) < t->block->block_start) {
     if (access == READ || access == ATOMIC_ACCESS) {
       report_shared(t, t->stamp, 0, word, access, code, "uninitialised read",
                     "%s %s that no thread of this block has written");
     }
   } else if (other & IN_FLIGHT) {
-    report_shared(t, other, t->worker->places[word].written, word, access, code, "asynchronous copy",
+    report_shared(t, other, t->block->places[word].written, word, access, code, "asynchronous copy",
                   "%s %s while the copy that thread (%u,%u,%u) issued is in flight");
   } else if ((other >> 32) == (t->stamp >> 32) && !(access == ATOMIC_ACCESS && (other & ATOMIC)) &&
              unordered(other, t->stamp, false)) {
-    report_shared(t, other, t->worker->places[word].written, word, access, code, "race",
+    report_shared(t, other, t->block->places[word].written, word, access, code, "race",
                   "%s %s, which thread (%u,%u,%u) wrote, with no barrier between");
   }
 }
 
 // Is reading a word harmless? It is if it was written in an earlier interval of this block and has landed, or if the
 // thread itself wrote it in this one.
-EMULATOR_PLAIN inline bool safe_to_read(const Worker& w, Stamp written) {
-  return written - w.block_start < w.interval_start - w.block_start || ((written ^ w.stamp) & ~WARP_INTERVAL) == 0;
+EMULATOR_PLAIN inline bool safe_to_read(const Block& b, Stamp written) {
+  return written - b.block_start < b.interval_start - b.block_start || ((written ^ b.stamp) & ~WARP_INTERVAL) == 0;
 }
 
-EMULATOR_PLAIN inline __attribute__((always_inline)) void note_read(const Worker& w, size_t word, uintptr_t code) {
-  Shadow& s = w.shadow[word];
-  Stamp me = w.stamp, apart = s.read ^ me;
+EMULATOR_PLAIN inline __attribute__((always_inline)) void note_read(const Block& b, size_t word, uintptr_t code) {
+  Shadow& s = b.shadow[word];
+  Stamp me = b.stamp, apart = s.read ^ me;
   if (apart >> 32 != 0) {
     s.read = me;
   } else if (s.read & SEVERAL_WARPS) {
@@ -77,11 +90,11 @@ EMULATOR_PLAIN inline __attribute__((always_inline)) void note_read(const Worker
     }
     s.read = me | several;
   }
-  w.places[word].read = static_cast<uint32_t>(code - image);
+  b.places[word].read = static_cast<uint32_t>(code - image);
 }
 
 EMULATOR_PLAIN inline void shared_write(Thread* t, size_t word, Access access, uintptr_t code) {
-  Shadow& s = t->worker->shadow[word];
+  Shadow& s = t->block->shadow[word];
   Stamp me = t->stamp;
   bool same = (s.written >> 32) == (me >> 32);
   if ((same && ((s.written ^ me) & (THREAD | ATOMIC))) || (s.written & IN_FLIGHT) || access == ATOMIC_ACCESS) {
@@ -90,25 +103,25 @@ EMULATOR_PLAIN inline void shared_write(Thread* t, size_t word, Access access, u
   if ((s.read >> 32) == (me >> 32) &&
       ((s.read & SEVERAL_WARPS) || unordered(s.read, me, (s.read & SEVERAL_LANES) != 0))) {
     bool several = (s.read & (SEVERAL_LANES | SEVERAL_WARPS)) != 0;
-    report_shared(t, s.read, t->worker->places[word].read, word, access, code, "race",
+    report_shared(t, s.read, t->block->places[word].read, word, access, code, "race",
                   several ? "%s %s, which several threads, (%u,%u,%u) among them, read, with no barrier between"
                           : "%s %s, which thread (%u,%u,%u) read, with no barrier between");
   }
   s.written = me | (access == ATOMIC_ACCESS ? ATOMIC : access == COPY_IN ? IN_FLIGHT : 0);
-  t->worker->places[word].written = static_cast<uint32_t>(code - image);
+  t->block->places[word].written = static_cast<uint32_t>(code - image);
 }
 
 EMULATOR_PLAIN inline void shared_access(Thread* t, size_t offset, unsigned bytes, Access access, uintptr_t code) {
   for (size_t word = offset / 4; word * 4 < offset + bytes; ++word) {
     if (bytes < 4) {
       if (access != READ) {
-        t->worker->shadow[word].written = t->stamp;
+        t->block->shadow[word].written = t->stamp;
       }
     } else if (access == READ) {
-      if (!safe_to_read(*t->worker, t->worker->shadow[word].written)) {
-        check_written(t, t->worker->shadow[word], word, READ, code);
+      if (!safe_to_read(*t->block, t->block->shadow[word].written)) {
+        check_written(t, t->block->shadow[word], word, READ, code);
       }
-      note_read(*t->worker, word, code);
+      note_read(*t->block, word, code);
     } else {
       shared_write(t, word, access, code);
     }
@@ -122,7 +135,7 @@ EMULATOR_PLAIN inline void shared_access(Thread* t, size_t offset, unsigned byte
 constexpr uint64_t GLOBAL_WRITTEN = 1ull << 63, GLOBAL_ATOMIC = 1 << 10;
 
 EMULATOR_PLAIN inline uint64_t global_stamp(const Thread* t, bool atomic) {
-  return GLOBAL_WRITTEN | (now.serial & 0xFFF) << 51 | (t->worker->block_number & 0xFFFFFF) << 27 |
+  return GLOBAL_WRITTEN | (t->block->serial & 0xFFF) << 51 | (t->block->number & 0xFFFFFF) << 27 |
          (t->stamp >> 32 & 0xFFFF) << 11 | (atomic ? GLOBAL_ATOMIC : 0) | t->number;
 }
 
@@ -132,7 +145,7 @@ EMULATOR_PLAIN inline bool global_race(const Thread* t, uint64_t other, uint64_t
     return false;
   }
   if (((other ^ me) >> 27) != 0) {
-    return !(t->worker->fenced && t->worker->used_atomics);
+    return !(t->block->fenced && t->block->used_atomics);
   }
   bool same_warp = ((other ^ me) & WARP) == 0;
   return ((other ^ me) >> 11) == 0 && ((other ^ me) & THREAD) != 0 && !(same_warp && (t->stamp & WARP_INTERVAL) != 0);
@@ -142,15 +155,17 @@ EMULATOR_NOINLINE static void outside(const Thread* t, uintptr_t address, unsign
                                       uintptr_t code) {
   Where where;
   where.code = code;
-  const char* verb = access == READ ? "reads" : "writes";
-  const Worker& w = *t->worker;
-  uintptr_t dynamic = reinterpret_cast<uintptr_t>(w.dynamic_shared);
-  if (address - dynamic + 4096 < DYNAMIC_RESERVED + 4096) {
+  const char* verb = access == READ || access == STRONG_READ ? "reads" : "writes";
+  const Block& b = *t->block;
+  uintptr_t offset = address - b.shared;
+  const SharedArray* array = offset < b.dynamic_offset ? shared_array_at(offset) : nullptr;
+  if (array != nullptr) {
+    where.array = array->name;
+    report("out of bounds", where, "%s %u bytes at %zu of %zu bytes of %s", verb, bytes,
+           static_cast<size_t>(offset - array->place), static_cast<size_t>(array->bytes), array->name);
+  } else if (address - all_shared < ALL_SHARED_BYTES) {
     report("out of bounds", where, "%s %u bytes at %td of %zu bytes of dynamic shared memory", verb, bytes,
-           static_cast<ptrdiff_t>(address - dynamic), now.dynamic_bytes);
-  } else if (address - w.static_shared + 4096 < w.static_bytes + 8192) {
-    report("out of bounds", where, "%s %u bytes at %td of %zu bytes of static shared memory", verb, bytes,
-           static_cast<ptrdiff_t>(address - w.static_shared), static_cast<size_t>(w.static_bytes));
+           static_cast<ptrdiff_t>(offset - b.dynamic_offset), b.launch->as.dynamic_bytes);
   } else {
     const Buffer* nearest = nullptr;
     uintptr_t least = UINTPTR_MAX;
@@ -177,13 +192,14 @@ EMULATOR_NOINLINE static void buffer_access(Thread* t, Buffer& b, uintptr_t addr
                                             uintptr_t code) {
   Where where;
   where.code = code;
-  bool is_read = access == READ || access == ATOMIC_ACCESS, is_write = access == WRITE || access == ATOMIC_ACCESS;
-  bool atomic = access == ATOMIC_ACCESS;
+  bool atomic = access == ATOMIC_ACCESS || access == STRONG_READ || access == STRONG_WRITE;
+  bool is_read = access == READ || access == ATOMIC_ACCESS || access == STRONG_READ;
+  bool is_write = access == WRITE || access == ATOMIC_ACCESS || access == STRONG_WRITE;
   uint64_t me = global_stamp(t, atomic);
   for (uintptr_t word = (address - b.base) / 4; word * 4 < address + bytes - b.base; ++word) {
     long long row = static_cast<long long>(word) / b.ld, col = static_cast<long long>(word) % b.ld;
     uint64_t other = b.shadow == nullptr ? 0 : __atomic_load_n(b.shadow + word, __ATOMIC_RELAXED);
-    uint3 o = index_of(other & THREAD);
+    uint3 o = index_of(*t->block->launch, other & THREAD);
     bool race = global_race(t, other, me);
     if (is_write && !b.writable) {
       report("forbidden write", where, "writes %s[%lld][%lld], which is an input", b.name, row, col);
@@ -233,16 +249,16 @@ EMULATOR_NOINLINE static void check(uintptr_t address, unsigned bytes, Access ac
   if (t == nullptr) {
     return;
   }
-  if (now.stop) {
+  if (device.stop) {
     stop_launch(0);
   }
-  const Worker& w = *t->worker;
-  uintptr_t offset = address - w.static_shared, dynamic = address - reinterpret_cast<uintptr_t>(w.dynamic_shared);
-  if (offset < w.static_bytes) {
-    shared_access(t, offset, bytes, access, code);
-  } else if (dynamic < now.dynamic_bytes && dynamic + bytes <= now.dynamic_bytes) {
-    shared_access(t, w.dynamic_word * 4 + dynamic, bytes, access, code);
-  } else if (dynamic < DYNAMIC_RESERVED) {
+  const Block& b = *t->block;
+  uintptr_t offset = address - b.shared;
+  if (offset < b.shared_bytes && offset + bytes <= b.shared_bytes && b.shadow[offset / 4].written != NO_WORD &&
+      b.shadow[(offset + bytes - 1) / 4].written != NO_WORD) {
+    Access plain = access == STRONG_READ ? READ : access == STRONG_WRITE ? WRITE : access;
+    shared_access(t, offset, bytes, plain, code);
+  } else if (address - all_shared < ALL_SHARED_BYTES) {
     outside(t, address, bytes, access, code);
   } else if (address - stacks >= STACKS_BYTES) {  // else a local variable
     global_access(t, address, bytes, access, code);
@@ -250,20 +266,20 @@ EMULATOR_NOINLINE static void check(uintptr_t address, unsigned bytes, Access ac
 }
 
 // The usual harmless accesses to a word of shared memory, which change at most its stamps: if this is one, it is done.
-EMULATOR_PLAIN inline __attribute__((always_inline)) bool usual(const Worker& w, size_t word, Access access,
+EMULATOR_PLAIN inline __attribute__((always_inline)) bool usual(const Block& b, size_t word, Access access,
                                                                 uintptr_t code) {
-  Shadow& s = w.shadow[word];
+  Shadow& s = b.shadow[word];
   if (access == READ) {
-    bool safe = safe_to_read(w, s.written);
-    if (safe && ((s.read ^ w.stamp) & ~LANE) != SEVERAL_LANES) {  // else another lane of this warp has noted it
-      note_read(w, word, code);
+    bool safe = safe_to_read(b, s.written);
+    if (safe && ((s.read ^ b.stamp) & ~LANE) != SEVERAL_LANES) {  // else another lane of this warp has noted it
+      note_read(b, word, code);
     }
     return safe;
   }
-  bool first = s.written < w.interval_start && s.read < w.interval_start;  // access of anybody in this interval
+  bool first = s.written < b.interval_start && s.read < b.interval_start;  // access of anybody in this interval
   if (first) {
-    s.written = w.stamp;
-    w.places[word].written = static_cast<uint32_t>(code - image);
+    s.written = b.stamp;
+    b.places[word].written = static_cast<uint32_t>(code - image);
   }
   return first;
 }
@@ -271,24 +287,24 @@ EMULATOR_PLAIN inline __attribute__((always_inline)) bool usual(const Worker& w,
 // Tells the usual accesses at once: to shared memory, and reads of an input.
 EMULATOR_PLAIN inline __attribute__((always_inline)) void check_quickly(uintptr_t address, unsigned bytes,
                                                                         Access access, uintptr_t code) {
-  const Worker* worker = this_worker();
-  if (worker == nullptr) {
+  const Block* block = this_block();
+  if (block == nullptr) {
     return;
   }
-  const Worker& w = *worker;
-  uintptr_t offset = address - w.static_shared, dynamic = address - reinterpret_cast<uintptr_t>(w.dynamic_shared);
-  if (now.stop) {  // left to the full check
-  } else if (offset < w.static_bytes || (dynamic < now.dynamic_bytes && dynamic + bytes <= now.dynamic_bytes)) {
-    size_t word = offset < w.static_bytes ? offset / 4 : w.dynamic_word + dynamic / 4, end = word + bytes / 4;
-    while (usual(w, word, access, code)) {
+  const Block& b = *block;
+  uintptr_t offset = address - b.shared;
+  if (device.stop) {  // left to the full check
+  } else if (offset < b.shared_bytes && offset + bytes <= b.shared_bytes) {
+    size_t word = offset / 4, end = word + bytes / 4;
+    while (usual(b, word, access, code)) {
       if (++word == end) {
         return;
       }
     }
   } else if (access == READ) {
     for (unsigned i = 0; i < input_count; ++i) {
-      const Input& b = inputs[i];
-      if (address - b.base < b.bytes && address - b.base + bytes <= b.bytes) {
+      const Input& input = inputs[i];
+      if (address - input.base < input.bytes && address - input.base + bytes <= input.bytes) {
         return;
       }
     }
@@ -296,7 +312,7 @@ EMULATOR_PLAIN inline __attribute__((always_inline)) void check_quickly(uintptr_
   check(address, bytes, access, code);
 }
 
-EMULATOR_NOINLINE void fence() { this_thread()->worker->fenced = true; }
+EMULATOR_NOINLINE void fence() { this_block()->fenced = true; }
 
 EMULATOR_NOINLINE void host_write(const void* pointer, size_t bytes) {
   uintptr_t address = reinterpret_cast<uintptr_t>(pointer);
@@ -341,9 +357,7 @@ EMULATOR_NOINLINE void issue_copy(void* to, const void* from, size_t bytes, size
   if (target % bytes != 0 || source % bytes != 0) {
     misaligned(target % bytes != 0 ? target : source, bytes, where);
   }
-  const Worker& w = *t->worker;
-  uintptr_t dynamic = reinterpret_cast<uintptr_t>(w.dynamic_shared);
-  if (target - w.static_shared >= w.static_bytes && target - dynamic >= DYNAMIC_RESERVED) {
+  if (target - all_shared >= ALL_SHARED_BYTES) {
     report("asynchronous copy", where, "copies to memory that is not shared");
     stop_launch(700);
   }
@@ -364,18 +378,15 @@ EMULATOR_NOINLINE void commit_copies() { ++this_thread()->batch; }
 
 EMULATOR_NOINLINE void wait_for_copies(unsigned newest) {
   Thread* t = this_thread();
-  const Worker& w = *t->worker;
+  const Block& b = *t->block;
   unsigned done = 0;
   for (; done < t->copy_count && t->copies[done].batch + newest < t->batch; ++done) {
     const Copy& c = t->copies[done];
     memcpy(c.to, c.from, c.bytes - c.zeros);
     memset(c.to + c.bytes - c.zeros, 0, c.zeros);
-    uintptr_t offset = reinterpret_cast<uintptr_t>(c.to) - w.static_shared;
-    if (offset >= w.static_bytes) {
-      offset = w.dynamic_word * 4 + (c.to - w.dynamic_shared);
-    }
+    uintptr_t offset = reinterpret_cast<uintptr_t>(c.to) - b.shared;
     for (unsigned i = 0; i < c.bytes / 4; ++i) {
-      w.shadow[offset / 4 + i].written = t->stamp;  // the copy lands here, for others after the next barrier
+      b.shadow[offset / 4 + i].written = t->stamp;  // the copy lands here, for others after the next barrier
     }
   }
   t->copy_count -= done;

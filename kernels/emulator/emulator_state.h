@@ -22,15 +22,15 @@
 
 namespace emulator {
 
-constexpr unsigned MAX_THREADS = 1024;           // of a block
-constexpr size_t DYNAMIC_RESERVED = 256 * 1024;  // what is beyond MAX_DYNAMIC_SHARED is there to catch what runs over
-constexpr unsigned POISON = 0xFF;                // of a byte: NaN as a float, -1 as an int
+constexpr unsigned MAX_THREADS = 1024;  // of a block
+constexpr unsigned POISON = 0xFF;       // of a byte: NaN as a float, -1 as an int
 
 // ---------------------------------------------------------------------------------------------------------------------
-// Fibers. Each has STACK bytes of one large mapping, so a stack pointer tells which thread of which worker is running;
+// Fibers. Each has STACK bytes of one large mapping, so a stack pointer tells which thread of which block is running;
 // nothing else is needed to find it, and a stack pointer outside the mapping is host code.
 
 constexpr uintptr_t STACK = 64 * 1024;
+constexpr uintptr_t MAX_FIBERS = 1 << 19;  // of all blocks that run at a time; no GPU has more threads
 
 #ifndef EMULATOR_UCONTEXT
 // Saves what a function must preserve on the stack, stores the stack pointer at *from, continues at `to`.
@@ -77,13 +77,14 @@ EMULATOR_PLAIN inline void switch_context(Context& from, Context& to) { swapcont
 
 // When and by whom a word of shared memory was accessed, in 64 bits:
 //   63 set while an asynchronous copy has not landed
-//   62..32 the interval between two barriers, counted over all blocks that a worker runs
+//   62..32 the interval between two barriers, counted over all blocks that have run in a place
 //   31..12 the interval between two synchronisations of the warp
 //   11, 10 flags;  9..0 the thread
 using Stamp = uint64_t;
 constexpr Stamp THREAD = 0x3FF, LANE = 0x1F, WARP = 0x3E0, WARP_INTERVAL = 0xFFFFF000;
 constexpr Stamp SEVERAL_LANES = 0x400, SEVERAL_WARPS = 0x800;  // of a read
 constexpr Stamp ATOMIC = 0x400, IN_FLIGHT = 1ull << 63;        // of a write
+constexpr Stamp NO_WORD = ~0ull;                               // between two arrays: no access is usual
 
 struct Shadow {
   Stamp written, read;
@@ -100,15 +101,19 @@ struct Copy {  // an asynchronous copy that has been issued and not been waited 
 
 enum State : uint8_t { READY, AT_BARRIER, AT_WARP, EXITED };
 
-struct Worker;
+constexpr unsigned LAST_LOOKS = 4;
+
+struct Block;
 struct alignas(256) Thread {  // a power of two, to be found by shifts
   Context context;
-  Worker* worker;
+  Block* block;
   Stamp stamp;
   uint3 index;
   unsigned number;
   State state;
-  uintptr_t barrier_at;
+  uint8_t look;                // the oldest of `looks`
+  uintptr_t barrier_at;        // where it waits, or has waited last
+  uint32_t looks[LAST_LOOKS];  // what it has seen last where another thread may change it: see look_again
   // What the thread offers to its warp, and what it gets.
   unsigned warp_mask, warp_operation;
   int source_lane;
@@ -118,23 +123,31 @@ struct alignas(256) Thread {  // a power of two, to be found by shifts
   unsigned copy_count, copy_capacity, batch;
 };
 
-struct alignas(256) Worker {  // one host thread, which runs one block at a time; found by shifts, too
-  Thread* threads;            // null until it has been made
-  Stamp stamp;                // of the thread that runs
+struct Launch;
+struct alignas(512) Block {  // a place for a block to run in; found by shifts, too
+  Thread* threads;
+  Stamp stamp;  // of the thread that runs
   Stamp block_start, interval_start;
-  uintptr_t static_shared, static_bytes;  // the __shared__ arrays: the library's thread-local memory
-  char* dynamic_shared;
-  Shadow* shadow;  // one for each word of static shared memory, then of dynamic
+  // Shared memory: the static arrays, and from dynamic_offset on what the launch asks for.
+  uintptr_t shared, shared_bytes, dynamic_offset;
+  Shadow* shadow;  // of each word of it; null until the place is used first
   Places* places;
-  size_t dynamic_word;  // where the latter start
-  uint32_t interval;    // see Stamp
-  unsigned turn, step;  // the thread to run next, if it is ready, and from each to the one after
+  uint32_t interval;           // see Stamp
+  unsigned turn, step, count;  // the thread to run next, if it is ready; from each to the one after; how many they are
   Context scheduler;
-  uint3 block;
-  uint64_t block_number;
+  Launch* launch;
+  uint3 index;
+  uint64_t number, serial;  // of the block in the grid; of what it runs: what it wrote before is known to all
   unsigned ready, at_barrier, exited;
   int predicate_sum, predicate_result;
   bool fenced, used_atomics;
+  bool suspended;      // all its threads wait, for another block as it seems
+  unsigned idle;       // how often in a row a thread has found nothing changed
+  unsigned yields;     // how often one has looked since the block was last suspended
+  uint64_t since;      // `device.progress` when it was suspended
+  Block* next;         // in the queue of those that are suspended, or that are free
+  Block* cluster[16];  // the blocks of its cluster by their rank, itself among them
+  unsigned cluster_rank;
   uint64_t random;
 };
 
@@ -155,13 +168,29 @@ struct Launch {
   const void* closure;
   uintptr_t kernel;
   const char* name;
-  uint3 grid, block;
-  unsigned threads;
-  size_t dynamic_bytes;
-  uint64_t blocks, turns, next, first_block, block_stride;
+  Configuration as;
+  unsigned threads, cluster_blocks;
+  uint64_t blocks;
+  // Blocks start in an order that the seed gives, a cluster at a time; `turns` clusters do.
+  uint64_t clusters, turns, next, first, stride;
+  unsigned resident, most_resident;
+  // The barrier of the whole grid.
+  uint64_t arrived, phase;
   uint64_t serial;
+};
+
+// What runs at the moment.
+struct Device {
+  Launch* launches[2];
+  unsigned launch_count;
   volatile bool stop;
   int error;
+  pthread_mutex_t lock;
+  pthread_cond_t changed;
+  Block *free, *first, *last;  // places without a block; blocks that are suspended, the one that waits longest first
+  unsigned used, running;      // places that have been used; host threads that run a block
+  uint64_t progress;           // counts what may let a waiting block go on
+  unsigned idle_rounds;
 };
 
 struct Finding {
@@ -169,21 +198,42 @@ struct Finding {
   char text[256];
   char at[160];  // file and line, where the compiler said them
   uintptr_t code, other_code;
-  int64_t shared_offset;  // into static shared memory, or -1
+  char array[64];
   bool on_device;
   uintptr_t kernel;
   const char* name;
   uint3 block, thread;
 };
 
-constexpr unsigned MAX_WORKERS = 64, MAX_BUFFERS = 16, MAX_FINDINGS = 256, MAX_OF_A_KIND = 32;
-constexpr uintptr_t STACKS_BYTES = MAX_WORKERS * MAX_THREADS * STACK;
+constexpr unsigned MAX_WORKERS = 64, MAX_BLOCKS = 8192, MAX_BUFFERS = 16, MAX_FINDINGS = 256, MAX_OF_A_KIND = 32;
+constexpr uintptr_t STACKS_BYTES = MAX_FIBERS * STACK;
 
-static Worker workers[MAX_WORKERS];
+// The shared memory of a place: static arrays end where dynamic memory starts. What is beyond the memory of the block is
+// there to catch what runs over.
+constexpr uintptr_t SHARED_RESERVED = 4 << 20, DYNAMIC_AT = SHARED_RESERVED - (1 << 19);
+constexpr uintptr_t ALL_SHARED_BYTES = MAX_BLOCKS * SHARED_RESERVED;
+
+static Block blocks[MAX_BLOCKS];
 static uintptr_t stacks;            // of the fibers
-static Thread* all_threads;         // in the same order
+static uintptr_t all_shared;        // of all places
+static Thread* all_threads;         // in the same order as the stacks
+static unsigned block_shift;        // of a distance on the stacks: the place that it is of
 static uintptr_t image, image_end;  // where the library lies
-static Launch now;
+
+// The __shared__ arrays of all kernels, which are the library's thread-local variables. Each block has all of them, in the
+// same order, GAP bytes apart at least and aligned as in the library.
+struct SharedArray {
+  uint64_t start, bytes;  // among the library's thread-local variables
+  uint64_t place;         // among the block's
+  const char* symbol;
+  char name[64];
+};
+constexpr uintptr_t GAP = 1024;
+static SharedArray* shared_arrays;
+static unsigned shared_array_count;
+static uint32_t* place_of_shared;  // of each byte of the library's thread-local variables
+static uintptr_t static_bytes;     // where dynamic shared memory begins
+static Device device;
 static Buffer buffers[MAX_BUFFERS];
 static Input inputs[MAX_BUFFERS];
 static unsigned buffer_count, input_count;
@@ -194,10 +244,10 @@ static int worker_limit = 0;
 int sms = 8;
 static double timeout_s = 60;
 static uint64_t most_blocks = 0;
+constexpr unsigned THREADS_PER_SM = 2048, BLOCKS_PER_SM = 32;  // as on compute capability 9.0
+constexpr size_t SHARED_PER_SM = 228 * 1024;
 static const void* stream = nullptr;  // that the host gives to sgemm
 static pthread_mutex_t launch_lock = PTHREAD_MUTEX_INITIALIZER, finding_lock = PTHREAD_MUTEX_INITIALIZER;
-static thread_local char
-    anchor;  // makes the library's thread-local memory exist; only __shared__ arrays stand beside it
 
 // Where on the fibers' stacks the running code is; beyond STACKS_BYTES in host code.
 EMULATOR_PLAIN inline uintptr_t place_on_stacks() {
@@ -210,24 +260,27 @@ EMULATOR_PLAIN inline uintptr_t place_on_stacks() {
   return stack_pointer - stacks;
 }
 
-// The running thread of a block, and what runs it; null in host code.
+// The running thread, and its block; null in host code.
 EMULATOR_PLAIN inline Thread* this_thread() {
   uintptr_t place = place_on_stacks();
   return place < STACKS_BYTES ? all_threads + place / STACK : nullptr;
 }
-EMULATOR_PLAIN inline Worker* this_worker() {
-  uintptr_t number = place_on_stacks() / (MAX_THREADS * STACK);
-  return number < MAX_WORKERS ? workers + number : nullptr;
+EMULATOR_PLAIN inline Block* this_block() {
+  uintptr_t place = place_on_stacks();
+  return place < STACKS_BYTES ? blocks + (place >> block_shift) : nullptr;
 }
 
 EMULATOR_PLAIN inline uint64_t pack(uint3 v) {
   return v.x | static_cast<uint64_t>(v.y) << 32 | static_cast<uint64_t>(v.z) << 48;
 }
 uint64_t thread_index() { return pack(this_thread()->index); }
-uint64_t block_index() { return pack(this_thread()->worker->block); }
-uint64_t block_extent() { return pack(now.block); }
-uint64_t grid_extent() { return pack(now.grid); }
-char* dynamic_shared_memory() { return this_thread()->worker->dynamic_shared; }
+uint64_t block_index() { return pack(this_block()->index); }
+uint64_t block_extent() { return pack(this_block()->launch->as.block); }
+uint64_t grid_extent() { return pack(this_block()->launch->as.grid); }
+char* dynamic_shared_memory() {
+  const Block& b = *this_block();
+  return reinterpret_cast<char*>(b.shared + b.dynamic_offset);
+}
 
 EMULATOR_PLAIN inline uint64_t next_random(uint64_t& state) {  // splitmix64
   uint64_t z = (state += 0x9E3779B97F4A7C15u);
@@ -256,7 +309,7 @@ EMULATOR_PLAIN inline uint64_t coprime_step(uint64_t count, uint64_t& random) {
 
 struct Where {
   uintptr_t code = 0, other_code = 0;
-  int64_t shared_offset = -1;
+  const char* array = nullptr;  // of shared memory
   const char* file = nullptr;
   unsigned line = 0;
 };
@@ -265,13 +318,16 @@ struct Where {
 // may take them all; emulator_report tells those of one line once.
 __attribute__((noinline, format(printf, 3, 4))) EMULATOR_PLAIN static void report(const char* kind, const Where& where,
                                                                                   const char* format, ...) {
+  const Thread* t = this_thread();
+  const Launch* launch = t != nullptr ? t->block->launch : device.launches[0];
+  uintptr_t kernel = launch != nullptr ? launch->kernel : 0;
   pthread_mutex_lock(&finding_lock);
   bool known = finding_count == MAX_FINDINGS;
   unsigned of_this_kind = 0;
   for (unsigned i = 0; i < finding_count && !known; ++i) {
     const Finding& f = findings[i];
     if (strcmp(f.kind, kind) == 0) {
-      known = (f.code == where.code && (where.code != 0 || f.kernel == now.kernel)) || ++of_this_kind == MAX_OF_A_KIND;
+      known = (f.code == where.code && (where.code != 0 || f.kernel == kernel)) || ++of_this_kind == MAX_OF_A_KIND;
     }
   }
   if (!known) {
@@ -287,12 +343,12 @@ __attribute__((noinline, format(printf, 3, 4))) EMULATOR_PLAIN static void repor
     }
     f.code = where.code;
     f.other_code = where.other_code;
-    f.shared_offset = where.shared_offset;
-    f.kernel = now.kernel;
-    f.name = now.name;
-    if (Thread* t = this_thread()) {
+    snprintf(f.array, sizeof f.array, "%s", where.array != nullptr ? where.array : "");
+    f.kernel = kernel;
+    f.name = launch != nullptr ? launch->name : nullptr;
+    if (t != nullptr) {
       f.on_device = true;
-      f.block = t->worker->block;
+      f.block = t->block->index;
       f.thread = t->index;
     }
     ++finding_count;
@@ -302,19 +358,20 @@ __attribute__((noinline, format(printf, 3, 4))) EMULATOR_PLAIN static void repor
 
 // Ends the running thread and the launch, as a fault does on a GPU. Called on a fiber, it does not return.
 EMULATOR_NOINLINE static void stop_launch(int error) {
-  if (!now.stop) {
-    now.error = error;
-    now.stop = true;
+  if (!device.stop) {
+    device.error = error;
+    device.stop = true;
   }
   if (Thread* t = this_thread()) {
     t->state = EXITED;
-    switch_context(t->context, t->worker->scheduler);
+    switch_context(t->context, t->block->scheduler);
   }
 }
 
-EMULATOR_PLAIN inline uint3 index_of(unsigned number) {
-  unsigned plane = now.block.x * now.block.y;
-  return {number % now.block.x, number % plane / now.block.x, number / plane};
+EMULATOR_PLAIN inline uint3 index_of(const Launch& launch, unsigned number) {
+  uint3 block = launch.as.block;
+  unsigned plane = block.x * block.y;
+  return {number % block.x, number % plane / block.x, number / plane};
 }
 
 }  // namespace emulator

@@ -29,15 +29,38 @@ cudaError_t launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, size_t 
                    cudaStream_t stream, Arguments... arguments) {
   LaunchedKernel<Parameters...> launched{kernel, {static_cast<Parameters>(arguments)...}};
   return static_cast<cudaError_t>(emulator::run_grid(launched.invoke, &launched, reinterpret_cast<uintptr_t>(kernel),
-                                                     nullptr, {grid.x, grid.y, grid.z}, {block.x, block.y, block.z},
-                                                     dynamic_shared_bytes, stream));
+                                                     nullptr, {grid, block, dynamic_shared_bytes, stream}));
+}
+
+// The runtime's launches with a pointer to each argument.
+template <typename... Parameters, size_t... I>
+LaunchedKernel<Parameters...> emulator_arguments(void (*kernel)(Parameters...), void** arguments,
+                                                 std::index_sequence<I...>) {
+  return {kernel, {*static_cast<std::remove_reference_t<Parameters>*>(arguments[I])...}};
+}
+template <typename... Parameters>
+cudaError_t emulator_launch_pointers(void (*kernel)(Parameters...), void** arguments,
+                                     const emulator::Configuration& as) {
+  auto launched = emulator_arguments(kernel, arguments, std::index_sequence_for<Parameters...>());
+  return emulator_last_error = static_cast<cudaError_t>(
+             emulator::run_grid(launched.invoke, &launched, reinterpret_cast<uintptr_t>(kernel), nullptr, as));
+}
+template <typename... Parameters>
+cudaError_t cudaLaunchKernel(void (*kernel)(Parameters...), dim3 grid, dim3 block, void** arguments,
+                             size_t dynamic_shared_bytes = 0, cudaStream_t stream = nullptr) {
+  return emulator_launch_pointers(kernel, arguments, {grid, block, dynamic_shared_bytes, stream});
+}
+template <typename... Parameters>
+cudaError_t cudaLaunchCooperativeKernel(void (*kernel)(Parameters...), dim3 grid, dim3 block, void** arguments,
+                                        size_t dynamic_shared_bytes = 0, cudaStream_t stream = nullptr) {
+  return emulator_launch_pointers(kernel, arguments, {grid, block, dynamic_shared_bytes, stream, true});
 }
 
 // kernel<<<grid, block, dynamic_shared_bytes, stream>>>(arguments), as workflow/ladder/build/cuda_syntax.py rewrites it:
 // emulator_launch(EMULATOR_KERNEL(kernel), grid, block, dynamic_shared_bytes, stream)(arguments).
-#define EMULATOR_NAME(...) #__VA_ARGS__
+#define EMULATOR_TEXT_OF(...) #__VA_ARGS__
 #define EMULATOR_KERNEL(...) \
-  EMULATOR_NAME(__VA_ARGS__), [&](auto... emulator_arguments) EMULATOR_PLAIN { __VA_ARGS__(emulator_arguments...); }
+  EMULATOR_TEXT_OF(__VA_ARGS__), [&](auto... emulator_arguments) EMULATOR_PLAIN { __VA_ARGS__(emulator_arguments...); }
 
 template <typename Kernel>
 struct EmulatedLaunch {
@@ -60,9 +83,8 @@ struct EmulatedLaunch {
     auto run = [&]() EMULATOR_PLAIN { kernel(arguments...); };
     using Run = decltype(run);
     void (*invoke)(const void*) = [](const void* closure) EMULATOR_PLAIN { (*static_cast<const Run*>(closure))(); };
-    emulator_last_error = static_cast<cudaError_t>(
-        emulator::run_grid(invoke, &run, reinterpret_cast<uintptr_t>(invoke), name, {grid.x, grid.y, grid.z},
-                           {block.x, block.y, block.z}, dynamic_shared_bytes, stream));
+    emulator_last_error = static_cast<cudaError_t>(emulator::run_grid(
+        invoke, &run, reinterpret_cast<uintptr_t>(invoke), name, {grid, block, dynamic_shared_bytes, stream}));
   }
 };
 template <typename Kernel>

@@ -36,8 +36,8 @@ EMULATOR_PLAIN inline void mma_tf32(float (&D)[4], const uint32_t (&A)[4], const
   struct Operands {
     double A[4], B[2];
   };
-  static thread_local Operands of_thread[2][1024];
-  static thread_local unsigned char turn_of[1024];
+  static __shared__ Operands of_thread[2][1024];
+  static __shared__ unsigned char turn_of[1024];
   int thread = threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z), lane = thread % 32;
   Operands* of_lane = of_thread[++turn_of[thread] % 2] + thread - lane;
   for (int i = 0; i < 4; ++i) {

@@ -1,4 +1,4 @@
-"""What of CUDA C++ is no C++, rewritten for g++ and the emulator: launches, `extern __shared__` arrays, names.
+"""What of CUDA C++ is no C++, rewritten for g++ and the emulator: launches, `extern __shared__` arrays, names, casts.
 
 `k<32><<<grid, block, bytes, stream>>>(a, b)` becomes `emulator_launch(EMULATOR_KERNEL(k<32>), grid, block, bytes,
 stream)(a, b)`, and `extern __shared__ float s[];` a reference to the block's dynamic shared memory
@@ -12,6 +12,7 @@ from ladder.config.cpp import tokens
 _ATTRIBUTES = ("extern", "__shared__", "__align__", "alignas", "__attribute__", "static")
 _STATEMENTS = ("return", "else", "do", "case", "if", "while", "for", "switch")
 _BUILT_IN = ("gridDim", "blockDim", "blockIdx", "threadIdx")
+_LAUNCHES = ("cudaLaunchKernel", "cudaLaunchCooperativeKernel")
 _JOINS = ("::", ".", "->", "##")
 
 
@@ -21,6 +22,7 @@ def in_plain_cpp(text: str, file: str) -> str:
     source.rename_variables()
     source.rewrite_arrays()
     source.rewrite_launches()
+    source.remove_casts()
     return f'#line 1 "{file}"\n{"".join(source.texts)}' if source.changed else text
 
 
@@ -88,6 +90,18 @@ class _Source:
             for each in range(*end):
                 self.put(each, "")
             self.put(end[0], f"{closing})")
+
+    def remove_casts(self) -> None:
+        """Leave out that a kernel is cast to `void*` where it is launched: its type tells what its arguments are."""
+        for number in range(len(self.tokens) - 2):
+            if self.tokens[number] not in _LAUNCHES or self.tokens[number + 1] != "(":
+                continue
+            begin = number + 2
+            closes = {"(": ")", "reinterpret_cast": ">", "static_cast": ">"}.get(self.tokens[begin])
+            end = next((each for each in range(begin, len(self.tokens)) if self.tokens[each] == closes), begin)
+            if {"void", "*"} <= {*self.tokens[begin:end]} <= {"(", "<", "void", "const", "*", self.tokens[begin]}:
+                for each in range(begin, end + 1):
+                    self.put(each, "")
 
     def _run(self, number: int, sign: str) -> int:
         """How many of a sign stand together from a token on."""

@@ -33,7 +33,6 @@ EMULATED, NEEDS_GPU, NOT_EMULATED = "emulated", "needs a GPU", "not emulated"
 _INSTEAD = {
     r"poisoned": ("inline PTX", "write it in CUDA C++, or behind a header that the emulator has too, such as mma.cuh"),
     r"error: (\S+): No such file": ("the header {}", "leave it out, or use what kernels/emulator has"),
-    r"this_grid|grid_group|CooperativeKernel": ("a barrier of the whole grid", "launch another kernel"),
     r"coalesced_": ("coalesced_threads", "name the lanes: tiled_partition<32>(block), or a mask and __syncwarp"),
     r"\b(wmma|nvcuda)\b": ("wmma", "use kernels/include/mma.cuh"),
     r"\b(cuda[A-Z]\w+)": ("{}", "leave it out: a rung queues kernels on the stream that it is given, and no more"),
