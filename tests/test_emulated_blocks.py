@@ -34,7 +34,7 @@ def blocks(for_the_emulator):
 
 def run(library, name, seed, workers, sms=8):
     """Run a kernel; C, and the report."""
-    words = 1024 + 2 * 16 * 64
+    words = 8192
     A, B, C = (matrix(1, 64, 0, 0, 0) for _ in range(3))
     workspace = matrix(1, words, 0, 0, np.nan)
     c = library.functions
