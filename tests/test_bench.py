@@ -3,6 +3,7 @@
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import threading
@@ -93,6 +94,31 @@ def test_without_a_gpu_what_the_emulator_cannot_run_is_not_said_to_be_right():
     last = result.stderr.splitlines()[-1]
     assert last.startswith("bench: tma: not checked: kernels/include/bulk_copy.cuh:")
     assert "has other code for a GPU than for a CPU" in last
+
+
+def test_with_watch_it_runs_anew_at_each_save_until_it_is_interrupted(tmp_path):
+    own = tmp_path / "mine.cu"
+    shutil.copy(TEST_KERNELS / "sound.cu", own)
+    command = [sys.executable, str(ROOT / "workflow/bench.py"), str(own), "64", *QUICK, "--watch"]
+    with (tmp_path / "log").open("wb") as log:
+        process = subprocess.Popen(command, env=environment(ROOT, gpu=False), stdout=log, stderr=log)
+    try:
+
+        def said(text: str, times: int) -> None:
+            wait_for(lambda: (tmp_path / "log").read_text().count(text) == times)
+
+        said("waits until one of", 1)
+        own.write_text(own.read_text() + "\n#error no\n")
+        said("bench: mine.cu: does not compile: ", 1)
+        said("waits until one of", 2)
+        shutil.copy(TEST_KERNELS / "sound.cu", tmp_path / "new.cu")
+        (tmp_path / "new.cu").rename(own)  # as many editors save
+        said("mine.cu: passes the check in the emulator", 2)
+        said("waits until one of", 3)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(30) == 130
+    finally:
+        process.kill()
 
 
 def test_a_file_of_ones_own_is_compiled_for_the_gpu_that_is_named(tmp_path):

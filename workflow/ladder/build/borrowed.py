@@ -27,8 +27,8 @@ def multiplying_libraries(files: Iterable[str]) -> list[str]:
     return [file for file in files if _LIBRARY.match(file.rpartition("/")[2])]
 
 
-def why_borrowed(objects: Iterable[Path], library: Path) -> str:
-    """What a rung's object files or its library have from elsewhere, in one line; empty where that is nothing.
+def why_borrowed(objects: Iterable[Path], *libraries: Path) -> str:
+    """What a rung's object files or its libraries have from elsewhere, in one line; empty where that is nothing.
 
     The objects are those of its own source: its library has the CUDA runtime inside, which uses the loader itself.
     """
@@ -39,8 +39,9 @@ def why_borrowed(objects: Iterable[Path], library: Path) -> str:
                 return f"imports {name}; leave it out: {why}"
             if kind not in "Uw" and _CUDA.fullmatch(name):
                 return f"exports {name}, a name of CUDA's; give the function another name, or make it static"
-    if named := multiplying_libraries(_needed(library)):
-        return f"needs {named[0]}; do not link with it: {_OWN_KERNELS}"
+    for library in libraries:
+        if named := multiplying_libraries(_needed(library)):
+            return f"needs {named[0]}; do not link with it: {_OWN_KERNELS}"
     return ""
 
 

@@ -3,15 +3,26 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
+import subprocess
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ladder.build.borrowed import why_borrowed
-from ladder.build.toolchain import Nvcc, run_compiler
-from ladder.config.sources import BY_SIZE, INCLUDE, by_size, source_digest
+from ladder.build.toolchain import Nvcc, run_compiler, tool_beside
+from ladder.config.sources import (
+    INCLUDE,
+    WRAP,
+    defined_macros,
+    generated,
+    include_folders,
+    source_digest,
+    source_of_rung,
+)
+from ladder.config.wrapper import CUBIN, IMAGE, LIBRARY
 from ladder.model.gpu import Target
 from ladder.model.rung import Rung
 from ladder.records import digests, store
@@ -49,13 +60,23 @@ def build(rung: Rung, target: Target, nvcc: Nvcc, flags: list[str], folder: Path
     """
     folder.mkdir(parents=True, exist_ok=True)
     made = Build(folder)
-    if not rung.runs_on(target.compute_capability):
-        message = f"needs compute capability {rung.compute_capability}; {target.title} has {target.compute_capability}"
+    if message := _why_not_for(rung, target, nvcc):
         record: dict[str, Any] = {"status": NOT_APPLICABLE, "message": message, "log": "", "build_digest": ""}
     else:
         record = compile_rung(rung, target, nvcc, flags, made.library)
     store.write_json(folder / "compile.json", {"rung": rung.name, **record})
     return record
+
+
+def _why_not_for(rung: Rung, target: Target, nvcc: Nvcc) -> str:
+    """Why a rung does not run on a GPU, in one line; empty where it does."""
+    if not rung.runs_on(target.compute_capability):
+        return f"needs compute capability {rung.compute_capability}; {target.title} has {target.compute_capability}"
+    source = source_of_rung(rung)
+    of = architecture_of_cubin(source, nvcc) if source.suffix == CUBIN else ""
+    if source.suffix == CUBIN and of.rstrip("af") != target.architecture.rstrip("af"):
+        return f"{source.name} is {f'of {of}' if of else 'no cubin'}; {target.title} needs {target.architecture}"
+    return ""
 
 
 def why_not_measured(made: Build, check: dict[str, Any] | None) -> str:
@@ -85,13 +106,12 @@ def build_digest(rung: Rung, target: Target, nvcc: Nvcc, flags: list[str]) -> st
 
 
 def compile_command(rung: Rung, target: Target, nvcc: Nvcc, flags: list[str], output: Path) -> list[str]:
-    """The nvcc command line that makes a rung's library; for several classes of size from `by_size.cu` beside it.
+    """The nvcc command line that makes a rung's library; where its source is generated, from that beside the library.
 
     It runs in the project's folder and has paths as seen from there: nvcc gives them to a shell, some without quotes.
     """
     virtual = target.architecture.replace("sm_", "compute_")
-    classes = len(rung.tuned) > 1
-    macros = {} if classes else dict(rung.macros) | (dict(rung.tuned[0].macros) if rung.tuned else {})
+    made = generated(rung)
     source = Path("kernels") / rung.source
     return [
         str(nvcc.path),
@@ -105,13 +125,22 @@ def compile_command(rung: Rung, target: Target, nvcc: Nvcc, flags: list[str], ou
         f"-I{os.path.relpath(GLIBC, ROOT)}",
         f"-I{INCLUDE.relative_to(ROOT)}",
         *(flag[:2] + os.path.relpath(flag[2:], ROOT) for flag in nvcc.library_flags),
-        *([f"-I{source.parent}"] if classes else []),
-        *(f"-D{key}={value}" for key, value in macros.items()),
+        *([f"-I{source.parent}"] if made else []),
+        *(_of_wrapped(rung, source) if rung.wrap else []),
+        *(f"-D{key}={value}" for key, value in defined_macros(rung).items()),
         "-o",
         str(output),
-        str(output.parent / BY_SIZE if classes else source),
+        str(output.parent / made[0] if made else source),
         "-ldl",
     ]
+
+
+def _of_wrapped(rung: Rung, source: Path) -> list[str]:
+    """What nvcc is told of a wrapped source: where its headers are, and to leave out host code that nothing calls."""
+    folders = [f"-I{folder}" for folder in (WRAP.relative_to(ROOT), *include_folders(rung))]
+    hosts = f"-Xcompiler=-ffunction-sections,-fvisibility=hidden,-idirafter,{WRAP.relative_to(ROOT) / 'host'}"
+    linked = [str(source), f"-Xlinker=-rpath={source.parent}"] if source.suffix == LIBRARY else []
+    return [*folders, hosts, "-Xlinker=--gc-sections", *linked]
 
 
 def compile_rung(rung: Rung, target: Target, nvcc: Nvcc, flags: list[str], library: Path) -> dict[str, Any]:
@@ -123,15 +152,19 @@ def compile_rung(rung: Rung, target: Target, nvcc: Nvcc, flags: list[str], libra
     log (the compiler's output with the resource report). Raises LadderError where nvcc fails whatever the source
     (`run_compiler`): no record is left of that, so that the next run compiles again.
     """
-    if len(rung.tuned) > 1:
-        (library.parent / BY_SIZE).write_text(by_size(rung))
+    if made := generated(rung):
+        (library.parent / made[0]).write_text(made[1])
+    source, used = source_of_rung(rung), ""
+    if source.suffix == CUBIN:
+        used = embed(source, library.parent, nvcc)
     command = compile_command(rung, target, nvcc, flags, library)
     with tempfile.TemporaryDirectory(prefix="gemm-ladder-") as folder:
         kept = ["--keep", f"--keep-dir={folder}"]
         log, error = run_compiler([*command, *kept], Path(rung.source))
-        if not error and rung.role != "baseline" and (why := why_borrowed(Path(folder).glob("*.o"), library)):
+        libraries = [library, *([source] if source.suffix == LIBRARY else [])]
+        if not error and rung.role != "baseline" and (why := why_borrowed(Path(folder).glob("*.o"), *libraries)):
             error = f"{Path(rung.source).name}: {why}"
-            library.unlink()
+            library.unlink(missing_ok=True)
         for ptx in sorted(Path(folder).glob("*.ptx")):
             shutil.copyfile(ptx, library.with_name("kernels.ptx"))
     record = {
@@ -142,6 +175,25 @@ def compile_rung(rung: Rung, target: Target, nvcc: Nvcc, flags: list[str], libra
         "architecture": target.architecture,
         "source_digest": source_digest(rung),
         "build_digest": build_digest(rung, target, nvcc, flags),
-        "log": log,
+        "log": log + used,
     }
     return record
+
+
+def embed(cubin: Path, folder: Path, nvcc: Nvcc) -> str:
+    """Put a cubin into a rung's folder, as it is and as an array's initialiser; what cuobjdump says that it uses."""
+    content = cubin.read_bytes()
+    shutil.copyfile(cubin, folder / "kernels.cubin")
+    padded = content + bytes(-len(content) % 8)
+    words = (int.from_bytes(padded[at : at + 8], "little") for at in range(0, len(padded), 8))
+    (folder / IMAGE).write_text(",\n".join(f"{word:#x}" for word in words) + "\n")
+    command = [tool_beside(nvcc, "cuobjdump"), "-res-usage", cubin]
+    return subprocess.run(command, capture_output=True, text=True, check=False).stdout
+
+
+def architecture_of_cubin(cubin: Path, nvcc: Nvcc) -> str:
+    """The architecture that a cubin is of, such as sm_90a; empty where the file is no cubin."""
+    command = [tool_beside(nvcc, "cuobjdump"), "-lelf", cubin]
+    listed = subprocess.run(command, capture_output=True, text=True, check=False).stdout
+    found = re.search(r"\.(sm_\w+)\.cubin", listed)
+    return found[1] if found else ""

@@ -16,7 +16,8 @@ from pathlib import Path
 from ladder.build.cuda_syntax import in_plain_cpp
 from ladder.build.toolchain import run_compiler
 from ladder.config.cpp import tokens
-from ladder.config.sources import INCLUDE
+from ladder.config.sources import INCLUDE, WRAP
+from ladder.config.wrapper import WRAPPER
 from ladder.records.store import digest_files
 from ladder.system.errors import LadderError
 from ladder.system.paths import ROOT, shown
@@ -82,15 +83,16 @@ def compile_for_emulator(
     source: Path,
     macros: dict[str, str],
     library: Path,
-    include: Path,
+    include: Path | Sequence[Path],
     engine: Path = ENGINE,
     files: Sequence[Path] = (),
 ) -> str:
     """Compile a source with g++; in one line what the emulator cannot run of it and what to write instead, or nothing.
 
     What a CPU cannot do, such as inline PTX or tensor maps, does not compile. `engine` is that of the emulator, its
-    source or what `compile_engine` has made of it, with the headers beside it or not. `files` are those that the source
-    is made of: of these and of itself copies are compiled, beside the library, where they have to be rewritten.
+    source or what `compile_engine` has made of it, with the headers beside it or not. `include` has
+    the folders in which the source's own headers are. `files` are those that the source is made of: of these and of
+    itself copies are compiled, beside the library, where they have to be rewritten.
     Raises LadderError where g++ fails for another reason than the source.
     """
     defined = [f"-D{key}={value}" for key, value in macros.items()]
@@ -106,7 +108,12 @@ def compile_for_emulator(
     compiled = copies / source.relative_to("/") if rewritten != texts else source
     made_of = [str(compiled), *(["-x", "none"] if engine.suffix == ".o" else []), str(engine)]
     libraries = ["-lstdc++", "-lm", "-lc", "-lgcc"]
-    found = [f"-I{folder}" for folder in (include, source.parent)]
+    folders = [folder.resolve() for folder in ([include] if isinstance(include, Path) else include)]
+    copied = [copies / folder.relative_to("/") for folder in folders] if rewritten != texts else []
+    found = [f"-I{folder}" for folder in (*copied, *folders, source.parent, WRAP)]
+    found += ["-idirafter", str(WRAP / "host")]
+    if source.name == WRAPPER:  # host code that nothing calls is left out
+        found += ["-ffunction-sections", "-fvisibility=hidden", "-Wl,--gc-sections"]
     error = _compile([*defined, *found, "-o", str(library), *made_of, *libraries], source, engine.parent)
     return _what_instead(error.replace(f"{copies}/", "/")) if error else ""
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from ladder.config.wrapper import SYMBOL
 from ladder.model.shape import Shape
 from ladder.system.errors import LadderError
 
@@ -140,7 +141,7 @@ class Library:
         observer_type = ctypes.CFUNCTYPE(None, ctypes.c_void_p, _Dim3, _Dim3, ctypes.c_size_t)
 
         def observe(kernel: int, grid: _Dim3, block: _Dim3, dynamic_shared_bytes: int) -> None:
-            name = _LOCAL.sub(r"\1", self._names.get(_offset(kernel), ""))
+            name = _LOCAL.sub(r"\1", self._names.get(_offset(kernel), "")).removeprefix(SYMBOL)
             made.append(Launch(name, (grid.x, grid.y, grid.z), (block.x, block.y, block.z), dynamic_shared_bytes))
 
         observer = observer_type(observe)

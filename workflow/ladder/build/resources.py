@@ -13,11 +13,14 @@ _STATIC = re.compile(r"(\d+) bytes smem")
 _STACK = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
 
 
+_OF_CUBIN = re.compile(r"Function (\S+):\s+REG:(\d+) STACK:(\d+) SHARED:(\d+)")
+
+
 def resource_report(log: str) -> dict[str, dict[str, int]]:
-    """What `ptxas -v` says of each kernel, by its mangled name.
+    """What `ptxas -v`, or of a cubin `cuobjdump -res-usage`, says of each kernel, by its mangled name.
 
     Keys: registers (a thread), static_shared_bytes (a block), stack_bytes, spill_store_bytes and spill_load_bytes
-    (a thread).
+    (a thread); of a cubin no spills.
     """
     report: dict[str, dict[str, int]] = {}
     current: dict[str, int] = {}
@@ -33,6 +36,9 @@ def resource_report(log: str) -> dict[str, dict[str, int]]:
         elif match := _USED.search(line):
             shared = _STATIC.search(line)
             current |= {"registers": int(match[1]), "static_shared_bytes": int(shared[1]) if shared else 0}
+    for name, registers, stack, shared_bytes in _OF_CUBIN.findall(log):
+        numbers = {"registers": registers, "static_shared_bytes": shared_bytes, "stack_bytes": stack}
+        report[name] = {key: int(value) for key, value in numbers.items()}
     return report
 
 

@@ -100,12 +100,14 @@ def multiplications(counts: Mapping[str, int]) -> tuple[int, ...]:
 def disassemble(library: Path, symbols: Collection[str], nvcc: Nvcc | None = None) -> dict[str, list[Instruction]]:
     """The instructions of these kernels of a library, by their mangled names, without the NOPs that fill their ends.
 
+    A library launches kernels of the cubins that lie beside it too.
+
     Raises LadderError where the tools beside nvcc, or those that are found, cannot read it.
     """
     listings = []
     with tempfile.TemporaryDirectory(prefix="gemm-ladder-") as folder:
         _said(library, tool_beside(nvcc, "cuobjdump"), "-xelf", "all", library.resolve(), folder=folder)
-        for cubin in sorted(Path(folder).glob("*.cubin")):
+        for cubin in sorted([*Path(folder).glob("*.cubin"), *library.parent.resolve().glob("*.cubin")]):
             listed = _said(library, Path("readelf"), "--syms", "--wide", cubin)
             kernels = [index for index, name in _FUNCTION.findall(listed) if name in symbols]
             if kernels:  # -ndf leaves out an analysis of jumps that nothing here reads

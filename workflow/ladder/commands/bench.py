@@ -8,11 +8,13 @@ by it, for the command is to be quick.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import dataclasses
 import os
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -25,6 +27,7 @@ from ladder.build.toolchain import find_nvcc, require_architecture
 from ladder.config.documents import read_yaml
 from ladder.config.kernels import read_kernels
 from ladder.config.plan import KERNELS, Plan, check_macros, plan
+from ladder.config.sources import sources
 from ladder.measure.check.emulate import emulate_source
 from ladder.measure.check.stage import check_rung
 from ladder.model.cases import Case, all_cases
@@ -37,6 +40,7 @@ from ladder.system.process import gpu_lock
 from ladder.system.terminal import Progress, waiting
 
 COMMAND_LINE = "command line"
+POLL_S = 0.2  # between two looks at the times of files
 SIZES = ["1024", "2048", "4096"]
 PRINTED, WIDEST = 20, 200  # lines of what a rung printed, and characters of each, that are shown
 
@@ -50,13 +54,45 @@ def main(arguments: Sequence[str]) -> int:
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # whose threads would spin while they wait
     asked = _parser().parse_args(arguments)
     try:
+        return watch(asked) if asked.watch else once(asked)
+    except KeyboardInterrupt:
+        return 130
+
+
+def once(asked: argparse.Namespace) -> int:
+    """Run the command once; returns its exit status, 0 or 1."""
+    try:
         bench(planned(asked.rung, asked.sizes or SIZES, asked.config), asked.all)
     except LadderError as error:
         print(f"bench: {error}", file=sys.stderr, flush=True)
         return 1
-    except KeyboardInterrupt:
-        return 130
     return 0
+
+
+def watch(asked: argparse.Namespace) -> int:
+    """Run the command, and again whenever a file is saved that the rung is made of; ends by KeyboardInterrupt."""
+    while True:
+        before = _saved_at(watched(asked))
+        once(asked)
+        print(f"bench: waits until one of {len(before)} files is saved; Ctrl-C ends it", file=sys.stderr, flush=True)
+        while _saved_at(before) == before:
+            time.sleep(POLL_S)
+        time.sleep(POLL_S)  # an editor may write a file in several steps
+
+
+def watched(asked: argparse.Namespace) -> list[Path]:
+    """The files whose change counts: sources and headers of the rung, the ladder, and the path as it was given."""
+    given = [Path(asked.rung.partition("@")[0]).resolve()] if ".cu" in asked.rung else []
+    ladders = [value for key, value in map(setting, asked.config) if key == "ladder"]
+    files = [KERNELS, *(ROOT / Path(str(each)).expanduser() for each in ladders), *given]
+    with contextlib.suppress(LadderError):
+        files += [path for rung in planned(asked.rung, SIZES, asked.config).rungs for path in sources(rung)]
+    return list(dict.fromkeys(files))
+
+
+def _saved_at(files: Iterable[Path]) -> dict[Path, int | None]:
+    """When each file was last saved, in ns; None where it is not there."""
+    return {path: path.stat().st_mtime_ns if path.exists() else None for path in files}
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -74,6 +110,7 @@ def _parser() -> argparse.ArgumentParser:
         metavar="KEY=VALUE",
         help="settings as snakemake takes them: gpu=t4, device=1, timing='{iterations: 10}'",
     )
+    parser.add_argument("--watch", action="store_true", help="run anew each time a source is saved, until Ctrl-C")
     parser.add_argument("--all", action="store_true", help="check every case, also after the first finding")
     return parser
 

@@ -8,15 +8,16 @@ from pathlib import Path
 from typing import Any
 
 from ladder.config.documents import nearest, of_fields, read_yaml, schema, validated, with_defaults
-from ladder.config.search_space import SearchSpace, defaults
-from ladder.config.sources import sources
+from ladder.config.search_space import SearchSpace, macros_of
+from ladder.config.sources import source_of_rung
+from ladder.config.wrapper import check_wrap
 from ladder.model.cases import Case
 from ladder.model.claims import claimed, in_words
 from ladder.model.precision import baselines_of
 from ladder.model.rung import Rung, parse_variant, variant_name
 from ladder.model.shape import Shape
 from ladder.system.errors import LadderError
-from ladder.system.paths import read_text, shown
+from ladder.system.paths import require_file, shown
 
 
 def read_kernels(path: Path, below: Mapping[str, Rung] | None = None) -> dict[str, Rung]:
@@ -37,7 +38,10 @@ def read_kernels(path: Path, below: Mapping[str, Rung] | None = None) -> dict[st
         values = with_defaults(values, item)
         if other := next((rung for rung in below.values() if rung.entry == entry), None):
             raise LadderError(f"{file}: {entry}: is a rung of {other.file} too; give it another name")
-        values["source"] = str(beside / values["source"]) if beside else values["source"]
+        if beside:
+            values["source"] = str(beside / values["source"])
+            if values["wrap"]:
+                values["wrap"]["include"] = [str(beside / folder) for folder in values["wrap"]["include"]]
         variants = [replace(_rung(entry, values, variant), file=file) for variant in values["variants"] or [{}]]
         _check_entry(variants, f"{file}: {entry}")
         rungs |= {rung.name: rung for rung in variants}
@@ -62,8 +66,10 @@ def _check_entry(variants: list[Rung], place: str) -> None:
     Variants are equal where all macros have the same values, the source's own counted in.
     """
     first = variants[0]
+    check_wrap(first, place)
     try:
-        known = defaults(read_text(sources(first)[0]))
+        require_file(source_of_rung(first))
+        known = macros_of(first)
     except LadderError as error:
         raise LadderError(f"{place}.source: {error}") from None
     if first.newest_compute_capability and not first.runs_on(first.newest_compute_capability):

@@ -15,9 +15,10 @@ from ladder.config import gpus
 from ladder.config.documents import nearest, read_shapes, schema, set_by, validated
 from ladder.config.kernels import read_kernels, select_rungs
 from ladder.config.search_space import SearchSpace
-from ladder.config.sources import source_digest
+from ladder.config.sources import is_compiled, source_digest, source_of_rung
 from ladder.config.sources import sources as sources_of
 from ladder.config.tuned_file import odd_shapes, tuned_file, with_tuned
+from ladder.config.wrapper import parameters_of
 from ladder.model.cases import Case, all_cases, emulated_cases, sanitizer_cases
 from ladder.model.claims import claimed_cases, claimed_shapes, in_words
 from ladder.model.gpu import Gpu, ceiling_gflops
@@ -219,7 +220,10 @@ class Plan:
 
     def emulated_cases(self, name: str = "") -> list[Case]:
         """The cases that a rung is checked with on a CPU, whatever is timed; without its name as `cases`."""
-        return self._claimed(name, emulated_cases(self._claimed(name, self._cases([]))))
+        cases = self._claimed(name, emulated_cases(self._claimed(name, self._cases([]))))
+        if name and (self.by_name(name).wrap or {}).get("clear_c"):  # of which a few blocks leave zeros everywhere else
+            cases = [case for case in cases if not case.blocks]
+        return cases
 
     def profile_shapes_of(self, name: str) -> list[Shape]:
         """The shapes at which a rung is profiled."""
@@ -413,8 +417,9 @@ def check_macros(rung: Rung, place: str) -> None:
     """Raise LadderError for a macro that no source of a variant names: it would change nothing but the rung's name."""
     if not rung.macros:
         return
-    files = sources_of(rung)
-    named = {word for path in files for word in re.findall(r"\b[A-Z][A-Z0-9_]*\b", read_text(path))}
+    files = [path for path in sources_of(rung) if not is_compiled(path)] or [source_of_rung(rung)]
+    texts = [read_text(path) for path in files if not is_compiled(path)]
+    named = {word for text in texts for word in re.findall(r"\b[A-Z][A-Z0-9_]*\b", text)} | {*parameters_of(rung)}
     for macro in rung.macros:
         if macro not in named:
             hint = nearest(macro, sorted(named), "it names")

@@ -12,12 +12,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ladder.config.documents import read_shapes
+from ladder.config.sources import source_text
+from ladder.config.wrapper import parameters_of
 from ladder.model.expressions import evaluate
 from ladder.model.gpu import Gpu
 from ladder.model.rung import Rung
 from ladder.model.shape import Shape, work_key
 from ladder.system.errors import LadderError
-from ladder.system.paths import ROOT, read_text
 
 STATIC_SHARED_KIB = 48  # of a block that asks for no more: taken where the GPU's limits are not known
 SYSTEM_SHARED_KIB = 1  # that CUDA keeps of each block, from compute capability 8.0 on
@@ -30,6 +31,11 @@ _DEFAULT = re.compile(r"^#ifndef\s+([A-Z][A-Z0-9_]*)\s*\n#define\s+\1\s+(\d+)\s*
 def defaults(source: str) -> Macros:
     """The macros that a source lets be overridden, with the values that it gives them otherwise."""
     return {name: int(value) for name, value in _DEFAULT.findall(source)}
+
+
+def macros_of(rung: Rung) -> Macros:
+    """The macros that may be chosen for a rung with their values: those of its source, and the wrapper's parameters."""
+    return {**defaults(source_text(rung)), **parameters_of(rung)}
 
 
 @dataclass(frozen=True)
@@ -53,7 +59,7 @@ class SearchSpace:
         declared, file = rung.tune or {}, rung.file
         where = f"{file}: {rung.entry}.tune"
         sizes = sorted(read_shapes(declared["sizes"], file, f"{rung.entry}.tune.sizes"), key=work_key)
-        known = defaults(read_text(ROOT / "kernels" / rung.source))
+        known = macros_of(rung)
         parameters = {name: tuple(values) for name, values in declared["parameters"].items()}
         space = cls(tuple(sizes), parameters, tuple(declared["restrictions"]), declared["shared_bytes"], known, where)
         for name in (name for name in parameters if name not in known):

@@ -6,11 +6,13 @@ import re
 from pathlib import Path
 
 from ladder.config.cpp import canonical
+from ladder.config.wrapper import CUBIN, LIBRARY, WRAPPER, parameters_of, wrapper
 from ladder.model.rung import Rung
-from ladder.records.store import digest
+from ladder.records.store import digest, digest_files
 from ladder.system.paths import ROOT, read_text
 
 INCLUDE = ROOT / "kernels" / "include"
+WRAP = ROOT / "kernels" / "wrap"  # what a wrapper includes
 BY_SIZE = "by_size.cu"  # the generated source of a rung that is tuned for several classes of size
 
 
@@ -22,9 +24,13 @@ def source_of_rung(rung: Rung) -> Path:
 def sources(rung: Rung) -> list[Path]:
     """The files that a rung is made of: its source, and the shared headers that it includes, directly or not."""
     found = [source_of_rung(rung)]
+    if rung.wrap:
+        module = [WRAP / "module.cuh"] if found[0].suffix == CUBIN else []
+        found += [INCLUDE / "gemm.cuh", WRAP / "wrap.cuh", *module]
     for file in found:
-        for name in _INCLUDED.findall(read_text(file)):
-            header = next((path for path in (file.parent / name, INCLUDE / name) if path.is_file()), None)
+        for name in _INCLUDED.findall("" if is_compiled(file) else read_text(file)):
+            folders = (file.parent, INCLUDE, *include_folders(rung))
+            header = next((folder / name for folder in folders if (folder / name).is_file()), None)
             if header is not None and header not in found:
                 found.append(header)
     return found[:1] + sorted(found[1:], key=lambda header: header.name)
@@ -33,18 +39,58 @@ def sources(rung: Rung) -> list[Path]:
 _INCLUDED = re.compile(r'^\s*#\s*include\s*["<]([^">]+)[">]', re.MULTILINE)
 
 
+def is_compiled(source: Path) -> bool:
+    """Whether a rung's source is machine code already: a cubin or a shared library."""
+    return source.suffix in (CUBIN, LIBRARY)
+
+
+def source_text(rung: Rung) -> str:
+    """What a reader may read of a rung's source: of one that is compiled already the wrapper, if it has one."""
+    source = source_of_rung(rung)
+    if is_compiled(source):
+        return wrapper(rung) if rung.wrap else ""
+    return read_text(source)
+
+
+def include_folders(rung: Rung) -> list[Path]:
+    """The folders that a wrapped source's own headers are looked for in."""
+    return [ROOT / "kernels" / folder for folder in (rung.wrap or {}).get("include", ())]
+
+
+def generated(rung: Rung) -> tuple[str, str] | None:
+    """The name and the text of the source that is generated for a rung; None where its own is compiled as it is."""
+    if rung.wrap:
+        return WRAPPER, wrapper(rung)
+    return (BY_SIZE, by_size(rung)) if len(rung.tuned) > 1 else None
+
+
+def defined_macros(rung: Rung) -> dict[str, str]:
+    """The macros that the compiler is given; a generated source has the others inside."""
+    if rung.wrap:
+        return {key: value for key, value in rung.macros.items() if key not in parameters_of(rung)}
+    if len(rung.tuned) > 1:
+        return {}
+    return dict(rung.macros) | (dict(rung.tuned[0].macros) if rung.tuned else {})
+
+
 def source_digest(rung: Rung) -> str:
     """What identifies a rung's code: its source, its headers, its macros and the choices of its tuning.
 
     Comments and layout do not count.
     """
     macros = [f"{key}={value}" for key, value in rung.macros.items()]
-    if len(rung.tuned) == 1:  # the same code as the variant with these macros
+    if rung.wrap:
+        macros = [*(f"{key}={value}" for key, value in defined_macros(rung).items()), canonical(wrapper(rung))]
+    elif len(rung.tuned) == 1:  # the same code as the variant with these macros
         macros += [f"{key}={value}" for key, value in rung.tuned[0].macros.items()]
     elif rung.tuned:
         macros.append(canonical(by_size(rung)))
-    files = [part for file in sources(rung) for part in (file.name, canonical(read_text(file)))]
+    files = [part for file in sources(rung) for part in (file.name, _content(file))]
     return digest(*files, *macros)
+
+
+def _content(file: Path) -> str:
+    return digest_files([file]) if is_compiled(file) else canonical(read_text(file))
 
 
 def by_size(rung: Rung) -> str:

@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ladder.config.documents import nearest, read_shapes, read_yaml, validated
-from ladder.config.search_space import defaults
+from ladder.config.search_space import macros_of
 from ladder.model.rung import Rung, TunedClass
 from ladder.model.shape import Shape, work_key
 from ladder.system.errors import LadderError
-from ladder.system.paths import ROOT, read_text, shown
+from ladder.system.paths import ROOT, shown
 
 HEAD = """\
 # Written by `snakemake tune` from results/{gpu}/raw/trials: what rungs are built with on this GPU, for products of
@@ -78,7 +78,7 @@ def with_tuned(ladder: Mapping[str, Rung], path: Path) -> dict[str, Rung]:
         if name not in ladder:
             raise LadderError(f"{shown(path)}: rungs.{name}: is no rung; {nearest(name, ladder)}")
         for size, macros in tuned.rungs[name].items():
-            known = defaults(read_text(ROOT / "kernels" / ladder[name].source))
+            known = macros_of(ladder[name])
             if unknown := next((macro for macro in macros if macro not in known), None):
                 place = f"{shown(path)}: rungs.{name}.{size}.{unknown}"
                 raise LadderError(f"{place}: is no macro with a default in the source; {nearest(unknown, known)}")

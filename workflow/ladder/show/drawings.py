@@ -8,12 +8,11 @@ from dataclasses import dataclass
 from functools import partial
 from xml.sax.saxutils import escape
 
-from ladder.config.search_space import defaults
+from ladder.config.search_space import macros_of
 from ladder.model.rung import Rung
 from ladder.show import layouts
 from ladder.show.dark import for_both
 from ladder.show.layouts import BANKS, SECTOR, Access, Constants, Element, Layout, pieces, sectors
-from ladder.system.paths import ROOT
 
 # Colours of ladder.figures.PALETTE, by what they mean in every drawing.
 OF_A, OF_B, WARP, THREAD = "#88ccee", "#ddcc77", "#44aa99", "#332288"
@@ -559,7 +558,7 @@ def constants_of(rung: Rung) -> dict[str, int]:
 
     Those that are no whole numbers are left out.
     """
-    own: dict[str, object] = {**defaults((ROOT / "kernels" / rung.source).read_text())}
+    own: dict[str, object] = {**macros_of(rung)}
     given = {**rung.macros, **(rung.tuned[-1].macros if rung.tuned else {})}
     own |= {name: value for name, value in given.items() if name in own}
     return {name: int(str(value)) for name, value in own.items() if str(value).isdigit()}

@@ -13,7 +13,7 @@ import pandas as pd
 
 from ladder.build.inspection import multiplying_kernel
 from ladder.build.sass import CLASSES
-from ladder.config.sources import source_of_rung
+from ladder.config.sources import source_of_rung, source_text
 from ladder.model.metrics import METRICS, RATIOS, STALLS
 from ladder.model.precision import TITLES
 from ladder.model.rung import Rung
@@ -45,7 +45,7 @@ def own_words(rung: Rung) -> str:
     """The comment that a rung's source begins with, as Markdown; empty where there is none."""
     source = source_of_rung(rung)
     words = []
-    for line in source.read_text().splitlines() if source.is_file() else ():
+    for line in source_text(rung).splitlines() if source.is_file() else ():
         if not line.startswith("//"):
             break
         words.append(line.removeprefix("//").removeprefix(" "))

@@ -23,7 +23,7 @@ from pygments import highlight
 from pygments.formatters import HtmlFormatter
 from pygments.lexers import CppLexer
 
-from ladder.config.sources import source_of_rung
+from ladder.config.sources import source_of_rung, source_text
 from ladder.model.claims import in_words
 from ladder.model.gpu import Gpu
 from ladder.model.precision import BOUNDS, label, labelled, name_of, shared_in
@@ -430,7 +430,7 @@ def _section(rung: Rung, material: Material) -> dict[str, Any]:
         if page.exists()
         else "",
         "file": shown(source),
-        "code": Markup(_colored(source.read_text())) if source.exists() else "",
+        "code": Markup(_colored(source_text(rung))) if source.exists() else "",
     }
 
 

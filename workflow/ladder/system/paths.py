@@ -28,6 +28,14 @@ def read_text(path: Path) -> str:
         raise LadderError(f"{shown(path)}: line {line}: is not UTF-8 text; save it as such") from None
 
 
+def require_file(path: Path) -> None:
+    """Raise LadderError where a file that the user names cannot be read."""
+    try:
+        path.open("rb").close()
+    except OSError as error:
+        raise LadderError(f"{shown(path)}: {_unreadable(path, error)}") from None
+
+
 def _unreadable(path: Path, error: OSError) -> str:
     if isinstance(error, FileNotFoundError):
         link = f"is a link to {path.readlink()}, which is not there; mend it" if path.is_symlink() else ""

@@ -8,10 +8,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from ladder.build import sass
+from ladder.config.sources import source_of_rung, source_text
+from ladder.config.wrapper import parameters_of
 from ladder.model.gpu import Gpu
 from ladder.model.rung import Rung
 from ladder.model.shape import Shape
-from ladder.system.paths import ROOT
 
 FLOAT = 4  # bytes
 ISSUE_SLOTS = 4  # instructions that an SM issues in a cycle, one for each of its schedulers, since Maxwell
@@ -20,8 +21,10 @@ _DEFAULT = re.compile(r"^#ifndef\s+(\w+)\s*\n#define\s+\1\s+(\d+)\s*$", re.MULTI
 
 def default_macros(rung: Rung) -> dict[str, str]:
     """The macros that a rung's source has where no other are given, with their values."""
-    source = ROOT / "kernels" / rung.source
-    return dict(_DEFAULT.findall(source.read_text())) if source.is_file() else {}
+    if not source_of_rung(rung).is_file():
+        return {}
+    parameters = {name: str(value) for name, value in parameters_of(rung).items()}
+    return dict(_DEFAULT.findall(source_text(rung))) | parameters
 
 
 def tile_of(rung: Rung, shape: Shape) -> dict[str, int]:

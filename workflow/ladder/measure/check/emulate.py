@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +19,10 @@ from ladder.build.emulator import (
     other_code,
     why_no_emulator,
 )
-from ladder.config.sources import BY_SIZE, by_size, sources
+from ladder.config.sources import defined_macros, generated, include_folders, is_compiled, source_of_rung, sources
 from ladder.measure.check.stage import run_cases
 from ladder.model.cases import Case, emulated_runs
 from ladder.model.rung import Rung
-from ladder.system.paths import ROOT
 
 
 def _of_first_class(rung: Rung, cases: Sequence[Case]) -> bool:
@@ -70,6 +70,8 @@ def emulate_source(
     """
     if rung.role == "baseline":  # whose source calls what no emulator has
         return {"status": NEEDS_GPU, "message": "a library of NVIDIA's, which has code for GPUs alone", "cases": []}
+    if is_compiled(source_of_rung(rung)):
+        return {"status": NEEDS_GPU, "message": f"{Path(rung.source).name} is code for GPUs alone", "cases": []}
     if why := why_no_emulator():
         return {"status": NOT_EMULATED, "message": why, "cases": []}
     files = [path for path in sources(rung) if not (EMULATOR / path.name).exists()]  # the others are its own
@@ -78,14 +80,14 @@ def emulate_source(
     runs = list(map(emulated_runs, cases))
     with tempfile.TemporaryDirectory() as folder:
         library = Path(folder) / "library.so"
-        source, macros = ROOT / "kernels" / rung.source, dict(rung.macros)
         if rung.tuned and _of_first_class(rung, cases):
-            macros |= rung.tuned[0].macros
-        elif rung.tuned:
-            source, macros = Path(folder) / BY_SIZE, {}
-            source.write_text(by_size(rung))
-        include = ROOT / "kernels" / Path(rung.source).parent
-        if error := compile_for_emulator(source, macros, library, include, engine, files):
+            rung = replace(rung, tuned=rung.tuned[:1])
+        source = source_of_rung(rung)
+        include = [source.parent, *include_folders(rung)]
+        if made := generated(rung):
+            source = Path(folder) / made[0]
+            source.write_text(made[1])
+        if error := compile_for_emulator(source, defined_macros(rung), library, include, engine, files):
             return {"status": NEEDS_GPU, "message": error, "cases": []}
         request = {
             "library": str(library),
