@@ -18,7 +18,7 @@ from ladder.config.sources import (
     WRAP,
     defined_macros,
     generated,
-    include_folders,
+    header_folders,
     source_digest,
     source_of_rung,
 )
@@ -137,7 +137,7 @@ def compile_command(rung: Rung, target: Target, nvcc: Nvcc, flags: list[str], ou
 
 def _of_wrapped(rung: Rung, source: Path) -> list[str]:
     """What nvcc is told of a wrapped source: where its headers are, and to leave out host code that nothing calls."""
-    folders = [f"-I{folder}" for folder in (WRAP.relative_to(ROOT), *include_folders(rung))]
+    folders = [f"-I{folder}" for folder in (WRAP.relative_to(ROOT), *header_folders(rung))]
     hosts = f"-Xcompiler=-ffunction-sections,-fvisibility=hidden,-idirafter,{WRAP.relative_to(ROOT) / 'host'}"
     linked = [str(source), f"-Xlinker=-rpath={source.parent}"] if source.suffix == LIBRARY else []
     return [*folders, hosts, "-Xlinker=--gc-sections", *linked]

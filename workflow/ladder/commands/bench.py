@@ -40,7 +40,7 @@ from ladder.system.process import gpu_lock
 from ladder.system.terminal import Progress, waiting
 
 COMMAND_LINE = "command line"
-POLL_S = 0.2  # between two looks at the times of files
+LOOK_EVERY_S = 0.2  # between two looks at the times of files
 SIZES = ["1024", "2048", "4096"]
 PRINTED, WIDEST = 20, 200  # lines of what a rung printed, and characters of each, that are shown
 
@@ -72,15 +72,15 @@ def once(asked: argparse.Namespace) -> int:
 def watch(asked: argparse.Namespace) -> int:
     """Run the command, and again whenever a file is saved that the rung is made of; ends by KeyboardInterrupt."""
     while True:
-        before = _saved_at(watched(asked))
+        before = _saved_at(files_of(asked))
         once(asked)
         print(f"bench: waits until one of {len(before)} files is saved; Ctrl-C ends it", file=sys.stderr, flush=True)
         while _saved_at(before) == before:
-            time.sleep(POLL_S)
-        time.sleep(POLL_S)  # an editor may write a file in several steps
+            time.sleep(LOOK_EVERY_S)
+        time.sleep(LOOK_EVERY_S)  # an editor may write a file in several steps
 
 
-def watched(asked: argparse.Namespace) -> list[Path]:
+def files_of(asked: argparse.Namespace) -> list[Path]:
     """The files whose change counts: sources and headers of the rung, the ladder, and the path as it was given."""
     given = [Path(asked.rung.partition("@")[0]).resolve()] if ".cu" in asked.rung else []
     ladders = [value for key, value in map(setting, asked.config) if key == "ladder"]

@@ -9,7 +9,7 @@ from typing import Any
 
 from ladder.config.documents import nearest, of_fields, read_yaml, schema, validated, with_defaults
 from ladder.config.search_space import SearchSpace, macros_of
-from ladder.config.sources import source_of_rung
+from ladder.config.sources import source_of_rung, sources
 from ladder.config.wrapper import check_wrap
 from ladder.model.cases import Case
 from ladder.model.claims import claimed, in_words
@@ -69,6 +69,7 @@ def _check_entry(variants: list[Rung], place: str) -> None:
     check_wrap(first, place)
     try:
         require_file(source_of_rung(first))
+        sources(first)
         known = macros_of(first)
     except LadderError as error:
         raise LadderError(f"{place}.source: {error}") from None

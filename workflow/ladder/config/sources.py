@@ -29,7 +29,7 @@ def sources(rung: Rung) -> list[Path]:
         found += [INCLUDE / "gemm.cuh", WRAP / "wrap.cuh", *module]
     for file in found:
         for name in _INCLUDED.findall("" if is_compiled(file) else read_text(file)):
-            folders = (file.parent, INCLUDE, *include_folders(rung))
+            folders = (file.parent, INCLUDE, *header_folders(rung))
             header = next((folder / name for folder in folders if (folder / name).is_file()), None)
             if header is not None and header not in found:
                 found.append(header)
@@ -52,7 +52,7 @@ def source_text(rung: Rung) -> str:
     return read_text(source)
 
 
-def include_folders(rung: Rung) -> list[Path]:
+def header_folders(rung: Rung) -> list[Path]:
     """The folders that a wrapped source's own headers are looked for in."""
     return [ROOT / "kernels" / folder for folder in (rung.wrap or {}).get("include", ())]
 

@@ -16,7 +16,7 @@ from ladder.system.errors import LadderError
 
 WRAPPER = "wrapper.cu"  # the generated source
 IMAGE = "image.inc"  # a cubin as the initialiser of an array, beside it
-LIBRARY, CUBIN, PLAIN = ".so", ".cubin", ".cu"
+LIBRARY, CUBIN, CUDA_SOURCE = ".so", ".cubin", ".cu"
 SYMBOL = "gemm_ladder_kernel_"  # begins the names of functions of the host that stand for the kernels of a cubin
 NUMBERS = ("m", "n", "k", "lda", "ldb", "ldc", "sms")
 _DECLARED = re.compile(r"[A-Za-z_][\w\s*]*?\b([A-Za-z_]\w*)\s*\([\w\s*,]*\)")
@@ -27,7 +27,7 @@ def check_wrap(rung: Rung, place: str) -> None:
     """Raise LadderError where what `wrap` declares does not suit the source, or an expression is none."""
     wrap, kind = rung.wrap, Path(rung.source).suffix
     if wrap is None:
-        if kind != PLAIN:
+        if kind != CUDA_SOURCE:
             raise LadderError(f"{place}.source: a {kind} file is wrapped; say under `wrap` how it is called")
         return
     wanted, unwanted = ("function", "kernel") if kind == LIBRARY else ("kernel", "function")

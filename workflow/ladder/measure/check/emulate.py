@@ -19,7 +19,7 @@ from ladder.build.emulator import (
     other_code,
     why_no_emulator,
 )
-from ladder.config.sources import defined_macros, generated, include_folders, is_compiled, source_of_rung, sources
+from ladder.config.sources import defined_macros, generated, header_folders, is_compiled, source_of_rung, sources
 from ladder.measure.check.stage import run_cases
 from ladder.model.cases import Case, emulated_runs
 from ladder.model.rung import Rung
@@ -83,7 +83,7 @@ def emulate_source(
         if rung.tuned and _of_first_class(rung, cases):
             rung = replace(rung, tuned=rung.tuned[:1])
         source = source_of_rung(rung)
-        include = [source.parent, *include_folders(rung)]
+        include = [source.parent, *header_folders(rung)]
         if made := generated(rung):
             source = Path(folder) / made[0]
             source.write_text(made[1])
