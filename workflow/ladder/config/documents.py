@@ -72,12 +72,13 @@ def set_by(sources: Mapping[str, str], key: str, file: str) -> str:
 
 @cache
 def schema(name: str) -> Any:
-    """The JSON schema of one kind of config file, `config`, `kernels` or `gpu`."""
+    """The JSON schema of one kind of file: `config`, `kernels`, `gpu`, `tuned` or `trace`."""
     import yaml
 
     from ladder.config.unique_keys import Loader
 
-    return yaml.load((SCHEMAS / f"{name}.schema.yaml").read_text(), Loader)
+    (path,) = SCHEMAS.glob(f"{name}.schema.*")  # JSON is YAML
+    return yaml.load(path.read_text(), Loader)
 
 
 def with_defaults(document: Any, rules: Mapping[str, Any]) -> Any:
