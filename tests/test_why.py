@@ -22,7 +22,7 @@ from ladder.tables.files import read_table
 from matplotlib.text import Text
 from pipeline import RECORDED
 
-NAMES = ("roofline", "issue_slots", "instruction_mix", "occupancy_limits", "prediction")
+NAMES = ("roofline", "issue_slots", "instruction_mix", "occupancy_limits", "prediction", "predicted")
 LINES = ("gflops_by_size", "share_of_cublas", "speedup_over_naive")
 OTHERS = ("accuracy", "published", "gpus", "gpus_by_size", "tuning")
 
@@ -132,7 +132,9 @@ def test_the_mix_is_of_the_kernel_that_the_shape_launches(tables):
 
 
 def test_without_profiles_the_figures_say_so(tables):
-    empty = tables | {name: tables[name].iloc[:0] for name in ("profiles", "slots", "instructions", "paper")}
+    empty = tables | {
+        name: tables[name].iloc[:0] for name in ("profiles", "slots", "instructions", "paper", "predictions")
+    }
     found = why.figures(empty, ROUND_GPU, "cublas", [])
     assert tuple(found) == NAMES
     for name in ("roofline", "issue_slots"):

@@ -255,7 +255,14 @@ FIGURES = (
 )
 PUBLISHED = ["published"] if FIGURES else []
 ANALYSIS = (
-    ["roofline", "issue_slots", "instruction_mix", "occupancy_limits", "prediction"]
+    [
+        "roofline",
+        "issue_slots",
+        "instruction_mix",
+        "occupancy_limits",
+        "prediction",
+        "predicted",
+    ]
     if FIGURES
     else []
 )

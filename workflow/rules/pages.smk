@@ -13,6 +13,7 @@ if FIGURES:
                     "instructions",
                     "resources",
                     "paper",
+                    "predictions",
                 ]
             ),
             code=code("analysis"),

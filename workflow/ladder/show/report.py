@@ -44,7 +44,15 @@ from ladder.tables.timings import headline_shape, square_rows
 
 TEMPLATES = ROOT / "workflow" / "report"
 CELL = ' style="border:1px solid #ddd;padding:8px"'  # of each cell of a table without scripts; report.css has it once
-WHY = ("roofline", "issue_slots", "instruction_mix", "occupancy_limits", "prediction")  # the charts that say why
+# The charts that say why.
+WHY = (
+    "roofline",
+    "issue_slots",
+    "instruction_mix",
+    "occupancy_limits",
+    "prediction",
+    "predicted",
+)  # the charts that say why
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from ladder.records.provenance import NOT_RECORDED
 from ladder.tables.checks import check_table
 from ladder.tables.code import instruction_table, paper_table, resource_table
 from ladder.tables.evidence import Evidence
+from ladder.tables.predictions import fit_table, lever_table, prediction_table
 from ladder.tables.profiles import (
     advice_table,
     diagnosis_table,
@@ -60,15 +61,21 @@ def environment_table(evidence: Sequence[Evidence], gpu: Gpu) -> pd.DataFrame:
 
 def all_tables(evidence: Sequence[Evidence], gpu: Gpu, baseline: str, first: str) -> dict[str, pd.DataFrame]:
     """Every table of the pipeline by its name."""
+    timings, resources = timing_table(evidence, gpu, baseline, first), resource_table(evidence)
+    instructions, paper = instruction_table(evidence), paper_table(evidence, gpu)
+    predicted_from = (evidence, gpu, paper, resources, timings)
     return {
         "rungs": rung_table(evidence),
-        "timings": timing_table(evidence, gpu, baseline, first),
+        "timings": timings,
         "geomeans": geomean_table(evidence, baseline, first),
         "sustained": sustained_table(evidence, baseline),
         "checks": check_table(evidence),
-        "resources": resource_table(evidence),
-        "instructions": instruction_table(evidence),
-        "paper": paper_table(evidence, gpu),
+        "resources": resources,
+        "instructions": instructions,
+        "paper": paper,
+        "predictions": prediction_table(*predicted_from),
+        "prediction_fit": fit_table(*predicted_from),
+        "levers": lever_table(*predicted_from, instructions),
         "profiles": profile_table(evidence),
         "advice": advice_table(evidence),
         "metrics_by_rung": rung_comparison(evidence),

@@ -8,7 +8,7 @@ import pandas as pd
 
 from ladder.model.gpu import Gpu
 from ladder.model.precision import labelled
-from ladder.show.figures import instruction_mix, issue_slots, occupancy_limits, prediction, roofline
+from ladder.show.figures import instruction_mix, issue_slots, occupancy_limits, predicted, prediction, roofline
 from ladder.show.figures.specification import Specification
 
 
@@ -18,7 +18,8 @@ def figures(
     """Every figure of why by its file's name, from the tables by theirs."""
     rungs = tables["rungs"][tables["rungs"]["role"] != "floor"]
     named = {
-        name: labelled(tables[name], rungs) for name in ("profiles", "slots", "instructions", "resources", "paper")
+        name: labelled(tables[name], rungs)
+        for name in ("profiles", "slots", "instructions", "resources", "paper", "predictions")
     }
     order = list(labelled(rungs, rungs)["rung"])
     fp32 = rungs[rungs["precision"] == "fp32"]  # the ceilings of the roofline are of FP32's pipe
@@ -28,4 +29,5 @@ def figures(
         "instruction_mix": instruction_mix.figure(named["instructions"], order),
         "occupancy_limits": occupancy_limits.figure(named["resources"], order),
         "prediction": prediction.figure(named["paper"], order),
+        "predicted": predicted.figure(named["predictions"], order),
     }

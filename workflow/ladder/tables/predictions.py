@@ -1,0 +1,338 @@
+"""What a rung should reach, from its code, its launch and measured ceilings, and what each lever should gain.
+
+The time of a product is a launch, the work of the SM with the most blocks at the rung's lowest ceiling, and what each
+step of k makes the warps wait that no other warp hides:
+
+    time = launch + factor * busy + latency * sum over rounds of blocks (steps * share of warp slots that are empty)
+
+The launch is the empty kernel's time and the peak the FFMA kernel's rate, both measured; the calculation on paper has
+the ceilings and blocks. Three numbers are fitted to the times of rungs: the factor by which a full SM misses its
+ceiling, and the cycles that a step exposes, for rungs that load a tile when they need it and for those that load it
+ahead. A rung is predicted by the fit to the times of all the others, so its own time is never used.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pandas as pd
+
+from ladder.model.gpu import Gpu
+from ladder.model.rung import Rung
+from ladder.model.shape import Shape
+from ladder.tables.evidence import Evidence
+from ladder.tables.paper import default_macros
+
+SMALLEST, LARGEST = 1024, 8192  # n of the products that are predicted
+WHOLE_TILES = 128  # n is a multiple of it where the passes that a profile counted at another n hold too
+FITTED = {
+    "factor": ("", "times as long as at its lowest ceiling a full SM works"),
+    "cycles a step, loaded when needed": ("cycle", "that a step of k exposes on an SM without other warps"),
+    "cycles a step, loaded ahead": ("cycle", "the same where the next tile is on its way meanwhile"),
+}
+
+
+@dataclass(frozen=True)
+class Machine:
+    """A GPU as measured: SMs, warps that one holds, FP32 peak in GFLOP/s, a launch in ms, the SMs' clock in kHz."""
+
+    sms: int
+    lanes: int
+    warps: int
+    peak_gflops: float
+    launch_ms: float
+    clock_khz: float
+
+    @classmethod
+    def of(cls, gpu: Gpu, timings: pd.DataFrame) -> Machine:
+        """From the floors' times at their largest shape; from the GPU's file where these are not recorded."""
+        floors = timings.sort_values("m").drop_duplicates("rung", keep="last").set_index("rung")
+        peak, launch = gpu.peak_gflops, 0.0
+        if "ffma" in floors.index:
+            row = floors.loc["ffma"]
+            peak = min(peak, 2 * row["m"] * row["n"] * row["k"] / row["time_ms_median"] / 1e6)
+        if "empty" in floors.index:
+            launch = float(floors.loc["empty", "time_ms_median"])
+        warps = gpu.limits.get("max_threads_per_sm", 2048) // 32
+        return cls(gpu.sms, gpu.fp32_lanes_per_sm, warps, peak, launch, gpu.sm_clock_mhz * 1e3)
+
+
+@dataclass(frozen=True)
+class Work:
+    """What a rung does for a product: FLOP, blocks, blocks that an SM holds, warps of a block, the share of the FP32
+    peak that its instructions allow, passes of the load/store pipe an FFMA, steps of k (0 without tiles), and whether
+    the next step's tile is loaded meanwhile.
+    """
+
+    flop: float
+    blocks: int
+    held: int
+    warps: int
+    issue: float
+    passes: float
+    steps: int
+    ahead: bool
+
+    def ceiling(self, machine: Machine) -> float:
+        """The share of the FP32 peak that the lower of issue slots and load/store pipe allows."""
+        pipe = 32 / machine.lanes / self.passes if self.passes > 0 else 1.0
+        return min(1.0, self.issue, pipe)
+
+    def rounds(self, machine: Machine) -> tuple[int, int]:
+        """How often all SMs are filled with blocks, and the blocks of the SM with the most in what is left."""
+        full = self.blocks // (machine.sms * self.held)
+        return full, math.ceil((self.blocks - full * machine.sms * self.held) / machine.sms)
+
+    def terms(self, machine: Machine) -> np.ndarray:
+        """What the fitted numbers are multiplied by, in milliseconds a unit of each, in the order of FITTED."""
+        full, rest = self.rounds(machine)
+        of_sm = machine.peak_gflops * 1e6 / machine.sms * self.ceiling(machine)
+        busy = (full * self.held + rest) * self.flop / self.blocks / of_sm
+
+        def empty(blocks: int) -> float:
+            return 1 - min(1.0, blocks * self.warps / machine.warps)
+
+        waits = self.steps * (full * empty(self.held) + (empty(rest) if rest else 0.0)) / machine.clock_khz
+        return np.array([busy, 0.0 if self.ahead else waits, waits if self.ahead else 0.0])
+
+
+def time_ms(work: Work, machine: Machine, fitted: np.ndarray) -> float:
+    """The predicted time of a product."""
+    return machine.launch_ms + float(work.terms(machine) @ fitted)
+
+
+def fit(cases: Sequence[tuple[Work, float]], machine: Machine) -> np.ndarray | None:
+    """The FITTED numbers by least squares of relative errors; None where the times do not determine them.
+
+    `cases` are pairs of work and measured milliseconds.
+    """
+    if len(cases) <= len(FITTED):
+        return None
+    times = np.array([time for _, time in cases])
+    terms = np.array([work.terms(machine) for work, _ in cases])
+    used = terms.any(axis=0)
+    found = np.zeros(len(FITTED))
+    solved, _, rank, _ = np.linalg.lstsq(terms[:, used] / times[:, None], 1 - machine.launch_ms / times, rcond=None)
+    if rank < used.sum() or (solved < 0).any():
+        return None
+    found[used] = solved
+    return found
+
+
+def loads_ahead(rungs: Sequence[Rung]) -> set[str]:
+    """The rungs that load the next tile meanwhile: `double_buffered` and all that build on it."""
+    before = {rung.name: rung.before for rung in rungs}
+
+    def chain(name: str | None) -> Iterable[str]:
+        while name:
+            yield name.partition("@")[0]
+            name = before.get(name)
+
+    return {name for name in before if "double_buffered" in chain(name)}
+
+
+def works(evidence: Sequence[Evidence], paper: pd.DataFrame, resources: pd.DataFrame) -> dict[tuple[str, str], Work]:
+    """The work of each rung of FFMAs and square product from SMALLEST to LARGEST, by rung and shape.
+
+    Where the shape has no profile, the passes are those counted at the nearest profiled one; where n is no multiple of
+    WHOLE_TILES they are the fewest that the code needs, because other addresses cost other passes.
+    """
+    rungs = {item.rung.name: item.rung for item in evidence}
+    ahead = loads_ahead(list(rungs.values()))
+    main = resources[resources["multiplies"].astype(bool)]
+    threads = {(row.rung, str(row.shape)): row.block_threads for row in main.itertuples()}
+    counted: dict[str, dict[int, float]] = {}
+    for row in paper[paper["wavefronts_from"] == "profile"].itertuples():
+        counted.setdefault(row.rung, {})[Shape.parse(str(row.shape)).n] = row.wavefronts_per_ffma
+    found = {}
+    for row in paper[paper["predicted_gflops"].notna()].itertuples():
+        text = str(row.shape)
+        shape = Shape.parse(text)
+        if not (shape.m == shape.n == shape.k and SMALLEST <= shape.n <= LARGEST) or pd.isna(row.blocks_per_sm):
+            continue
+        passes, sizes = row.wavefronts_per_ffma, counted.get(row.rung, {})
+        if sizes and shape.n % WHOLE_TILES == 0:
+            passes = sizes[min(sizes, key=lambda n, at=shape.n: abs(math.log(n / at)))]
+        rung = rungs[row.rung]
+        macros = default_macros(rung) | rung.macros_at(shape)
+        depth = macros.get("BK", macros.get("TILE"))
+        found[row.rung, text] = Work(
+            flop=shape.flop,
+            blocks=int(row.blocks),
+            held=int(row.blocks_per_sm),
+            warps=-(-int(threads[row.rung, text]) // 32),
+            issue=row.ceiling_issue_slots_gflops / row.ceiling_fp32_units_gflops,
+            passes=passes,
+            steps=-(-shape.k // int(depth)) if depth else 0,
+            ahead=row.rung in ahead,
+        )
+    return found
+
+
+PREDICTION_COLUMNS = [
+    *("rung", "shape", "n", "predicted_gflops", "measured_gflops", "error_percent", "ceiling_gflops", "bound_by"),
+    *("launch_ms", "busy_ms", "waiting_ms", "passes_from"),
+]
+FIT_COLUMNS = ["parameter", "value", "lowest", "highest", "unit", "meaning", "times"]
+
+
+def _measured(evidence: Sequence[Evidence]) -> dict[tuple[str, str], float]:
+    """Median milliseconds by rung and shape."""
+    return {
+        (item.rung.name, str(shape)): 1e3 * float(np.median(timing.own.times_s))
+        for item in evidence
+        if item.sound
+        for shape, timing in item.timings.items()
+    }
+
+
+def _fits(
+    found: Mapping[tuple[str, str], Work], times: Mapping[tuple[str, str], float], machine: Machine
+) -> Callable[[str], np.ndarray | None]:
+    """A function that fits to the times of all rungs but one, at n that are multiples of WHOLE_TILES."""
+    used = {key: work for key, work in found.items() if key in times and int(key[1]) % WHOLE_TILES == 0}
+    fits: dict[str, np.ndarray | None] = {}
+
+    def without(rung: str) -> np.ndarray | None:
+        if rung not in fits:
+            fits[rung] = fit([(work, times[key]) for key, work in used.items() if key[0] != rung], machine)
+        return fits[rung]
+
+    return without
+
+
+def prediction_table(
+    evidence: Sequence[Evidence], gpu: Gpu, paper: pd.DataFrame, resources: pd.DataFrame, timings: pd.DataFrame
+) -> pd.DataFrame:
+    """One row a rung of FFMAs and square product from SMALLEST to LARGEST that was timed.
+
+    Columns: PREDICTION_COLUMNS. predicted_gflops by the fit to the other rungs, error_percent of it over the measured
+    one, ceiling_gflops (the lowest, by measured floors where there are any), launch_ms, busy_ms and waiting_ms (what
+    the predicted time is made of), passes_from (`profile`, or `code` for the fewest that the code needs).
+    """
+    machine, found, times = Machine.of(gpu, timings), works(evidence, paper, resources), _measured(evidence)
+    fitted, rows = _fits(found, times, machine), []
+    for (rung, text), work in found.items():
+        numbers = fitted(rung)
+        if numbers is None or (rung, text) not in times:
+            continue
+        parts, predicted = work.terms(machine) * numbers, time_ms(work, machine, numbers)
+        measured = work.flop / times[rung, text] / 1e6
+        share = work.ceiling(machine)
+        bound = "FP32 units" if share == 1 else "issue slots" if share == work.issue else "load pipe"
+        rows.append(
+            {
+                **{"rung": rung, "shape": text, "n": int(text)},
+                **{"predicted_gflops": work.flop / predicted / 1e6, "measured_gflops": measured},
+                "error_percent": 100 * (work.flop / predicted / 1e6 / measured - 1),
+                **{"ceiling_gflops": share * machine.peak_gflops, "bound_by": bound},
+                **{"launch_ms": machine.launch_ms, "busy_ms": parts[0], "waiting_ms": parts[1] + parts[2]},
+                "passes_from": "profile" if int(text) % WHOLE_TILES == 0 else "code",
+            }
+        )
+    return pd.DataFrame(rows, columns=PREDICTION_COLUMNS)
+
+
+def fit_table(
+    evidence: Sequence[Evidence], gpu: Gpu, paper: pd.DataFrame, resources: pd.DataFrame, timings: pd.DataFrame
+) -> pd.DataFrame:
+    """The fitted numbers: one row each. Columns: FIT_COLUMNS; lowest and highest of the fits that leave a rung out."""
+    machine, found, times = Machine.of(gpu, timings), works(evidence, paper, resources), _measured(evidence)
+    fitted = _fits(found, times, machine)
+    every, left_out = fitted(""), [fitted(rung) for rung in dict.fromkeys(rung for rung, _ in found)]
+    if every is None or not left_out or any(each is None for each in left_out):
+        return pd.DataFrame(columns=FIT_COLUMNS)
+    ends = np.array(left_out)
+    count = sum(key in times and int(key[1]) % WHOLE_TILES == 0 for key in found)
+    rows = [
+        (name, every[i], ends[:, i].min(), ends[:, i].max(), unit, meaning, count)
+        for i, (name, (unit, meaning)) in enumerate(FITTED.items())
+    ]
+    return pd.DataFrame(rows, columns=FIT_COLUMNS)
+
+
+def _fewest_passes(work: Work, code: float, machine: Machine) -> Work | None:
+    return replace(work, passes=code) if code < work.passes else None
+
+
+def _even(work: Work, machine: Machine) -> Work | None:
+    """As many warps on each SM as it holds of the rung, one after the other at an equal share of the tiles."""
+    rounds = work.blocks / (machine.sms * work.held)
+    steps = math.ceil(work.steps * rounds)
+    return replace(work, blocks=machine.sms, held=1, warps=work.held * work.warps, steps=steps) if rounds > 1 else None
+
+
+# What may be tried: its name, what it changes, and the change, which takes the work, the fewest passes an FFMA that the
+# inner loop's loads need, and the machine; None where there is nothing to change.
+LEVERS: tuple[tuple[str, str, Callable[[Work, float, Machine], Work | None]], ...] = (
+    (
+        "addresses without extra passes",
+        "each load in the fewest passes: coalesced, without bank conflicts",
+        _fewest_passes,
+    ),
+    (
+        "a larger thread tile or wider loads",
+        "half as many passes of the load/store pipe an FFMA",
+        lambda work, code, machine: replace(work, passes=work.passes / 2) if work.steps else None,
+    ),
+    (
+        "tiles in shared memory",
+        "half as many passes of the load/store pipe an FFMA",
+        lambda work, code, machine: None if work.steps else replace(work, passes=work.passes / 2),
+    ),
+    (
+        "fewer instructions beside FFMAs",
+        "half as many of them in the inner loop",
+        lambda work, code, machine: replace(work, issue=2 / (1 + 1 / work.issue)),
+    ),
+    (
+        "loading the next tile meanwhile",
+        "a step exposes the cycles of rungs that load ahead",
+        lambda work, code, machine: replace(work, ahead=True) if work.steps and not work.ahead else None,
+    ),
+    (
+        "twice as many warps on an SM",
+        "half as many registers and as much shared memory a block",
+        lambda work, code, machine: (
+            replace(work, held=2 * work.held) if 2 * work.held * work.warps <= machine.warps else None
+        ),
+    ),
+    (
+        "an even last round",
+        "as much work for each SM",
+        lambda work, code, machine: _even(work, machine),
+    ),
+)
+LEVER_COLUMNS = ["rung", "shape", "lever", "change", "predicted_gain"]
+
+
+def lever_table(
+    evidence: Sequence[Evidence],
+    gpu: Gpu,
+    paper: pd.DataFrame,
+    resources: pd.DataFrame,
+    timings: pd.DataFrame,
+    instructions: pd.DataFrame,
+) -> pd.DataFrame:
+    """What each lever should gain a rung, by the model fitted to the other rungs: predicted time over that with it.
+
+    Columns: LEVER_COLUMNS; a row a rung, shape and lever that changes something, the largest gain first.
+    """
+    machine, found = Machine.of(gpu, timings), works(evidence, paper, resources)
+    fitted, rows = _fits(found, _measured(evidence), machine), []
+    loops = instructions[instructions["part"] == "inner loop"]
+    code = {(row.rung, n): row.wavefronts_per_ffma for row in loops.itertuples() for n in str(row.launched_at).split()}
+    for (rung, text), work in found.items():
+        numbers = fitted(rung)
+        if numbers is None or int(text) % WHOLE_TILES:
+            continue
+        now, gains = time_ms(work, machine, numbers), []
+        for name, what, change in LEVERS:
+            changed = change(work, code.get((rung, text), math.inf), machine)
+            if changed is not None:
+                gains.append((rung, text, name, what, now / time_ms(changed, machine, numbers)))
+        rows += sorted(gains, key=lambda row: -row[-1])
+    return pd.DataFrame(rows, columns=LEVER_COLUMNS)
