@@ -9,6 +9,8 @@ ENV := $(firstword $(patsubst $(VENV)/.%,%,$(wildcard $(VENV)/.cuda12 $(VENV)/.r
 WHEELS ?=
 # the Python that `make wheels` collects for
 TARGET_PYTHON ?= $(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])')
+# an optional environment, envs/$(EXTRA).txt, in a folder of its own in .venv: triton, cutile
+EXTRA ?=
 ARGS ?=
 UV ?= uv
 # for `make newest`
@@ -52,7 +54,14 @@ help: ## this list
 	  [a-z]*:*'## '*) printf 'make %-14s%s\n' "$${line%%:*}" "$${line#*## }";; esac; done < Makefile
 	@echo 'What the pipeline makes, and the names of GPUs and rungs: make run ARGS=help'
 
-env: $(VENV)/.$(ENV) ## make .venv from the pins, once (ENV=cuda12, PYTHON=python3.12, WHEELS=folder)
+env: $(VENV)/.$(ENV) $(EXTRA:%=$(VENV)/extra/%) ## make .venv from the pins, once (ENV=cuda12, PYTHON=python3.12, WHEELS=folder, EXTRA=triton)
+
+# Beside the packages of .venv and not among them, for a compiler may bring a CUDA of another version.
+$(VENV)/extra/%: envs/%.txt $(VENV)/.$(ENV)
+	rm -rf $@
+	$(BIN)/python $(PIP) install --require-hashes --no-compile $(if $(WHEELS),--no-index --find-links $(WHEELS)) \
+	  --target $@ -r $<
+	@touch $@
 
 # From nothing each time the pins change, so that it holds them and nothing else.
 $(VENV)/.$(ENV): envs/build.txt envs/$(ENV).txt envs/$(CUBLAS).txt $(OTHER)
@@ -141,6 +150,8 @@ lock: ## for maintainers: pin envs/*.in anew, with uv (ARGS=--upgrade takes newe
 	$(LOCK) envs/cuda12.in -o envs/cuda12.txt
 	$(LOCK) envs/cublas.in -c envs/requirements.txt -o envs/cublas.txt
 	$(LOCK) envs/cublas-cuda12.in -c envs/cuda12.txt -o envs/cublas-cuda12.txt
+	$(LOCK) $(ARGS) envs/triton.in -o envs/triton.txt
+	$(LOCK) $(ARGS) envs/cutile.in -o envs/cutile.txt
 	$(LOCK) $(ARGS) envs/dev.in -c envs/requirements.txt -o envs/dev.txt
 
 clean: ## remove build/, logs/ and .snakemake/; results stay

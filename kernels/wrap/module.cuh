@@ -9,6 +9,13 @@ inline int64_t as_parameter(int64_t value) { return value; }
 inline float as_parameter(Scalar value) { return value.value; }
 inline const void* as_parameter(Pointer value) { return value.address; }
 
+// Whether accesses of 16 bytes may begin where rows of A, B and C and of their tiles do.
+inline bool is_aligned(const Gemm& g) {
+  uintptr_t addresses = reinterpret_cast<uintptr_t>(g.A) | reinterpret_cast<uintptr_t>(g.B);
+  addresses |= reinterpret_cast<uintptr_t>(g.C);
+  return addresses % 16 == 0 && (g.lda | g.ldb | g.ldc | g.n | g.k) % 4 == 0;
+}
+
 // The driver's function of this name, as CUDA 12.0 has it; null where the driver is older.
 template <typename Function>
 Function* of_driver(const char* name, Function*) {

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ladder.build.borrowed import why_borrowed
+from ladder.build.languages.compile import Image, compile_images, compiler_version, why_no_compiler
 from ladder.build.toolchain import Nvcc, run_compiler, tool_beside
 from ladder.config.sources import (
     INCLUDE,
@@ -22,13 +23,14 @@ from ladder.config.sources import (
     source_digest,
     source_of_rung,
 )
-from ladder.config.wrapper import CUBIN, IMAGE, LIBRARY
+from ladder.config.wrapper import CUBIN, LIBRARY, image_header
 from ladder.model.gpu import Target
 from ladder.model.rung import Rung
 from ladder.records import digests, store
 from ladder.system.paths import ROOT
 
 NOT_APPLICABLE = "does not apply"
+NO_COMPILER = "no compiler"  # of the rung's language
 
 
 @dataclass(frozen=True)
@@ -60,8 +62,10 @@ def build(rung: Rung, target: Target, nvcc: Nvcc, flags: list[str], folder: Path
     """
     folder.mkdir(parents=True, exist_ok=True)
     made = Build(folder)
-    if message := _why_not_for(rung, target, nvcc):
-        record: dict[str, Any] = {"status": NOT_APPLICABLE, "message": message, "log": "", "build_digest": ""}
+    if rung.language != "cuda" and (why := why_no_compiler(rung.language)):
+        record: dict[str, Any] = {"status": NO_COMPILER, "message": why, "log": "", "build_digest": ""}
+    elif message := _why_not_for(rung, target, nvcc):
+        record = {"status": NOT_APPLICABLE, "message": message, "log": "", "build_digest": ""}
     else:
         record = compile_rung(rung, target, nvcc, flags, made.library)
     store.write_json(folder / "compile.json", {"rung": rung.name, **record})
@@ -86,7 +90,7 @@ def why_not_measured(made: Build, check: dict[str, Any] | None) -> str:
     """
     compiled = made.record
     if compiled["status"] != "ok":
-        prefix = "" if compiled["status"] == NOT_APPLICABLE else "it does not compile: "
+        prefix = "" if compiled["status"] in (NOT_APPLICABLE, NO_COMPILER) else "it does not compile: "
         return prefix + compiled["message"]
     if check is None:
         return ""
@@ -154,13 +158,20 @@ def compile_rung(rung: Rung, target: Target, nvcc: Nvcc, flags: list[str], libra
     """
     if made := generated(rung):
         (library.parent / made[0]).write_text(made[1])
-    source, used = source_of_rung(rung), ""
-    if source.suffix == CUBIN:
-        used = embed(source, library.parent, nvcc)
+    source, used, made_by = source_of_rung(rung), "", []
+    images, error = [], ""
+    if rung.language != "cuda":
+        made_by = [compiler_version(rung.language)]
+        images, error = compile_images(rung, target, library.parent)
+    elif source.suffix == CUBIN:
+        shutil.copyfile(source, library.with_name(f"{rung.wrap['kernel']}.cubin"))
+        images = [Image(rung.wrap["kernel"], library.with_name(f"{rung.wrap['kernel']}.cubin"), 0, 0, 0)]
+    for image in images:
+        used += embed(image, nvcc)
     command = compile_command(rung, target, nvcc, flags, library)
     with tempfile.TemporaryDirectory(prefix="gemm-ladder-") as folder:
         kept = ["--keep", f"--keep-dir={folder}"]
-        log, error = run_compiler([*command, *kept], Path(rung.source))
+        log, error = ("", error) if error else run_compiler([*command, *kept], Path(rung.source))
         libraries = [library, *([source] if source.suffix == LIBRARY else [])]
         if not error and rung.role != "baseline" and (why := why_borrowed(Path(folder).glob("*.o"), *libraries)):
             error = f"{Path(rung.source).name}: {why}"
@@ -171,23 +182,24 @@ def compile_rung(rung: Rung, target: Target, nvcc: Nvcc, flags: list[str], libra
         "status": "failed" if error else "ok",
         "message": error,
         "nvcc": nvcc.version,
-        "flags": [*flags, f"-gencode=arch={target.architecture.replace('sm_', 'compute_')},code={target.architecture}"],
+        "flags": [
+            *flags,
+            *made_by,
+            f"-gencode=arch={target.architecture.replace('sm_', 'compute_')},code={target.architecture}",
+        ],
         "architecture": target.architecture,
         "source_digest": source_digest(rung),
-        "build_digest": build_digest(rung, target, nvcc, flags),
+        "build_digest": build_digest(rung, target, nvcc, [*flags, *made_by]),
         "log": log + used,
     }
     return record
 
 
-def embed(cubin: Path, folder: Path, nvcc: Nvcc) -> str:
-    """Put a cubin into a rung's folder, as it is and as an array's initialiser; what cuobjdump says that it uses."""
-    content = cubin.read_bytes()
-    shutil.copyfile(cubin, folder / "kernels.cubin")
-    padded = content + bytes(-len(content) % 8)
-    words = (int.from_bytes(padded[at : at + 8], "little") for at in range(0, len(padded), 8))
-    (folder / IMAGE).write_text(",\n".join(f"{word:#x}" for word in words) + "\n")
-    command = [tool_beside(nvcc, "cuobjdump"), "-res-usage", cubin]
+def embed(image: Image, nvcc: Nvcc) -> str:
+    """Write what the wrapper includes of a cubin beside it; what cuobjdump says that its kernels use."""
+    sizes = image.threads, image.launch_threads, image.shared_bytes
+    image.cubin.with_suffix(".h").write_text(image_header(image.name, image.cubin.read_bytes(), *sizes))
+    command = [tool_beside(nvcc, "cuobjdump"), "-res-usage", image.cubin]
     return subprocess.run(command, capture_output=True, text=True, check=False).stdout
 
 

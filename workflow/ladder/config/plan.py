@@ -315,7 +315,8 @@ def plan(config: Mapping[str, Any], sources: Mapping[str, str] | None = None, co
     ladder = read_kernels(KERNELS)
     file_of_own = _outside(settings, "ladder", at)
     own = read_kernels(file_of_own, ladder) if file_of_own else {}
-    results = _outside(settings, "results", at) or (file_of_own.parent / "results" if file_of_own else RESULTS)
+    beside = file_of_own.parent / "results" if file_of_own and not file_of_own.is_relative_to(ROOT) else RESULTS
+    results = _outside(settings, "results", at) or beside
     added = [rung for name, rung in own.items() if name not in ladder]
     ladder = own or ladder
     device = nvml.present(settings["device"])
@@ -362,7 +363,7 @@ def plan(config: Mapping[str, Any], sources: Mapping[str, str] | None = None, co
         profile_shapes=tuple(read_shapes(settings["profile"]["sizes"], at("profile.sizes"), "profile.sizes")),
         sustained_sizes=tuple(read_shapes(settings["sustained"]["sizes"], at("sustained.sizes"), "sustained.sizes")),
         settings=settings,
-        folder=_folder(settings, places),
+        folder=_folder(settings, places, bool(added) and results == RESULTS),
         own=whose,
         results=results,
     )
@@ -408,8 +409,9 @@ def _raw_folders(places: Iterable[Path]) -> list[tuple[Path, Path]]:
     ]
 
 
-def _folder(settings: Mapping[str, Any], places: Mapping[str, str]) -> str:
+def _folder(settings: Mapping[str, Any], places: Mapping[str, str], ours: bool) -> str:
     chosen = {key.split(".")[0] for key in places} - DERIVES_THE_SAME
+    chosen |= {"ladder"} if ours else set()
     return "selected" if chosen or (settings["kernels"], settings["sizes"]) != ("all", "gpu") else "all"
 
 

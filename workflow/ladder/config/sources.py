@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from pathlib import Path
 
 from ladder.config.cpp import canonical
-from ladder.config.wrapper import CUBIN, LIBRARY, WRAPPER, parameters_of, wrapper
+from ladder.config.wrapper import CUBIN, EMBEDDED, LIBRARY, PYTHON, WRAPPER, macros_of_classes, parameters_of, wrapper
 from ladder.model.rung import Rung
 from ladder.records.store import digest, digest_files
-from ladder.system.paths import ROOT, read_text
+from ladder.system.errors import LadderError
+from ladder.system.paths import ROOT, read_text, shown
 
 INCLUDE = ROOT / "kernels" / "include"
 WRAP = ROOT / "kernels" / "wrap"  # what a wrapper includes
@@ -25,10 +27,10 @@ def sources(rung: Rung) -> list[Path]:
     """The files that a rung is made of: its source, and the shared headers that it includes, directly or not."""
     found = [source_of_rung(rung)]
     if rung.wrap:
-        module = [WRAP / "module.cuh"] if found[0].suffix == CUBIN else []
+        module = [WRAP / "module.cuh"] if found[0].suffix in EMBEDDED else []
         found += [INCLUDE / "gemm.cuh", WRAP / "wrap.cuh", *module]
     for file in found:
-        for name in _INCLUDED.findall("" if is_compiled(file) else read_text(file)):
+        for name in _included(file):
             folders = (file.parent, INCLUDE, *header_folders(rung))
             header = next((folder / name for folder in folders if (folder / name).is_file()), None)
             if header is not None and header not in found:
@@ -36,6 +38,16 @@ def sources(rung: Rung) -> list[Path]:
     return found[:1] + sorted(found[1:], key=lambda header: header.name)
 
 
+def _included(file: Path) -> list[str]:
+    """What a source includes, or a Python file imports from beside itself, by the names of the files."""
+    if is_compiled(file):
+        return []
+    if file.suffix == PYTHON:
+        return [f"{name}.py" for name in _IMPORTED.findall(read_text(file))]
+    return _INCLUDED.findall(read_text(file))
+
+
+_IMPORTED = re.compile(r"^(?:from|import) (\w+)", re.MULTILINE)
 _INCLUDED = re.compile(r'^\s*#\s*include\s*["<]([^">]+)[">]', re.MULTILINE)
 
 
@@ -81,6 +93,8 @@ def source_digest(rung: Rung) -> str:
     macros = [f"{key}={value}" for key, value in rung.macros.items()]
     if rung.wrap:
         macros = [*(f"{key}={value}" for key, value in defined_macros(rung).items()), canonical(wrapper(rung))]
+        if rung.language != "cuda":
+            macros += [rung.language, *(f"{k}={v}" for each in macros_of_classes(rung) for k, v in each.items())]
     elif len(rung.tuned) == 1:  # the same code as the variant with these macros
         macros += [f"{key}={value}" for key, value in rung.tuned[0].macros.items()]
     elif rung.tuned:
@@ -90,7 +104,18 @@ def source_digest(rung: Rung) -> str:
 
 
 def _content(file: Path) -> str:
-    return digest_files([file]) if is_compiled(file) else canonical(read_text(file))
+    if is_compiled(file):
+        return digest_files([file])
+    text = read_text(file)
+    return _canonical_python(text, file) if file.suffix == PYTHON else canonical(text)
+
+
+def _canonical_python(text: str, file: Path) -> str:
+    """A Python text without comments and layout; raises LadderError where it is none."""
+    try:
+        return ast.unparse(ast.parse(text))
+    except SyntaxError as error:
+        raise LadderError(f"{shown(file)}: line {error.lineno}: is no Python: {error.msg}; mend it there") from None
 
 
 def by_size(rung: Rung) -> str:

@@ -1,6 +1,7 @@
 """Kernels of another contract: what kernels.yaml's `wrap` declares, and the C++ source that puts it behind ours.
 
-The wrapped source is included as it is, with its main() renamed. A compiled library is linked with, a cubin embedded.
+The wrapped source is included as it is, with its main() renamed. A compiled library is linked with, a cubin embedded. A
+rung in Triton or cuTile is compiled to cubins, which `ladder.build.languages` leaves beside the wrapper.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ from ladder.model.rung import Rung
 from ladder.system.errors import LadderError
 
 WRAPPER = "wrapper.cu"  # the generated source
-IMAGE = "image.inc"  # a cubin as the initialiser of an array, beside it
-LIBRARY, CUBIN, CUDA_SOURCE = ".so", ".cubin", ".cu"
+LIBRARY, CUBIN, PYTHON, CUDA_SOURCE = ".so", ".cubin", ".py", ".cu"
+EMBEDDED = (CUBIN, PYTHON)  # what is launched through the driver
 SYMBOL = "gemm_ladder_kernel_"  # begins the names of functions of the host that stand for the kernels of a cubin
 NUMBERS = ("m", "n", "k", "lda", "ldb", "ldc", "sms")
 _DECLARED = re.compile(r"[A-Za-z_][\w\s*]*?\b([A-Za-z_]\w*)\s*\([\w\s*,]*\)")
@@ -26,6 +27,8 @@ _NAMED = re.compile(r"(?!.*<<)(?:[A-Za-z_]\w*::)*[A-Za-z_]\w*(?:<[\w\s,:<>()+*/-
 def check_wrap(rung: Rung, place: str) -> None:
     """Raise LadderError where what `wrap` declares does not suit the source, or an expression is none."""
     wrap, kind = rung.wrap, Path(rung.source).suffix
+    if (kind == PYTHON) != (rung.language != "cuda"):
+        raise LadderError(f"{place}.language: {rung.language!r} is not that of a {kind} file; mend language or source")
     if wrap is None:
         if kind != CUDA_SOURCE:
             raise LadderError(f"{place}.source: a {kind} file is wrapped; say under `wrap` how it is called")
@@ -39,7 +42,9 @@ def check_wrap(rung: Rung, place: str) -> None:
     if kind != LIBRARY and not _NAMED.fullmatch(wrap["kernel"].strip()):
         problem = f"{wrap['kernel']!r} names no kernel"
         raise LadderError(f"{place}.wrap.kernel: {problem}; write it as in `name` or `space::name<128, 8>`")
-    needed = () if kind == LIBRARY else ("grid", "block")
+    needed = {LIBRARY: (), PYTHON: ("grid",)}.get(kind, ("grid", "block"))
+    if given := [key for key in ("block", "shared_bytes", "clear_c") if kind == PYTHON and wrap.get(key)]:
+        raise LadderError(f"{place}.wrap.{given[0]}: the compiler of {rung.language} decides it; leave it out")
     if lacking := [key for key in needed if key not in wrap]:
         raise LadderError(f"{place}.wrap: a kernel is launched with grid and block; add {lacking[0]}")
     try:
@@ -58,55 +63,63 @@ def wrapper(rung: Rung) -> str:
 
     `run` calls it with the parameters of each class of size that the rung is tuned for.
     """
-    wrap, file = rung.wrap or {}, Path(rung.source)
-    classes = [(each.below_flop, each.macros) for each in rung.tuned] or [(float("inf"), {})]
+    file = Path(rung.source)
+    ends = [each.below_flop for each in rung.tuned] or [float("inf")]
     lines = [
         f"// Made by the pipeline: {file.name} behind the contract of gemm.cuh.",
         *(f"#include <{name}>" for name in ("algorithm", "cstddef", "cstdint")),
-        *(["#include <cuda.h>"] if file.suffix == CUBIN else []),
+        *(["#include <cuda.h>"] if file.suffix in EMBEDDED else []),
         "#include <cuda_runtime.h>",
         "",
         "namespace gemm_ladder {",
         '#include "gemm.cuh"',
         '#include "wrap.cuh"',
-        *(['#include "module.cuh"'] if file.suffix == CUBIN else []),
+        *(['#include "module.cuh"'] if file.suffix in EMBEDDED else []),
         "}  // namespace gemm_ladder",
         "",
-        *_of_source(wrap, file),
+        *_of_source(rung),
         "",
         "namespace gemm_ladder {",
     ]
-    for index, (_, macros) in enumerate(classes):
-        lines += _run(rung, {**parameters_of(rung), **rung.macros, **macros}, index)
+    for index, values in enumerate(macros_of_classes(rung)):
+        lines += _run(rung, values, index)
     lines += ["static cudaError_t run(const Gemm& g, void* workspace, cudaStream_t stream) {"]
-    for index, (below, _) in enumerate(classes[:-1]):
+    for index, below in enumerate(ends[:-1]):
         lines += [f"  if (2.0 * g.m * g.n * g.k < {below:.17g}) {{"]
         lines += [f"    return run_{index}(g, workspace, stream);", "  }"]
-    lines += [f"  return run_{len(classes) - 1}(g, workspace, stream);", "}", ""]
+    lines += [f"  return run_{len(ends) - 1}(g, workspace, stream);", "}", ""]
     lines += ["static size_t workspace_of(const Gemm& g) {"]
-    for index, (below, _) in enumerate(classes[:-1]):
+    for index, below in enumerate(ends[:-1]):
         lines += [f"  if (2.0 * g.m * g.n * g.k < {below:.17g}) {{", f"    return workspace_{index}(g);", "  }"]
-    lines += [f"  return workspace_{len(classes) - 1}(g);", "}", ""]
+    lines += [f"  return workspace_{len(ends) - 1}(g);", "}", ""]
     lines += ["#pragma GCC visibility push(default)", "EXPORT_SGEMM_WITH_WORKSPACE(run, workspace_of)"]
     return "\n".join([*lines, "#pragma GCC visibility pop", "}  // namespace gemm_ladder", ""])
 
 
-def _of_source(wrap: Mapping[str, Any], file: Path) -> list[str]:
-    """What is declared of a library, embedded of a cubin, or included of a source."""
+def macros_of_classes(rung: Rung) -> list[dict[str, Any]]:
+    """The values of the wrapper's parameters in each class of size that a rung is tuned for."""
+    return [{**parameters_of(rung), **rung.macros, **each} for each in [each.macros for each in rung.tuned] or [{}]]
+
+
+def image_names(rung: Rung) -> list[tuple[str, bool]]:
+    """The embedded kernels of a rung by their symbols, and whether each relies on accesses of 16 bytes.
+
+    Of a cubin its one; of a rung in another language two for each class of size.
+    """
+    name = (rung.wrap or {})["kernel"]
+    if Path(rung.source).suffix == CUBIN:
+        return [(name, False)]
+    names = [f"{name}_{index}" for index in range(len(rung.tuned))] if len(rung.tuned) > 1 else [name]
+    return [(f"{each}{ending}", aligned) for each in names for ending, aligned in (("", False), ("_aligned", True))]
+
+
+def _of_source(rung: Rung) -> list[str]:
+    """What is declared of a library, embedded of cubins, or included of a source."""
+    wrap, file = rung.wrap or {}, Path(rung.source)
     if file.suffix == LIBRARY:
         return [f'extern "C" {wrap["function"].strip()};']
-    if file.suffix == CUBIN:
-        return [
-            f'extern "C" __attribute__((used)) void {SYMBOL}{wrap["kernel"]}() {{}}  // tells an observer its name',
-            "alignas(64) static const unsigned long long image[] = {",
-            f'#include "{IMAGE}"',
-            "};",
-            "",
-            "static const gemm_ladder::ModuleKernel& module_kernel() {",
-            f'  static const gemm_ladder::ModuleKernel kernel(image, "{wrap["kernel"]}");',
-            "  return kernel;",
-            "}",
-        ]
+    if file.suffix in EMBEDDED:
+        return [line for name, _ in image_names(rung) for line in _embedded(name)]
     in_emulator = ['#if __has_include("host_api.h")  // in the emulator', '#include "host_api.h"', "#endif"]
     return [
         *in_emulator,
@@ -115,6 +128,36 @@ def _of_source(wrap: Mapping[str, Any], file: Path) -> list[str]:
         "#undef main",
         *in_emulator,
     ]
+
+
+def _embedded(name: str) -> list[str]:
+    """The image of a kernel, a function of the host by whose name an observer knows it, and what loads it once."""
+    return [
+        f'#include "{name}.h"',
+        f'extern "C" __attribute__((used)) void {SYMBOL}{name}() {{}}',
+        f"static const gemm_ladder::ModuleKernel& load_{name}() {{",
+        f'  static const gemm_ladder::ModuleKernel kernel(image_{name}::words, "{name}");',
+        "  return kernel;",
+        "}",
+        "",
+    ]
+
+
+def image_header(name: str, content: bytes, threads: int = 0, launch_threads: int = 0, shared_bytes: int = 0) -> str:
+    """What a wrapper includes of a cubin: its words, and of a launch the threads of a block and its shared memory."""
+    padded = content + bytes(-len(content) % 8)
+    words = (int.from_bytes(padded[at : at + 8], "little") for at in range(0, len(padded), 8))
+    return "\n".join(
+        [
+            f"namespace image_{name} {{",
+            f"constexpr int64_t threads = {threads}, launch_threads = {launch_threads}, shared_bytes = {shared_bytes};",
+            "alignas(64) static const unsigned long long words[] = {",
+            ",\n".join(f"{word:#x}" for word in words),
+            "};",
+            "}",
+            "",
+        ]
+    )
 
 
 def _run(rung: Rung, values: Mapping[str, Any], index: int) -> list[str]:
@@ -127,7 +170,10 @@ def _run(rung: Rung, values: Mapping[str, Any], index: int) -> list[str]:
 
     arguments = [_argument(text, numbers, f"arguments[{at}]", kind) for at, text in enumerate(wrap["arguments"])]
     bytes_needed = number(wrap["workspace_bytes"], "workspace_bytes")
-    load = [] if kind != CUBIN else ["  if (launch_observer == nullptr) {", "    module_kernel();", "  }"]
+    images = image_names(rung) if kind in EMBEDDED else []
+    images = images if kind == CUBIN else images[2 * index : 2 * index + 2]
+    load = [f"    load_{name}();" for name, _ in images]
+    load = ["  if (launch_observer == nullptr) {", *load, "  }"] if load else []
     lines = [
         f"static size_t workspace_{index}([[maybe_unused]] const Gemm& g) {{",
         *_numbers([bytes_needed]),
@@ -151,21 +197,51 @@ def _run(rung: Rung, values: Mapping[str, Any], index: int) -> list[str]:
         called = called if declared.startswith("void ") else [f"  return static_cast<cudaError_t>({call});"]
         return [*lines, *_numbers(arguments), *_observed("return cudaSuccess;"), *called, "}", ""]
     grid, block = (
-        f"extent({', '.join(number(each, f'{key}[{at}]') for at, each in enumerate(wrap[key]))})"
+        f"extent({', '.join(number(each, f'{key}[{at}]') for at, each in enumerate(wrap.get(key, [1])))})"
         for key in ("grid", "block")
     )
     shared = number(wrap["shared_bytes"], "shared_bytes")
+    if kind in EMBEDDED:
+        given = [f"as_parameter({each})" for each in _parameters(rung, arguments)]
+        lines += _numbers([*given, grid, block, shared])
+        for name, aligned in sorted(images, key=lambda image: not image[1]):
+            sizes = (block, block, shared)
+            if kind == PYTHON:
+                sizes = (f"extent(image_{name}::{each})" for each in ("threads", "launch_threads"))
+                sizes = (*sizes, f"image_{name}::shared_bytes")
+            launch = _launch_of_image(name, grid, *sizes, given)
+            lines += ["  if (is_aligned(g)) {", *(f"  {line}" for line in launch), "  }"] if aligned else launch
+        return [*lines, "}", ""]
     lines += _numbers([*arguments, grid, block, shared])
-    if kind != CUBIN:
-        words = {name: str(value) for name, value in values.items()}
-        kernel = re.sub(r"\b[A-Z]\w*\b", lambda word: words.get(word[0], word[0]), wrap["kernel"].strip())
-        call = ", ".join([f"::{kernel}", grid, block, f"static_cast<size_t>({shared})", "stream", *arguments])
-        return [*lines, f"  return launch({call});", "}", ""]
-    symbol = f"reinterpret_cast<const void*>(&::{SYMBOL}{wrap['kernel']})"
-    given = [grid, block, shared, "stream", *(f"as_parameter({each})" for each in arguments)]
-    told = f"launch_observer({symbol}, {grid}, {block}, static_cast<size_t>({shared}));"
-    call = f"  return module_kernel().launch({', '.join(given)});"
-    return [*lines, *_observed(told, "return cudaSuccess;"), call, "}", ""]
+    words = {name: str(value) for name, value in values.items()}
+    kernel = re.sub(r"\b[A-Z]\w*\b", lambda word: words.get(word[0], word[0]), wrap["kernel"].strip())
+    call = ", ".join([f"::{kernel}", grid, block, f"static_cast<size_t>({shared})", "stream", *arguments])
+    return [*lines, f"  return launch({call});", "}", ""]
+
+
+def _launch_of_image(name: str, grid: str, told: str, block: str, shared: str, given: Sequence[str]) -> list[str]:
+    """A launch of an embedded kernel; an observer is told the threads that its blocks have."""
+    symbol = f"reinterpret_cast<const void*>(&::{SYMBOL}{name})"
+    told = f"launch_observer({symbol}, {grid}, {told}, static_cast<size_t>({shared}));"
+    call = f"  return load_{name}().launch({', '.join([grid, block, shared, 'stream', *given])});"
+    return [*_observed(told, "return cudaSuccess;"), call]
+
+
+def _parameters(rung: Rung, arguments: Sequence[str]) -> list[str]:
+    """The arguments as the kernel of a language takes them.
+
+    cuTile's calling convention passes a matrix as its address, its two dimensions and its two strides (cuTile Python,
+    Compilation and Export); Triton appends two pointers to scratch memory, which our rungs have none of.
+    """
+    if rung.language == "triton":
+        return [*arguments, "Pointer{nullptr}", "Pointer{nullptr}"]
+    if rung.language != "cutile":
+        return list(arguments)
+    shapes = {"Pointer{g.A}": ("m", "k", "lda"), "Pointer{g.B}": ("k", "n", "ldb"), "Pointer{g.C}": ("m", "n", "ldc")}
+    found = []
+    for each in arguments:
+        found += [each, *(f"static_cast<int64_t>({name})" for name in (*shapes[each], 1))] if each in shapes else [each]
+    return found
 
 
 def _observed(*statements: str) -> list[str]:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from functools import cache
 from types import CodeType
 
-_FUNCTIONS = {"min": min, "max": max}
+_FUNCTIONS = {"min": min, "max": max, "ceil_div": lambda a, b: -(-a // b)}
 _PARTS = (
     *(ast.Expression, ast.Constant, ast.Name, ast.Load, ast.BinOp, ast.UnaryOp, ast.BoolOp, ast.Compare, ast.Call),
     *(ast.Add, ast.Sub, ast.Mult, ast.FloorDiv, ast.Mod, ast.USub, ast.And, ast.Or, ast.Not),

@@ -44,6 +44,7 @@ class Rung:
     claims: Mapping[str, Any] = field(default_factory=dict)  # what it computes of SGEMM: `ladder.model.claims`
     baselines: tuple[str, ...] = ()  # that it is compared with: `ladder.model.precision.baselines_of`
     wrap: Mapping[str, Any] | None = None  # how a kernel of another contract is called: `ladder.config.wrapper`
+    language: str = "cuda"  # or triton, cutile: `ladder.build.languages`
     file: str = "config/kernels.yaml"  # the ladder that it stands in, as messages name it
 
     def macros_at(self, shape: Shape) -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -44,6 +45,8 @@ _UNITS = {
 def own_words(rung: Rung) -> str:
     """The comment that a rung's source begins with, as Markdown; empty where there is none."""
     source = source_of_rung(rung)
+    if source.suffix == ".py" and source.is_file():
+        return ast.get_docstring(ast.parse(source_text(rung))) or ""
     words = []
     for line in source_text(rung).splitlines() if source.is_file() else ():
         if not line.startswith("//"):

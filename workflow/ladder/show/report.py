@@ -21,7 +21,7 @@ from markdown_it import MarkdownIt
 from markupsafe import Markup, escape
 from pygments import highlight
 from pygments.formatters import HtmlFormatter
-from pygments.lexers import CppLexer
+from pygments.lexers import CppLexer, PythonLexer
 
 from ladder.config.sources import source_of_rung, source_text
 from ladder.model.claims import in_words
@@ -438,13 +438,16 @@ def _section(rung: Rung, material: Material) -> dict[str, Any]:
         if page.exists()
         else "",
         "file": shown(source),
-        "code": Markup(_colored(source_text(rung))) if source.exists() else "",
+        "code": Markup(_colored(source_text(rung), source.suffix)) if source.exists() else "",
     }
 
 
-def _colored(source: str) -> str:
-    """C++ as HTML with colours; names, punctuation and spaces have that of the text, and need no element."""
-    html = highlight(source, CppLexer(), HtmlFormatter(cssclass="code"))
+def _colored(source: str, ending: str = ".cu") -> str:
+    """C++, or Python of a .py file, as HTML with colours.
+
+    Names, punctuation and spaces have the colour of the text, and need no element.
+    """
+    html = highlight(source, PythonLexer() if ending == ".py" else CppLexer(), HtmlFormatter(cssclass="code"))
     return re.sub(r'<span class="[npw]">([^<]*)</span>', r"\1", html)
 
 

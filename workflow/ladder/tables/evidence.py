@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ladder.build.compile import NOT_APPLICABLE
+from ladder.build.compile import NO_COMPILER, NOT_APPLICABLE
 from ladder.build.emulator import EMULATED, NEEDS_GPU, NOT_EMULATED
 from ladder.build.inspection import UNUSABLE
 from ladder.config.sources import source_digest
@@ -48,21 +48,24 @@ class Evidence:
 
     @property
     def status(self) -> str:
-        """`ok`, `not recorded`, `needs a GPU`, `does not apply`, or what failed.
+        """`ok`, `not recorded`, `needs a GPU`, `does not apply`, `no compiler`, or what failed.
 
         A rung without a record that cannot be checked here either is `not checked`, or `needs a GPU` where its source
         passed on another one. A floor is `not checked` too.
         """
         if self.inspection["status"] == NOT_APPLICABLE:
             return NOT_APPLICABLE
-        if self.inspection["status"] != "ok":
+        if self.inspection["status"] == NO_COMPILER and self.check is None:
+            return NO_COMPILER
+        if self.inspection["status"] not in ("ok", NO_COMPILER):
             return UNUSABLE if self.inspection["status"] == UNUSABLE else "does not compile"
         if self.rung.role == "floor":
             return "timing failed" if self.timing_failure else NOT_CHECKED if self.timings else "not recorded"
         if self.emulation == "wrong":
             return "wrong"
         if self.check is None:
-            if self.rung.role != "rung" or not _unchecked_by(self.emulated):
+            no_emulator = self.rung.language != "cuda"  # whose source no one could write so that it is checked here
+            if self.rung.role != "rung" or no_emulator or not _unchecked_by(self.emulated):
                 return "not recorded"
             return NEEDS_GPU if self.passed_on else NOT_CHECKED
         if self.check["status"] != "pass":
@@ -89,7 +92,7 @@ class Evidence:
     @property
     def message(self) -> str:
         """What failed, in one line; empty where nothing did."""
-        if self.inspection["status"] != "ok":
+        if self.inspection["status"] != "ok" and not (self.inspection["status"] == NO_COMPILER and self.check):
             return self.inspection["message"]
         if self.emulation == "wrong":
             return f"in the emulator: {self.emulated['message']}"

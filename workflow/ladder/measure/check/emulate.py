@@ -19,8 +19,12 @@ from ladder.build.emulator import (
     other_code,
     why_no_emulator,
 )
+from ladder.build.languages.compile import why_no_compiler
 from ladder.config.sources import defined_macros, generated, header_folders, is_compiled, source_of_rung, sources
+from ladder.config.wrapper import macros_of_classes
+from ladder.measure.check.interpreted import interpreted_cases
 from ladder.measure.check.stage import run_cases
+from ladder.measure.check.worker import HUGE
 from ladder.model.cases import Case, emulated_runs
 from ladder.model.rung import Rung
 
@@ -70,6 +74,10 @@ def emulate_source(
     """
     if rung.role == "baseline":  # whose source calls what no emulator has
         return {"status": NEEDS_GPU, "message": "a library of NVIDIA's, which has code for GPUs alone", "cases": []}
+    if rung.language == "triton":
+        return interpret(rung, cases, threads, time_limit_s, log, progress)
+    if rung.language != "cuda":
+        return {"status": NEEDS_GPU, "message": f"a rung in {rung.language} runs on GPUs alone", "cases": []}
     if is_compiled(source_of_rung(rung)):
         return {"status": NEEDS_GPU, "message": f"{Path(rung.source).name} is code for GPUs alone", "cases": []}
     if why := why_no_emulator():
@@ -95,6 +103,30 @@ def emulate_source(
             "declared": rung.declared,
         }
         answers = run_cases(cases, runs, request, time_limit_s, log, progress, threads)
+    if message := answers.unfinished():
+        return {"status": NOT_EMULATED, "message": message, "cases": answers.records}
+    status, message = answers.verdict(f"emulate: {rung.name}")
+    return {"status": EMULATED if status == "pass" else status, "message": message, "cases": answers.records}
+
+
+def interpret(
+    rung: Rung,
+    cases: Sequence[Case],
+    threads: int,
+    time_limit_s: float,
+    log: Path,
+    progress: Callable[[int, Case], None],
+) -> dict[str, Any]:
+    """`emulate_source` of a rung in Triton, by Triton's interpreter."""
+    if why := why_no_compiler(rung.language):
+        return {"status": NOT_EMULATED, "message": why, "cases": []}
+    ends = [each.below_flop for each in rung.tuned] or [HUGE]
+    values = [{name: int(value) for name, value in each.items()} for each in macros_of_classes(rung)]
+    classes = [{"below_flop": min(end, HUGE), "values": each} for end, each in zip(ends, values, strict=True)]
+    asked = {"file": str(source_of_rung(rung)), "wrap": dict(rung.wrap or {}), "classes": classes}
+    cases = interpreted_cases(cases)
+    request = {"interpret": asked, "declared": rung.declared}
+    answers = run_cases(cases, [1] * len(cases), request, time_limit_s, log, progress, threads)
     if message := answers.unfinished():
         return {"status": NOT_EMULATED, "message": message, "cases": answers.records}
     status, message = answers.verdict(f"emulate: {rung.name}")

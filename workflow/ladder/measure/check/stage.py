@@ -153,6 +153,6 @@ def _run_share(
             answers.records.append(event["case"])
 
     asked = {"cases": [case.as_record() for case in cases], "runs": list(runs), **request}
-    module = "ladder.measure.check.worker" if "emulate" in request else WORKER
+    module = "ladder.measure.check.worker" if {"emulate", "interpret"} & request.keys() else WORKER
     answers.outcome = run_worker(module, {"stage": "check", **asked}, on_event, time_limit_s, log)
     return answers

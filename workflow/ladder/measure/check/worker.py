@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from ladder.build.library import Library, Operands
+from ladder.measure.check.interpreted import InterpretedDevice, InterpretedLibrary
 from ladder.measure.devices import EMULATED_SMS, GUARD, Call, CudaDevice, EmulatedDevice
 from ladder.measure.inputs import RANDOM_SIGNS, draw_inputs
 from ladder.model.bounds import componentwise_bound, statistical_bound, underflow_bound
@@ -352,13 +353,18 @@ def _too_far_off(place: str, found: float, expected: float, error: float, limit:
 def main(asked: Mapping[str, Any]) -> None:
     """Check the cases of the request, one event each; its `emulate` holds the arguments of the emulator."""
     emulated = asked.get("emulate")
-    device = EmulatedDevice(**emulated) if emulated else CudaDevice(asked["device"])
-    library = Library(Path(asked["library"]))
+    if interpreted := asked.get("interpret"):
+        device, library = InterpretedDevice(), InterpretedLibrary(**interpreted)
+    else:
+        device = EmulatedDevice(**emulated) if emulated else CudaDevice(asked["device"])
+        library = Library(Path(asked["library"]))
     for asked_case, runs in zip(asked["cases"], asked["runs"], strict=True):
         process.emit(starts=asked_case)
         case = Case.of(asked_case)
         # the emulator's verdicts are derived, so the same inputs each time; a GPU gets fresh ones
-        seed = zlib.crc32(repr(sorted(asked_case.items())).encode()) if emulated else secrets.randbits(48)
+        seed = (
+            zlib.crc32(repr(sorted(asked_case.items())).encode()) if emulated or interpreted else secrets.randbits(48)
+        )
         try:
             record = check_case(device, library, case, seed, runs, **asked["declared"])
         except OSError:

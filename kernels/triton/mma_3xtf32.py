@@ -1,0 +1,18 @@
+"""FP32 accuracy on tensor cores: Triton splits each number into two TF32 parts and adds three products ("tf32x3").
+
+The kernel is that of tiled.py with another precision.
+"""
+
+import triton
+import triton.language as tl
+from tiles import product_of_tile, store_tile, tile_of
+
+
+@triton.jit
+def gemm(
+    A, B, C, m, n, k, lda, ldb, ldc, alpha, beta,
+    BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr, GROUP: tl.constexpr,
+):  # fmt: skip
+    row, col = tile_of(tl.program_id(0), m, n, BM, BN, GROUP)
+    total = product_of_tile(A, B, m, n, k, lda, ldb, row, col, BM, BN, BK, "tf32x3")
+    store_tile(C, ldc, m, n, alpha, beta, total, row, col, BM, BN)

@@ -1,0 +1,183 @@
+"""Rungs in Triton and cuTile: compiled without a GPU behind the same contract, inspected, and checked on the CPU."""
+
+import shutil
+import subprocess
+from dataclasses import replace
+
+import pytest
+import yaml
+from conftest import a_check, an_evidence, line_of, write
+from ladder.build.compile import NO_COMPILER, Build, build
+from ladder.build.inspection import inspect
+from ladder.build.languages import compile as languages
+from ladder.build.library import Library
+from ladder.config import gpus
+from ladder.config.kernels import read_kernels
+from ladder.config.plan import KERNELS, plan
+from ladder.config.sources import source_digest
+from ladder.measure.check.emulate import emulate_source
+from ladder.model.cases import Case
+from ladder.model.rung import TunedClass
+from ladder.model.shape import Shape
+from ladder.show.pages import own_words
+from ladder.show.summary import FAILURES
+from ladder.system.paths import ROOT
+
+H100 = gpus.read_gpu("h100-sxm")
+FLAGS = ["-O3", "-std=c++17"]
+LADDERS = {language: ROOT / f"kernels/{language}/kernels.yaml" for language in ("triton", "cutile")}
+CASES = [
+    Case(Shape(33, 65, 17), alpha=-1.25, beta=0.75, padding=3),
+    Case(Shape(64, 64, 64)),
+    Case(Shape(1, 130, 33), alpha=0.5, beta=0, offset=1),
+    Case(Shape(5, 0, 7)),
+    Case(Shape(31, 33, 0), beta=0.5),
+]
+
+
+def rungs_of(language: str) -> dict:
+    ours = read_kernels(KERNELS)
+    return {name: rung for name, rung in read_kernels(LADDERS[language], ours).items() if name not in ours}
+
+
+ALL = {name: rung for language in LADDERS for name, rung in rungs_of(language).items()}
+
+
+def needs(language: str) -> None:
+    if why := languages.why_no_compiler(language):
+        pytest.skip(why)
+
+
+@pytest.mark.parametrize("language", LADDERS)
+def test_a_ladder_of_each_language_has_the_same_four_ideas(language):
+    rungs = rungs_of(language).values()
+    assert [rung.name.partition("_")[2] for rung in rungs] == ["tiled", "3xtf32", "persistent", "tf32"]
+    assert [rung.precision for rung in rungs] == ["fp32", "3xtf32", "3xtf32", "tf32"]
+    assert all(own_words(rung) for rung in rungs)
+
+
+def test_a_ladder_in_the_project_keeps_its_records_beside_all_others():
+    run = plan({"gpu": "h100-sxm", "measure": False, "ladder": "kernels/triton/kernels.yaml"})
+    assert (run.results, run.folder) == (ROOT / "results", "selected")
+    assert run.by_name("triton_tiled").before == "async_copy"
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_every_rung_compiles_is_launched_by_the_contract_and_is_inspected(name, tmp_path, nvcc):
+    rung = ALL[name]
+    needs(rung.language)
+    record = build(rung, H100, nvcc, FLAGS, tmp_path)
+    assert (record["status"], record["message"]) == ("ok", "")
+    assert any(flag.startswith(f"{rung.language} ") for flag in record["flags"])
+    found = inspect(Build(tmp_path), ["1024", "1023"], H100, tmp_path / "log", nvcc)
+    (aligned,), (other,) = found["launches"]["1024"], found["launches"]["1023"]
+    assert (aligned["symbol"], other["symbol"]) == ("gemm_aligned", "gemm")
+    values = rung.wrap["parameters"]
+    tiles = -(-1024 // values["BM"]) * -(-1024 // values["BN"])
+    assert aligned["grid"] == [H100.sms if "persistent" in name else tiles, 1, 1]
+    assert aligned["block"][0] % 32 == 0
+    kernel = next(kernel for kernel in found["kernels"] if kernel["symbol"] == "gemm_aligned")
+    mix = kernel["code"]["whole"]["mix"]
+    on_tensor_cores = mix.get("HGMMA", 0) + mix.get("HMMA", 0) > 0
+    assert on_tensor_cores == (rung.precision != "fp32")
+    assert kernel["registers"] <= 255
+
+
+@pytest.mark.parametrize("name", [name for name in ALL if name.startswith("triton")])
+def test_every_rung_in_triton_passes_the_check_in_the_interpreter(name, tmp_path):
+    needs("triton")
+    record = emulate_source(ALL[name], CASES, 1, 120, tmp_path / "log")
+    assert record["message"] == ""
+    assert (record["status"], len(record["cases"])) == ("emulated", len(CASES))
+
+
+def test_a_wrong_kernel_in_triton_is_found_in_the_interpreter(tmp_path):
+    needs("triton")
+    shutil.copytree(ROOT / "kernels/triton", tmp_path, dirs_exist_ok=True)
+    tiles = tmp_path / "tiles.py"
+    tiles.write_text(tiles.read_text().replace("p + steps[None, :] < k", "p + steps[None, :] < k - 1"))
+    wrong = replace(ALL["triton_tiled"], source=str(tmp_path / "tiled.py"))
+    assert source_digest(wrong) != source_digest(ALL["triton_tiled"])
+    record = emulate_source(wrong, CASES, 1, 120, tmp_path / "log")
+    assert record["status"] == "failed"
+
+
+def test_each_tuned_class_has_images_of_its_own(tmp_path, nvcc):
+    needs("triton")
+    tuned = (TunedClass(1e8, {"BM": "64", "BN": "32"}), TunedClass(float("inf"), {"BM": "128", "BN": "32"}))
+    build(replace(ALL["triton_tf32"], tuned=tuned), H100, nvcc, FLAGS, tmp_path)
+    library = Library(tmp_path / "library.so")
+    found = {shape: library.launches(Shape.parse(shape), 132)[0] for shape in ("256", "512")}
+    assert {shape: (launch.kernel, launch.grid[0]) for shape, launch in found.items()} == {
+        "256": ("gemm_0_aligned", 32),
+        "512": ("gemm_1_aligned", 64),
+    }
+
+
+@pytest.mark.parametrize("language", LADDERS)
+def test_without_its_compiler_a_rung_says_so_in_one_line_and_nothing_fails(language, tmp_path, nvcc, monkeypatch):
+    monkeypatch.setattr(languages, "extra_folder", lambda _: tmp_path / "none")
+    monkeypatch.setattr(languages, "_is_importable", lambda _: False)
+    rung = next(iter(rungs_of(language).values()))
+    record = build(rung, H100, nvcc, FLAGS, tmp_path / "b")
+    assert record["status"] == NO_COMPILER
+    assert record["message"].endswith(f"is not installed; make env EXTRA={language} installs it")
+    evidence = an_evidence(
+        rung=rung, inspection=inspect(Build(tmp_path / "b"), ["1024"], H100, tmp_path / "log", nvcc), check=None
+    )
+    assert evidence.status == NO_COMPILER
+    assert NO_COMPILER not in FAILURES
+    recorded = replace(evidence, check=a_check())
+    assert (recorded.status, recorded.message) == ("not recorded", "")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"language": "cuda"}, "mine.language: 'cuda' is not that of a .py file; mend language or source"),
+        ({"source": "tiled.cu"}, "mine.language: 'triton' is not that of a .cu file; mend language or source"),
+        ({"block": [32]}, "mine.wrap.block: the compiler of triton decides it; leave it out"),
+        ({"source": "broken.py"}, "broken.py: line 1: is no Python: "),
+    ],
+)
+def test_what_a_rung_in_a_language_cannot_be_is_one_line(tmp_path, change, message):
+    entry = yaml.safe_load(LADDERS["triton"].read_text())["triton_tiled"]
+    write(tmp_path / "tiled.py", "")
+    write(tmp_path / "tiled.cu", "")
+    write(tmp_path / "broken.py", "def (")
+    entry["wrap"] |= {key: value for key, value in change.items() if key == "block"}
+    entry |= {key: value for key, value in change.items() if key != "block"}
+    path = write(tmp_path / "kernels.yaml", yaml.safe_dump({"mine": entry}))
+    ours = read_kernels(KERNELS)
+    assert message in line_of(lambda: source_digest(read_kernels(path, ours)["mine"]))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("tl.program_id(0)", "tl.program_id(0) + missing", "missing"),
+        (
+            "BK: tl.constexpr",
+            "BK: tl.constexpr, EXTRA: tl.constexpr",
+            "the parameter EXTRA is neither among arguments nor",
+        ),
+        ("def gemm", "def other", "has no kernel gemm; mend kernels.yaml: wrap.kernel"),
+    ],
+)
+def test_what_the_compiler_refuses_is_one_line_of_the_record(tmp_path, nvcc, old, new, message):
+    needs("triton")
+    shutil.copytree(ROOT / "kernels/triton", tmp_path, dirs_exist_ok=True)
+    source = tmp_path / "tiled.py"
+    source.write_text(source.read_text().replace(old, new))
+    record = build(replace(ALL["triton_tiled"], source=str(source)), H100, nvcc, FLAGS, tmp_path / "b")
+    assert record["status"] == "failed"
+    assert message in record["message"]
+    assert record["message"].startswith(f"{source}: ")
+
+
+@pytest.mark.parametrize("extra", ["triton", "cutile"])
+def test_make_installs_the_compiler_of_a_language_beside_the_environment(extra):
+    planned = subprocess.run(
+        ["make", "-n", "env", f"EXTRA={extra}"], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert f"--target .venv/extra/{extra} -r envs/{extra}.txt" in planned.stdout

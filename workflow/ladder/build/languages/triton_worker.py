@@ -1,0 +1,56 @@
+"""The process that compiles one image of a rung in Triton; Triton is imported here and nowhere else."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from ladder.build.languages.worker import POINTERS, answer_with, load, place_of
+
+# Beside `constexpr` parameters of the kernel: what Triton is asked for by other names.
+TRITON_OPTIONS = {"WARPS": "num_warps", "STAGES": "num_stages"}
+_TYPES = {**dict.fromkeys(POINTERS, "*fp32"), "alpha": "fp32", "beta": "fp32", "m": "i32", "n": "i32", "k": "i32"}
+# Multiples that the aligned image relies on: of bytes for pointers, of elements for what accesses begin at.
+_ALIGNED = {**dict.fromkeys(POINTERS, 16), **dict.fromkeys(("n", "k", "lda", "ldb", "ldc"), 4)}
+
+
+def compile_triton(asked: dict[str, Any]) -> dict[str, Any]:
+    """Compile the image that is asked for; threads, shared memory, or the error of the source."""
+    import triton
+    from triton.backends.compiler import GPUTarget
+    from triton.compiler import ASTSource, CompilationError
+
+    if "version" in asked:
+        return {"version": f"triton {triton.__version__}"}
+    kernel = load(asked["file"], asked["kernel"])
+    names = kernel.arg_names
+    given = dict(zip(names, asked["arguments"], strict=False))
+    constants = {name: value for name, value in asked["constants"].items() if name not in TRITON_OPTIONS}
+    if missing := [name for name in names if name not in given and name not in constants]:
+        return {"error": f"{asked['kernel']}: the parameter {missing[0]} is neither among arguments nor parameters"}
+    if unknown := [name for name in constants if name not in names]:
+        return {"error": f"{asked['kernel']}: has no parameter {unknown[0]}, which kernels.yaml gives a value"}
+    signature = {name: "constexpr" if name in constants else _TYPES.get(str(given[name]), "i64") for name in names}
+    multiples = {(at,): [["tt.divisibility", _ALIGNED[given[name]]]] for at, name in enumerate(names) if name in given
+                 and asked["aligned"] and given[name] in _ALIGNED}  # fmt: skip
+    options = {TRITON_OPTIONS[name]: value for name, value in asked["constants"].items() if name in TRITON_OPTIONS}
+    kernel._repr = lambda _: asked["name"]  # the name that the kernel has in its cubin
+    capability = int(re.sub(r"\D", "", asked["architecture"]))
+    try:
+        made = triton.compile(
+            ASTSource(fn=kernel, signature=signature, constexprs=constants, attrs=multiples),
+            target=GPUTarget("cuda", capability, 32),
+            options=options,
+        )
+    except CompilationError as error:
+        return {"error": place_of(error, asked["file"])}
+    if made.metadata.global_scratch_size:
+        return {"error": f"{asked['kernel']}: needs scratch memory, which a rung has not; leave out tensor descriptors"}
+    with open(asked["output"], "wb") as file:
+        file.write(made.asm["cubin"])
+    threads = 32 * made.metadata.num_warps
+    return {"threads": threads, "launch_threads": threads, "shared_bytes": made.metadata.shared}
+
+
+if __name__ == "__main__":
+    answer_with(compile_triton)
