@@ -46,7 +46,7 @@ define CHECK_PYTHON
 	  echo 'make: $(PYTHON) has no venv module; on Debian and Ubuntu the package python3-venv brings it' >&2; exit 1; }
 endef
 
-.PHONY: help env run doctor dev test newest lint format docs faults seeds architectures lock wheels clean other
+.PHONY: help env run doctor dev test newest lint format docs library faults seeds architectures lock wheels clean other
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -123,6 +123,9 @@ format: dev ## rewrite the sources in that style
 
 docs: dev ## write the pages that have a template in docs/templates, with the numbers of tables and records
 	$(TOOLS) python tools/write_docs.py
+
+library: env ## build libgemm_ladder.so, its header, Python module and cuBLAS shim in build/library (RUNG=fastest)
+	$(TOOLS) python workflow/library.py $(or $(RUNG),fastest) $(ARGS)
 
 faults: dev ## run the corpus of faults in the emulator and write docs/faults.md
 	$(TOOLS) python tools faults emulator

@@ -1,0 +1,235 @@
+"""A rung for use elsewhere: what the library exports, and what its Python function and its shim for cuBLAS pass on."""
+
+import ctypes
+import importlib.util
+import os
+import shutil
+import subprocess
+
+import numpy as np
+import pytest
+from conftest import write
+from ladder.commands import library
+from ladder.config.plan import plan
+from ladder.system.paths import ROOT
+
+PARTS = ROOT / "kernels/library"
+# Stands in for libgemm_ladder.so: it multiplies on the host and says what it was given.
+STAND_IN = """
+#include "gemm_ladder.h"
+#include <cstdio>
+#include <cstdlib>
+extern "C" int gemm_ladder_runs_here(void) { return std::getenv("OTHER_DEVICE") == nullptr; }
+extern "C" const char* gemm_ladder_describe(void) { return "a stand-in"; }
+extern "C" int gemm_ladder_sgemm(int m, int n, int k, float alpha, const float* A, int64_t lda, const float* B,
+                                 int64_t ldb, float beta, float* C, int64_t ldc, gemm_ladder_stream stream) {
+  std::printf("ladder %d %d %d %g %ld %ld %g ", m, n, k, alpha, long(lda), long(ldb), beta);
+  std::printf("%ld %p\\n", long(ldc), (void*)stream);
+  std::fflush(stdout);
+  for (int i = 0; i < m; ++i)
+    for (int j = 0; j < n; ++j) {
+      float sum = 0;
+      for (int p = 0; p < k; ++p) sum += A[i * lda + p] * B[p * ldb + j];
+      C[i * ldc + j] = alpha * sum + (beta == 0 ? 0 : beta * C[i * ldc + j]);
+    }
+  return std::getenv("FAILS") ? 1 : 0;
+}
+"""
+# Stands in for libcublas.so: it says what was called, and what a program has set.
+CUBLAS = """
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+static int setting(const char* name) { const char* text = std::getenv(name); return text ? std::atoi(text) : 0; }
+extern "C" int cublasGetPointerMode_v2(void*, int* mode) { *mode = setting("POINTER_MODE"); return 0; }
+extern "C" int cublasGetMathMode(void*, int* mode) { *mode = setting("MATH_MODE"); return 0; }
+extern "C" int cublasGetStream_v2(void*, void** stream) { *stream = (void*)0x77; return 0; }
+extern "C" int cublasSgemm_v2(void*, int ta, int tb, int m, int n, int k, const float*, const float*, int lda,
+                              const float*, int ldb, const float*, float*, int ldc) {
+  std::printf("cublas %d %d %d %d %d %d %d %d\\n", ta, tb, m, n, k, lda, ldb, ldc);
+  return 0;
+}
+extern "C" int cublasSgemm_v2_64(void*, int ta, int tb, int64_t m, int64_t n, int64_t k, const float*, const float*,
+                                 int64_t lda, const float*, int64_t ldb, const float*, float*, int64_t ldc) {
+  std::printf("cublas64 %d %d %ld\\n", ta, tb, long(m));
+  return 0;
+}
+"""
+# A program of cuBLAS: C = 2 A . B + 0.5 C in column-major order, 2 x 3 x 4 with gaps; then what its arguments ask for.
+PROGRAM = """
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+#include <dlfcn.h>
+extern "C" int cublasSgemm_v2(void*, int, int, int, int, int, const float*, const float*, int, const float*, int,
+                              const float*, float*, int);
+extern "C" int cublasSgemm_v2_64(void*, int, int, int64_t, int64_t, int64_t, const float*, const float*, int64_t,
+                                 const float*, int64_t, const float*, float*, int64_t);
+int main(int count, char** arguments) {
+  float A[5 * 4], B[6 * 3], C[4 * 3], alpha = 2, beta = 0.5f;
+  for (int i = 0; i < 20; ++i) A[i] = i;
+  for (int i = 0; i < 18; ++i) B[i] = 1 - i;
+  for (int i = 0; i < 12; ++i) C[i] = i;
+  const char* asked = count > 1 ? arguments[1] : "";
+  if (!std::strcmp(asked, "off")) ((void (*)(int))dlsym(RTLD_DEFAULT, "gemm_ladder_shim"))(0);
+  int transposed = !std::strcmp(asked, "transposed"), status;
+  if (!std::strcmp(asked, "64"))
+    status = cublasSgemm_v2_64(nullptr, 0, 0, 2, 3, 4, &alpha, A, 5, B, 6, &beta, C, 4);
+  else
+    status = cublasSgemm_v2(nullptr, transposed, 0, 2, 3, 4, &alpha, A, 5, B, 6, &beta, C, 4);
+  for (int j = 0; j < 3; ++j)
+    for (int i = 0; i < 2; ++i) {
+      float sum = 0;
+      for (int p = 0; p < 4; ++p) sum += A[i + p * 5] * B[p + j * 6];
+      if (C[i + j * 4] != 2 * sum + 0.5f * (i + j * 4)) { std::printf("status %d, not computed\\n", status); return 0; }
+    }
+  std::printf("status %d, computed\\n", status);
+}
+"""
+
+
+def shared(folder, name, text, *more):
+    source = write(folder / f"{name}.cpp", text)
+    options = ["-shared", "-fPIC", f"-I{PARTS}", "-o", folder / f"lib{name}.so"]
+    subprocess.run(["g++", source, *options, *more], check=True)
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """A folder with the shim, the Python module and a program, and stand-ins for our library and for cuBLAS."""
+    folder = tmp_path_factory.mktemp("library")
+    shared(folder, "gemm_ladder", STAND_IN)
+    shared(folder, "cublas", CUBLAS, "-Wl,-soname,libcublas.so")
+    library.make_shim(folder)
+    shutil.copy(PARTS / "gemm_ladder.py", folder)
+    program = write(folder / "program.cpp", PROGRAM)
+    linked = [f"-L{folder}", "-lcublas", f"-Wl,-rpath,{folder}", "-ldl"]
+    subprocess.run(["g++", program, "-o", folder / "program", *linked], check=True)
+    return folder
+
+
+def said(place, *arguments: str, preload: bool = True, **variables: str) -> list[str]:
+    """The lines of the program, with the shim before its cuBLAS."""
+    env = {**os.environ, **variables, **({"LD_PRELOAD": str(place / library.SHIM_NAME)} if preload else {})}
+    return subprocess.run(
+        [place / "program", *arguments], env=env, capture_output=True, text=True, check=True
+    ).stdout.splitlines()
+
+
+LADDER = ["ladder 3 2 4 2 6 5 0.5 4 0x77", "status 0, computed"]  # n and m, B and A have changed places
+OF_CUBLAS = ["cublas 0 0 2 3 4 5 6 4", "status 0, not computed"]
+
+
+def test_the_shim_computes_a_column_major_product_from_the_transposes_on_the_handles_stream(place):
+    assert said(place) == LADDER
+    assert said(place, "64") == LADDER
+    assert said(place, preload=False) == OF_CUBLAS
+
+
+@pytest.mark.parametrize(
+    "variables",
+    [{"POINTER_MODE": "1"}, {"MATH_MODE": "3"}, {"OTHER_DEVICE": "1"}, {"GEMM_LADDER_SHIM": "0"}],
+)
+def test_what_the_shim_cannot_take_or_is_not_to_take_goes_to_cublas_as_it_came(place, variables):
+    assert said(place, **variables) == OF_CUBLAS
+
+
+def test_a_transposed_operand_goes_to_cublas_as_it_came(place):
+    assert said(place, "transposed") == ["cublas 1 0 2 3 4 5 6 4", "status 0, not computed"]
+
+
+def test_the_shim_is_switched_off_for_a_call_by_its_own_function(place):
+    assert said(place, "off", GEMM_LADDER_SHIM="1") == OF_CUBLAS
+
+
+def test_an_error_of_ours_is_an_error_of_cublas(place):
+    assert said(place, FAILS="1")[1] == "status 13, computed"
+
+
+# Python
+
+
+@pytest.fixture
+def module(place, monkeypatch):
+    """The Python module, for which the CPU is a CUDA device."""
+    spec = importlib.util.spec_from_file_location("gemm_ladder", place / "gemm_ladder.py")
+    made = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(made)
+    monkeypatch.setattr(made, "CUDA", 1)  # kDLCPU
+    return made
+
+
+class OnAnyStream:
+    """A NumPy array whose producer takes a stream, as those of GPUs do."""
+
+    def __init__(self, array):
+        self.array, self.streams = array, []
+
+    def __dlpack_device__(self):
+        return self.array.__dlpack_device__()
+
+    def __dlpack__(self, stream=None):
+        self.streams.append(stream)
+        return self.array.__dlpack__()
+
+
+def drawn(*shape: int) -> np.ndarray:
+    return np.random.default_rng(0).random(shape, np.float32)
+
+
+@pytest.mark.parametrize(("m", "n", "k", "gap"), [(3, 5, 4, 0), (1, 5, 4, 2), (3, 1, 1, 3), (2, 2, 0, 0)])
+def test_the_python_function_passes_shapes_rows_and_scalars_on(module, m, n, k, gap):
+    A, B, C = drawn(m, k + gap)[:, :k], drawn(k, n + gap)[:, :n], drawn(m, n + gap)[:, :n]
+    expected = 2 * A @ B + 0.5 * C
+    operands = [OnAnyStream(each) for each in (A, B, C)]
+    assert module.sgemm(*operands, alpha=2, beta=0.5, stream=9) is operands[2]
+    np.testing.assert_allclose(C, expected, rtol=1e-6)
+    assert [each.streams for each in operands] == [[9]] * 3
+
+
+@pytest.mark.parametrize(
+    ("operands", "message"),
+    [
+        ((np.zeros((2, 3)), drawn(3, 2), drawn(2, 2)), "A: is no matrix of float32; convert it"),
+        ((drawn(2, 3), drawn(3), drawn(2, 2)), "B: is no matrix of float32; convert it"),
+        ((drawn(2, 3), drawn(3, 2).T.copy().T, drawn(2, 2)), "B: its columns are not side by side; make it contiguous"),
+        ((drawn(2, 3), drawn(4, 2), drawn(2, 2)), "A is 2 x 3, B 4 x 2, C 2 x 2: they make no product"),
+    ],
+)
+def test_operands_that_make_no_product_are_refused(module, operands, message):
+    with pytest.raises((TypeError, ValueError)) as caught:
+        module.sgemm(*map(OnAnyStream, operands))
+    assert str(caught.value) == f"sgemm: {message}"
+
+
+def test_what_is_on_no_cuda_device_or_speaks_no_dlpack_is_refused(module, monkeypatch):
+    with pytest.raises(TypeError, match="list speaks no DLPack"):
+        module.sgemm([[1.0]], drawn(1, 1), drawn(1, 1))
+    monkeypatch.setattr(module, "CUDA", 2)
+    with pytest.raises(TypeError, match="A: is on no CUDA device; move it there"):
+        module.sgemm(drawn(1, 1), drawn(1, 1), drawn(1, 1))
+
+
+# The library itself
+
+
+def test_the_library_has_the_functions_of_its_header_and_answers_without_a_gpu(tmp_path):
+    run = plan({"gpu": "h100-sxm", "measure": False, "kernels": ["split_k"]})
+    library.make_library(run, run.rungs[0], tmp_path)
+    names = {"libgemm_ladder.so", "libgemm_ladder_cublas.so", "gemm_ladder.h", "gemm_ladder.py"}
+    assert {path.name for path in tmp_path.iterdir()} == names
+    made = ctypes.CDLL(str(tmp_path / library.LIBRARY_NAME))
+    made.gemm_ladder_describe.restype = ctypes.c_char_p
+    assert made.gemm_ladder_describe().decode() == f"split_k (fp32) for {run.gpu.title}"
+    assert not hasattr(made, "sgemm")
+    assert made.gemm_ladder_runs_here() in (0, 1)
+    needed = ctypes.c_size_t()
+    pointer, wide = ctypes.c_void_p(1 << 20), ctypes.c_int64(300)
+    arguments = [300, 300, 300, ctypes.c_float(1), pointer, wide, pointer, wide, ctypes.c_float(0), pointer, wide]
+    assert made.gemm_ladder_sgemm_with_workspace(-1, *arguments[1:], None, ctypes.byref(needed), None) == 1
+
+
+@pytest.mark.parametrize("name", ["cublas", "empty"])
+def test_what_is_no_rung_makes_no_library(tmp_path, capsys, name):
+    assert library.main([name, "-o", str(tmp_path), "-C", "gpu=h100-sxm"]) == 1
+    assert "only a rung that computes all of SGEMM makes a library" in capsys.readouterr().err
