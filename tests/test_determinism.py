@@ -90,7 +90,8 @@ zips = [str(path) for path in sorted((run.raw() / "experiments").glob("*.zip"))]
 derive("experiments", str(results / "tables/experiments.csv"), records=zips)
 derive("analysis", str(results / "figures/any"), tables=list(tables.values()))
 derive("drawings", *(str(results / f"drawings/{{name}}.svg") for name in drawings), params={{"constants": drawings}})
-paged = {{"index": str(results / "pages/README.md"), "pages": pages}}
+paged = {{name: str(results / f"pages/{{file}}.md") for name, file in (("index", "README"), ("timeline", "timeline"))}}
+paged["pages"] = pages
 derive("pages", named=paged, tables=list(tables.values()), inspections=inspections)
 if importlib.util.find_spec("altair"):
     (results / "report.html").unlink()

@@ -45,6 +45,7 @@ rule pages:
         drawings=DRAWING_FILES,
     output:
         index=f"{DERIVED}/pages/README.md",
+        timeline=f"{DERIVED}/pages/timeline.md",
         pages=PAGE_FILES,
     log:
         f"{LOGS}/{GPU}/pages.log",

@@ -4,6 +4,7 @@ from pathlib import Path
 
 from ladder.records import store
 from ladder.show.pages import page, pages_index
+from ladder.show.timeline import timeline
 from ladder.system.terminal import job
 from ladder.tables.files import read_table
 
@@ -13,3 +14,4 @@ with job(snakemake):
     for rung, inspection, target in zip(rungs, snakemake.input.inspections, output.pages, strict=True):
         store.write_text(Path(target), page(rung, store.read_json(Path(inspection)), tables))
     store.write_text(Path(output.index), pages_index(rungs, tables))
+    store.write_text(Path(output.timeline), timeline(rungs, tables))

@@ -20,6 +20,7 @@ from ladder.model.precision import TITLES
 from ladder.model.rung import Rung
 from ladder.model.shape import Shape
 from ladder.show.drawings import picture
+from ladder.show.explanation import explanation
 from ladder.show.numbers import number, percent
 from ladder.show.origin import origin_columns, origin_line
 from ladder.system.paths import shown
@@ -115,6 +116,7 @@ def page(rung: Rung, inspection: Mapping[str, Any], tables: Mapping[str, pd.Data
     parts += _sustained(own.get("sustained"))
     parts += _survey(own)
     parts += _against(rung, tables, shape)
+    parts += explanation(rung, tables)
     parts += _limits(own["diagnosis"])
     parts += _resources(own["resources"], shape)
     parts += _paper(own["paper"])
@@ -470,6 +472,8 @@ def pages_index(rungs: Sequence[Rung], tables: Mapping[str, pd.DataFrame]) -> st
     figures = [line for name, title in pictures.items() for line in _picture(name, title)]
     parts = [
         "# Why is it not faster?",
+        "",
+        "[The ladder, step by step](timeline.md) has a paragraph for each rung.",
         "",
         origin_line(timings),
         "",

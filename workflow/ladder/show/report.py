@@ -43,7 +43,7 @@ from ladder.tables.published import COMPARED_RATES, findings, size_words, verdic
 from ladder.tables.timings import headline_shape, square_rows
 
 TEMPLATES = ROOT / "workflow" / "report"
-CELL = ' style="border:1px solid #ddd;padding:8px"'  # of each cell of a table without scripts; report.css has it once
+STATIC = re.compile(r'(<div id="[^"]+_fallback">).*?</table>.*?(</div>)', re.DOTALL)  # a table without scripts
 # The charts that say why.
 WHY = (
     "roofline",
@@ -253,7 +253,7 @@ def _table(
     for column, ids in (targets or {}).items():
         shown[column] = [samples.link(text, to) for text, to in zip(shown[column], ids, strict=True)]
     html = itables.to_html_datatable(shown, table_id=name, allow_html=True, **options)
-    return Markup(html.replace(CELL, ""))
+    return Markup(STATIC.sub(r"\1The same numbers are in the folder tables.\2", html))
 
 
 def _ladder_table(rungs: pd.DataFrame, timings: pd.DataFrame) -> Markup:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import pandas as pd
 
+from ladder.build.sass import CLASSES, class_of
 from ladder.model.metrics import COMPARED, METRICS, RATIOS, stall_counters
 from ladder.model.rung import Rung
+from ladder.model.shape import Shape
 from ladder.tables.diagnosis import (
     FP32_UNITS,
     TENSOR_CORES,
@@ -88,6 +91,57 @@ def hotspot_table(evidence: Sequence[Evidence]) -> pd.DataFrame:
     ]
     columns = ["rung", "shape", "place", "file", "line", "samples", "percent", "reason", "text"]
     return pd.DataFrame(rows, columns=columns)
+
+
+def hot_instruction_table(evidence: Sequence[Evidence]) -> pd.DataFrame:
+    """One row a rung and shape: the instruction of the product's kernel at which most stalled warps were sampled.
+
+    Columns: rung, shape, sass, file, line, percent (of all stalled samples of instructions), reason (the first).
+    """
+    rows = []
+    for rung, shape, _, main in _profiled(evidence):
+        hot = top_lines({"lines": main.get("instructions", ())}, 1)
+        rows += [{"rung": rung, "shape": shape, **{name: each.get(name) for name in _HOT}} for each in hot]
+    return pd.DataFrame(rows, columns=["rung", "shape", *_HOT])
+
+
+_HOT = ("sass", "file", "line", "percent", "reason")
+
+
+def executed_table(evidence: Sequence[Evidence]) -> pd.DataFrame:
+    """One row a rung, shape and class of instructions: how many warps executed, from the profile's opcodes.
+
+    Columns: rung, shape, class (`ladder.build.sass.CLASSES`, or other), executed, percent (of all executed). No rows
+    for profiles that were recorded without their opcodes.
+    """
+    rows = []
+    for rung, shape, _, main in _profiled(evidence):
+        counts: Counter[str] = Counter()
+        for opcode, count in (main.get("opcodes") or {}).items():
+            counts[class_of(opcode)] += count
+        total = sum(counts.values())
+        ordered = ((name, counts[name]) for name in (*CLASSES, "other") if counts[name])
+        rows += [(rung, shape, name, count, 100 * count / total) for name, count in ordered]
+    return pd.DataFrame(rows, columns=["rung", "shape", "class", "executed", "percent"])
+
+
+def memory_table(evidence: Sequence[Evidence]) -> pd.DataFrame:
+    """One row a rung and shape with a profile: what memory moves for the product, over the least that it needs.
+
+    Columns: rung, shape, dram_over_minimum (bytes from and to DRAM over each matrix moved once), l1_hit_rate,
+    l2_hit_rate, dram_throughput (percent), l2_over_minimum (bytes that the SMs read from L2, likewise).
+    """
+    rows = []
+    for rung, text, kernels, main in _profiled(evidence):
+        shape = Shape.parse(text)
+        least = 4 * (shape.m * shape.k + shape.k * shape.n + shape.m * shape.n)
+        each = [Profile.of(kernel) for kernel in kernels]
+        moved = sum(one.get("dram_bytes_read") + one.get("dram_bytes_written") for one in each)
+        read = sum(32 * one.get("l2_sectors") for one in each)
+        rates = [Profile.of(main).get(name) for name in ("l1_hit_rate", "l2_hit_rate", "dram_throughput")]
+        rows.append((rung, text, moved / least, *rates, read / least))
+    columns = ["rung", "shape", "dram_over_minimum", "l1_hit_rate", "l2_hit_rate", "dram_throughput"]
+    return pd.DataFrame(rows, columns=[*columns, "l2_over_minimum"])
 
 
 def slot_table(evidence: Sequence[Evidence]) -> pd.DataFrame:

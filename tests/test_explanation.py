@@ -1,0 +1,155 @@
+"""Pages that explain: the order of what they say, promises that were not kept, advice that came true or not."""
+
+from __future__ import annotations
+
+import re
+
+import pandas as pd
+import pytest
+from ladder.config.plan import plan
+from ladder.model.metrics import METRICS, RATIOS, STALLS
+from ladder.show.explanation import (
+    NSIGHT,
+    PROMISES,
+    WHY_CHAINS,
+    came_true,
+    explanation,
+    metrics_of,
+    rule_key,
+    words_of,
+)
+from ladder.show.timeline import timeline
+from ladder.system.paths import ROOT
+from ladder.tables.diagnosis import RULES, TENSOR_CORES
+from ladder.tables.files import read_table
+from pipeline import RECORDED
+
+ORDER = [
+    "What limits it, and how we know",
+    "Why",
+    "What to try",
+    "What the next rung did",
+    "What Nsight Compute advises",
+    "What it promised",
+]
+KNOWN = {*METRICS, *(ratio.name for ratio in RATIOS), *(f"stall_{name}" for name in STALLS)}
+
+
+@pytest.fixture(scope="module")
+def tables() -> dict[str, pd.DataFrame]:
+    return {path.stem: read_table(path) for path in (ROOT / "results" / RECORDED / "tables").glob("*.csv")}
+
+
+@pytest.fixture(scope="module")
+def rungs():
+    return {rung.name: rung for rung in plan({"gpu": RECORDED, "measure": False}).rungs if rung.role == "rung"}
+
+
+@pytest.fixture(scope="module")
+def pages(tables, rungs):
+    return {name: "\n".join(explanation(rung, tables)) for name, rung in rungs.items()}
+
+
+@pytest.mark.parametrize("name", ["tiled@TILE=16", "vectorized", "tiled_1d", "tiled@TILE=32"])
+def test_a_page_answers_in_one_order(pages, name):
+    titles = re.findall(r"^### (.+)$", pages[name], re.MULTILINE)
+    assert [title for title in titles if title in ORDER] == ORDER
+
+
+def test_every_rung_with_a_profile_is_explained_without_a_number_that_is_missing(pages, tables):
+    profiled = set(tables["profiles"]["rung"])
+    for name, text in pages.items():
+        assert bool(text) == (name in profiled)
+        assert "nan" not in re.findall(r"\w+", text)
+
+
+def test_a_promise_that_was_not_kept_is_said(tables, rungs):
+    lines = explanation(rungs["conflict_free@LAYOUT=1"], tables)
+    held = {line[2:].partition(" (")[0]: line for line in lines if "The promise is" in line}
+    assert held["shared load wavefronts"].endswith("it is unchanged.")
+    assert held["shared store wavefronts"].endswith("The promise is kept.")
+    assert held["sectors per global store request"].endswith("it is worse.")
+
+
+def test_conflicts_without_excess_passes_are_called_none(pages, tables):
+    at = tables["profiles"][tables["profiles"]["shape"] == "4096"]
+    for name, text in pages.items():
+        values = metrics_of(at, name)
+        none = values.get("shared_excessive_wavefronts") == 0 and (values["shared_load_conflicts"] > 0)
+        assert ("The addresses make none" in text) >= none
+
+
+def test_what_is_promised_and_why_are_metrics_and_findings_that_we_have(rungs):
+    assert {name for names in PROMISES.values() for name in names} <= KNOWN
+    assert set(PROMISES) <= {rung.entry for rung in rungs.values()}
+    for chain in WHY_CHAINS.values():
+        fields = {name for text in chain["chain"] for name in re.findall(r"\{(\w+):", text)}
+        assert fields <= KNOWN
+        assert chain["source"].startswith("NVIDIA, ")
+
+
+def test_no_number_stands_in_the_words_of_explanations():
+    allowed = {"FP32", "L1", "L2", "32"}
+    for chain in WHY_CHAINS.values():
+        for text in chain["chain"]:
+            assert set(re.findall(r"\w*\d\w*", re.sub(r"\{[^}]*\}", "", text))) <= allowed, text
+
+
+def test_every_first_limit_of_the_record_has_a_chain_of_causes(tables):
+    first = tables["diagnosis"].drop_duplicates(["rung", "shape"])
+    assert set(first["finding"]) <= set(WHY_CHAINS)
+    assert len(RULES) >= len(WHY_CHAINS) - 2
+    assert TENSOR_CORES in WHY_CHAINS
+
+
+def test_every_largest_estimate_of_nsight_compute_has_a_meaning_here(tables):
+    advice = tables["advice"][tables["advice"]["multiplies"] & tables["advice"]["estimated_speedup_percent"].notna()]
+    top = advice.drop_duplicates(["rung", "shape"])
+    keys = {rule_key(row.rule, row.title) for row in top.itertuples() if not row.rung.startswith("cublas")}
+    assert keys <= set(NSIGHT)
+
+
+@pytest.mark.parametrize(
+    ("estimate", "saved", "left", "expected"),
+    [
+        (50.0, 60.0, 0.0, "it came true"),
+        (50.0, 60.0, 40.0, "it came true in part"),
+        (50.0, 10.0, 0.0, "it came true in part"),
+        (50.0, -5.0, 45.0, "it did not come true"),
+    ],
+)
+def test_an_estimate_came_true_where_the_time_fell_and_it_is_no_longer_made(estimate, saved, left, expected):
+    assert came_true(estimate, saved, left) == expected
+
+
+def test_nsights_words_are_its_first_two_sentences_without_links():
+    message = "It waits 2.1 cycles. See the @url:Guide:https://docs.nvidia.com/x@ for more. A third one."
+    assert words_of(message) == "It waits 2.1 cycles. See the Guide for more."
+
+
+def test_the_timeline_has_a_paragraph_and_a_picture_for_each_rung_that_was_timed(tables, rungs):
+    text = timeline(list(rungs.values()), tables)
+    timed = set(tables["timings"].loc[tables["timings"]["shape"] == "4096", "rung"])
+    steps = text.split("\n## What memory moves")[0].split("\n## ")[1:]
+    assert [step.partition("\n")[0] for step in steps] == [name for name in rungs if name in timed]
+    assert all("![" in step for step in steps)
+
+
+def test_a_run_without_records_has_a_timeline_that_says_so(tables, rungs):
+    empty = {name: table.iloc[:0] for name, table in tables.items()}
+    assert "No times are recorded." in timeline(list(rungs.values()), empty)
+    assert explanation(next(iter(rungs.values())), empty) == []
+
+
+def test_dram_traffic_is_over_the_bytes_of_three_matrices(tables):
+    memory = tables["memory"].set_index(["rung", "shape"])
+    profiles = tables["profiles"]
+    own = profiles[(profiles["rung"] == "tiled@TILE=32") & (profiles["shape"] == "4096") & profiles["multiplies"]]
+    values = own.set_index("name")["value"]
+    moved = float(values["dram_bytes_read"]) + float(values["dram_bytes_written"])
+    assert memory.loc[("tiled@TILE=32", "4096"), "dram_over_minimum"] == pytest.approx(moved / (12 * 4096**2), rel=1e-4)
+
+
+def test_the_executed_mix_is_of_all_that_warps_executed(tables):
+    executed = tables["executed"].groupby(["rung", "shape"])["percent"].sum()
+    assert executed.to_numpy() == pytest.approx(100, abs=0.01)

@@ -1,0 +1,268 @@
+"""Why a rung is not faster, in sentences made from its evidence, and what to try.
+
+In this order: the limit and how we know it; the chain of its causes; what to try and what the model predicts; what the
+next rung did and gained; what Nsight Compute advises, and whether it came true there; what the rung promised. The words
+are in workflow/data/explanations.yaml, each claim with its source; every number is the tables'.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import pandas as pd
+import yaml
+
+from ladder.model.metrics import METRICS, RATIOS, STALLS
+from ladder.model.rung import Rung
+from ladder.show.numbers import number, percent
+from ladder.tables.timings import largest
+
+_DATA = yaml.safe_load((Path(__file__).parents[2] / "data" / "explanations.yaml").read_text())
+WHY_CHAINS: Mapping[str, Mapping] = _DATA["why"]
+PROMISES: Mapping[str, Sequence[str]] = _DATA["promises"]
+NSIGHT: Mapping[str, Mapping[str, str]] = _DATA["nsight"]
+WORTH = 1.02  # a predicted gain below which a lever is not named
+LITTLE = 0.02  # a change of less than this share is none
+ADVISED = 4  # pieces of Nsight Compute's advice that a page quotes
+_MARKUP = re.compile(r"@(?:section|url):([^:@]*):[^@]*@")
+_MEANINGS = {each.name: each.meaning for each in (*METRICS.values(), *RATIOS)}
+_MEANINGS |= {
+    f"stall_{name}": f"cycles between two instructions in which a warp waits for {what}"
+    for name, what in STALLS.items()
+}
+
+
+def explanation(rung: Rung, tables: Mapping[str, pd.DataFrame]) -> list[str]:
+    """The section of a rung's page as lines of Markdown; nothing where this build has no profile."""
+    profiles = tables["profiles"]
+    own = profiles[profiles["rung"] == rung.name]
+    if own.empty or tables["diagnosis"][tables["diagnosis"]["rung"] == rung.name].empty:
+        return []
+    shape = largest(list(own["shape"]))
+    at = {name: table[table["shape"] == shape] if "shape" in table else table for name, table in tables.items()}
+    values = metrics_of(at["profiles"], rung.name)
+    first = at["diagnosis"][at["diagnosis"]["rung"] == rung.name].iloc[0]
+    parts = [f"## Why it is not faster at {shape}, and what to try", ""]
+    for title, lines in (
+        ("What limits it, and how we know", _limit(first, at)),
+        ("Why", _why(first, values)),
+        ("What to try", _levers(rung.name, at)),
+        ("What the next rung did", _next(first, at)),
+        ("What Nsight Compute advises", _nsight(first, at, values)),
+        ("What it promised", _promised(rung, at)),
+        ("Conflicts that are none", _no_conflicts(values)),
+        ("Memory traffic", _memory(rung.name, at)),
+        ("Executed instructions", _executed(rung.name, at, tables["instructions"], shape)),
+        ("Occupancy, by hand", _occupancy(rung.name, at)),
+    ):
+        found = list(lines)
+        parts += [f"### {title}", "", *found, ""] if found else []
+    return parts
+
+
+def metrics_of(profiles: pd.DataFrame, rung: str) -> dict[str, float]:
+    """Every number of the profile of a rung's kernel that multiplies, by our name; `profiles` are of one shape."""
+    rows = profiles[(profiles["rung"] == rung) & profiles["multiplies"].astype(bool)]
+    values = pd.to_numeric(rows["value"], errors="coerce")
+    return dict(zip(rows["name"], values, strict=True))
+
+
+def _limit(first: pd.Series, at: Mapping[str, pd.DataFrame]) -> Iterator[str]:
+    yield f"{first['finding'][0].upper()}{first['finding'][1:]}: {first['slots_percent']:.0f} % of {first['of']}."
+    yield f"{first['evidence']}"
+    for line in _of(at["hotspots"], first["rung"]).head(1).itertuples():
+        waits = STALLS.get(line.reason, line.reason.replace("_", " "))
+        yield f"Most stalled samples, {line.percent:.0f} %, are at `{line.file}:{line.line}`: `{line.text.strip()}`."
+        yield f"Its warps wait mostly for {waits}."
+    for line in _of(at["hot_instructions"], first["rung"]).itertuples():
+        waits = STALLS.get(line.reason, line.reason.replace("_", " "))
+        yield f"Of single instructions it is `{line.sass}` with {line.percent:.0f} %; what it waits for: {waits}."
+
+
+def _of(table: pd.DataFrame, rung: str) -> pd.DataFrame:
+    return table[table["rung"] == rung]
+
+
+def _why(first: pd.Series, values: Mapping[str, float]) -> Iterator[str]:
+    chain = WHY_CHAINS.get(first["finding"])
+    if chain:
+        yield from (f"{place}. {_filled(text, values)}" for place, text in enumerate(chain["chain"], 1))
+        yield ""
+        yield f"({chain['source']}.)"
+
+
+def _filled(text: str, values: Mapping[str, float]) -> str:
+    return text.format_map({name: values.get(name, float("nan")) for name in _MEANINGS})
+
+
+def _levers(rung: str, at: Mapping[str, pd.DataFrame]) -> Iterator[str]:
+    levers = _of(at["levers"], rung)
+    worth = levers[levers["predicted_gain"] >= WORTH]
+    for row in worth.itertuples():
+        yield f"- {row.lever}: {row.predicted_gain:.2f} times as fast, by the model ({row.change})."
+    if len(levers) and worth.empty:
+        yield "The model knows no lever that gains 2 %."
+    for row in _of(at["predictions"], rung).itertuples():
+        yield ""
+        yield (
+            f"The model, fitted to the other rungs, predicts {row.predicted_gflops / 1e3:.1f} TFLOP/s;"
+            f" {row.measured_gflops / 1e3:.1f} were measured ({row.error_percent:+.0f} %). Of the predicted time"
+            f" {number(row.busy_ms)} ms are work at the ceiling of the {row.bound_by}, {number(row.waiting_ms)} ms"
+            " waits that no other warp hides."
+        )
+
+
+def _next(first: pd.Series, at: Mapping[str, pd.DataFrame]) -> Iterator[str]:
+    name, title = successor(first, at), _of(at["rungs"], successor(first, at))["title"]
+    faster = gained(first["rung"], name, at)
+    if title.empty or faster is None:
+        return
+    yield f"`{name}`: {title.iloc[0]}. It is {faster:.2f} times as fast."
+    if not pd.isna(first["next_slots_percent"]):
+        yield (
+            f"There the limit of this rung ({first['finding']}) takes {first['next_slots_percent']:.0f} % of"
+            f" {first['of']} instead of {first['slots_percent']:.0f} %."
+        )
+    levers = _of(at["levers"], first["rung"])
+    if len(levers):
+        top = levers.iloc[0]
+        yield f"The largest predicted gain here was {top['predicted_gain']:.2f} times, for {top['lever']}."
+
+
+def successor(first: pd.Series, at: Mapping[str, pd.DataFrame]) -> str:
+    """The rung that follows; for a variant that no rung builds on, the one that follows its sibling. May be empty."""
+    own = at["diagnosis"]
+    same = own["rung"].str.partition("@")[0] == first["rung"].partition("@")[0]
+    names = [name for name in (first["next_rung"], *own.loc[same, "next_rung"]) if isinstance(name, str) and name]
+    return next((name for name in names if name.partition("@")[0] != first["rung"].partition("@")[0]), "")
+
+
+def gained(rung: str, then: str, at: Mapping[str, pd.DataFrame]) -> float | None:
+    """How many times as fast a rung is as another, both beside cuBLAS; None where one was not timed at the shape."""
+    shares = [_of(at["timings"], name)["speedup_over_cublas"].dropna() for name in (rung, then)]
+    return None if any(each.empty for each in shares) else float(shares[1].iloc[0] / shares[0].iloc[0])
+
+
+def rule_key(rule: str, title: object) -> str:
+    """The name of a piece of Nsight Compute's advice in NSIGHT: its rule, and its title where it has one."""
+    return f"{rule} {title}" if isinstance(title, str) and title else str(rule)
+
+
+def _nsight(first: pd.Series, at: Mapping[str, pd.DataFrame], values: Mapping[str, float]) -> Iterator[str]:
+    """Its words, its estimate, and what became of it on the next rung; then where our first limit is another."""
+    advice = at["advice"][at["advice"]["multiplies"].astype(bool) & at["advice"]["estimated_speedup_percent"].notna()]
+    own = _of(advice, first["rung"]).head(ADVISED)
+    name = successor(first, at)
+    after = {rule_key(row.rule, row.title): row.estimated_speedup_percent for row in _of(advice, name).itertuples()}
+    faster = gained(first["rung"], name, at)
+    for row in own.itertuples():
+        key = rule_key(row.rule, row.title)
+        yield f"- It estimates {row.estimated_speedup_percent:.1f} %: “{words_of(row.message)}”"
+        if faster is not None:
+            saved = 100 * (1 - 1 / faster)
+            left = f"there it estimates {after[key]:.1f} %" if key in after else "there it no longer says so"
+            became = came_true(row.estimated_speedup_percent, saved, after.get(key, 0.0))
+            yield f"  On `{name}` the time changed by {-saved:+.0f} %, and {left}: {became}."
+    for row in own.head(1).itertuples():
+        known = NSIGHT.get(rule_key(row.rule, row.title), {})
+        if known.get("finding") == first["finding"]:
+            yield ""
+            yield f"Its largest estimate and our first limit are the same: {first['finding']}."
+        else:
+            yield ""
+            yield f"Its largest estimate is not our first limit, {first['finding']}."
+            says = known.get("finding")
+            yield f"It is about what we call {says}." if says else _filled(known.get("why", ""), values)
+
+
+def came_true(estimate: float, saved: float, left: float) -> str:
+    """Whether an estimate came true on the next rung, which took `saved` percent less time and has `left` to gain.
+
+    It did where the time fell by nine tenths of it and no more than half of it is left; in part where either is so.
+    """
+    fell, gone = saved >= 0.9 * estimate, left <= estimate / 2
+    return "it came true" if fell and gone else "it came true in part" if fell or gone else "it did not come true"
+
+
+def words_of(message: str) -> str:
+    """The first two sentences of Nsight Compute's message, without its markup for links."""
+    text = _MARKUP.sub(r"\1", str(message)).strip()
+    return " ".join(re.split(r"(?<=[.!?]) (?=[A-Z])", text)[:2])
+
+
+def _promised(rung: Rung, at: Mapping[str, pd.DataFrame]) -> Iterator[str]:
+    """What should fall against the rung before, and whether it did."""
+    then, now = (metrics_of(at["profiles"], name) for name in (rung.before or "", rung.name))
+    for name in PROMISES.get(rung.entry, ()) if then and now else ():
+        before, after = then.get(name, float("nan")), now.get(name, float("nan"))
+        if pd.isna(before) or pd.isna(after):
+            continue
+        change = after / before - 1 if before else float(after > 0)
+        held = "unchanged" if abs(change) < LITTLE or before == after else "kept" if change < 0 else "worse"
+        numbers = f"{number(before)} in `{rung.before}`, {number(after)} here"
+        yield f"- {name.replace('_', ' ')} ({_MEANINGS[name]}): {numbers}. {_HELD[held]}"
+
+
+_HELD = {
+    "kept": "The promise is kept.",
+    "unchanged": "The promise is not kept: it is unchanged.",
+    "worse": "The promise is not kept: it is worse.",
+}
+
+
+def _no_conflicts(values: Mapping[str, float]) -> Iterator[str]:
+    """Where the counters report bank conflicts and no address makes one."""
+    for access in ("load", "store"):
+        reported = values.get(f"shared_{access}_conflicts", 0.0)
+        share = reported / values[f"shared_{access}_wavefronts"] if reported else 0.0
+        if reported and not values.get("shared_excessive_wavefronts", 1.0):
+            yield (
+                f"Nsight Compute counts {number(reported)} bank conflicts in shared {access}s, {percent(share, 1)} of"
+                f" their passes. The addresses make none: no pass is in excess. They are waits for the pipe."
+            )
+
+
+def _memory(rung: str, at: Mapping[str, pd.DataFrame]) -> Iterator[str]:
+    for row in _of(at["memory"], rung).itertuples():
+        yield (
+            f"DRAM moves {row.dram_over_minimum:.1f} times the bytes of the three matrices, and the SMs read"
+            f" {row.l2_over_minimum:.0f} times these from L2. L1 holds {row.l1_hit_rate:.0f} % of the sectors and L2"
+            f" {row.l2_hit_rate:.0f} % of those that L1 has not."
+        )
+        if row.dram_throughput < 50:
+            yield (
+                f"DRAM works at {row.dram_throughput:.1f} % of its peak. That is no good news: the caches answer, and"
+                " what holds the rung back lies before DRAM."
+            )
+
+
+def _executed(rung: str, at: Mapping[str, pd.DataFrame], instructions: pd.DataFrame, shape: str) -> Iterator[str]:
+    """The executed mix beside that of the code of the inner loop."""
+    executed = _of(at["executed"], rung)
+    loops = instructions[(instructions["rung"] == rung) & (instructions["part"] == "inner loop")]
+    loops = loops[[shape in str(shapes).split() for shapes in loops["launched_at"]]]
+    if executed.empty or loops.empty:
+        return
+    loop = loops.iloc[0]
+    yield "| class | executed by warps | of all executed | of the inner loop's code |"
+    yield "| --- | --- | --- | --- |"
+    for row in executed.itertuples():
+        kind = row[executed.columns.get_loc("class") + 1]
+        static = percent(loop[kind] / loop["instructions"], 1)
+        yield f"| {kind} | {number(row.executed)} | {row.percent:.1f} % | {static} |"
+
+
+def _occupancy(rung: str, at: Mapping[str, pd.DataFrame]) -> Iterator[str]:
+    """The limits of blocks on an SM, one a line, and the lowest."""
+    rows = _of(at["resources"], rung)
+    for row in rows[rows["multiplies"].astype(bool) & rows["blocks_per_sm"].notna()].itertuples():
+        warps = -(-row.block_threads // 32)
+        shared = row.static_shared_bytes + row.dynamic_shared_bytes
+        yield f"- A block has {row.block_threads} threads, so {warps} warps: {row.block_limit_warps:.0f} blocks."
+        yield f"- A thread takes {row.registers:.0f} registers: {row.block_limit_registers:.0f} blocks."
+        yield f"- A block takes {number(shared)} bytes of shared memory: {row.block_limit_shared_memory:.0f} blocks."
+        yield f"- An SM holds at most {row.block_limit_blocks:.0f} blocks."
+        held = f"{row.blocks_per_sm:.0f} blocks, {row.blocks_per_sm * warps:.0f} warps"
+        yield f"- The lowest is {held}: {row.occupancy_percent:.0f} % of the SM."

@@ -1,0 +1,123 @@
+"""The ladder from its first rung to its last: one paragraph and one picture a step, every number from the tables."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import pandas as pd
+
+from ladder.model.rung import Rung
+from ladder.show.drawings import picture
+from ladder.show.explanation import PROMISES, metrics_of
+from ladder.show.numbers import number, percent
+from ladder.show.pages import markdown_table
+from ladder.tables.timings import headline_shape
+
+
+def timeline(rungs: Sequence[Rung], tables: Mapping[str, pd.DataFrame]) -> str:
+    """The page as Markdown; rungs without a time are left out, and nothing stands there where none has one."""
+    shape = headline_shape(tables["timings"])
+    at = {name: table[table["shape"] == shape] if "shape" in table else table for name, table in tables.items()}
+    times = at["timings"].set_index("rung")
+    steps = [rung for rung in rungs if rung.role == "rung" and rung.name in times.index]
+    parts = ["# The ladder, step by step", ""]
+    if not steps:
+        return "\n".join([*parts, "No times are recorded.", ""])
+    fastest = times.loc[[rung.name for rung in steps if rung.precision == "fp32"], "gflops"]
+    baseline = times["gflops"].get("cublas", float("nan")) / 1e3
+    parts += [
+        f"All numbers are of m = n = k = {shape}. The first rung reaches {fastest.iloc[0] / 1e3:.2f} TFLOP/s, the"
+        f" fastest with FP32 units {fastest.max() / 1e3:.1f}; cuBLAS has {baseline:.1f}.",
+        "",
+    ]
+    for rung in steps:
+        parts += [f"## {rung.name}", "", " ".join(_told(rung, at)), "", *_seen(rung)]
+    return "\n".join([*parts, *_memory(at), *_predictions(tables)]).rstrip() + "\n"
+
+
+def _seen(rung: Rung) -> list[str]:
+    """The drawing of what a block does; for a rung without one, the figure of the issue slots."""
+    found = picture(rung)
+    return found or ["![Where the issue slots go](../figures/issue_slots.svg)", ""]
+
+
+def _told(rung: Rung, at: Mapping[str, pd.DataFrame]) -> list[str]:
+    """A paragraph: what is new, what it gained, which promised number fell, what limits it now, what to try."""
+    row = at["timings"].set_index("rung").loc[rung.name]
+    told = [f"{rung.title[0].upper()}{rung.title[1:]}."]
+    told.append(f"It runs at {row['gflops'] / 1e3:.2f} TFLOP/s, {percent(row['speedup_over_cublas'], 1)} of cuBLAS")
+    if not pd.isna(row["speedup_over_before"]):
+        ends = f"{row['speedup_over_before_ci_low']:.2f} to {row['speedup_over_before_ci_high']:.2f}"
+        told[-1] += f" and {row['speedup_over_before']:.2f} times `{rung.before}` (95 % interval: {ends})"
+    told[-1] += "."
+    then, now = (metrics_of(at["profiles"], name) for name in (rung.before or "", rung.name))
+    both = [name for name in PROMISES.get(rung.entry, ()) if name in then and name in now]
+    told += [f"{_name(name)}: {number(then[name])} before, {number(now[name])} now." for name in both[:1]]
+    for limit in at["diagnosis"][at["diagnosis"]["rung"] == rung.name].head(1).itertuples():
+        told.append(f"What limits it first: {limit.finding}, {limit.slots_percent:.0f} % of {limit.of}.")
+        told.append(limit.evidence)
+    for lever in at["levers"][at["levers"]["rung"] == rung.name].head(1).itertuples():
+        told.append(f"The model expects most, {lever.predicted_gain:.2f} times, of {lever.lever}.")
+    return [*told, f"[All of it](<{rung.name}.md>)."]
+
+
+def _name(metric: str) -> str:
+    words = metric.replace("_", " ")
+    return words[0].upper() + words[1:]
+
+
+def _memory(at: Mapping[str, pd.DataFrame]) -> list[str]:
+    """What DRAM and L2 move for each rung, cuBLAS among them."""
+    memory = at["memory"]
+    if memory.empty:
+        return []
+    rows = [
+        (
+            *(row.rung, f"{row.dram_over_minimum:.1f}", f"{row.l2_over_minimum:.0f}"),
+            *(f"{row.l1_hit_rate:.0f} %", f"{row.l2_hit_rate:.0f} %", f"{row.dram_throughput:.1f} %"),
+        )
+        for row in memory.itertuples()
+    ]
+    head = ["rung", "DRAM bytes over the least", "bytes from L2 over the least", "L1 hits", "L2 hits", "DRAM busy"]
+    words = [
+        "The least is each matrix moved once. A small share of the DRAM's peak is no good news: it says that the rung",
+        "is held back before DRAM, by the load/store pipe or by waiting.",
+    ]
+    return ["## What memory moves", "", *words, "", *markdown_table(rows, head)]
+
+
+def _predictions(tables: Mapping[str, pd.DataFrame]) -> list[str]:
+    """Predicted and measured rates of every rung and size, and what was fitted."""
+    table, fitted = tables["predictions"], tables["prediction_fit"]
+    if table.empty:
+        return []
+    sizes = sorted(table["n"].unique())
+    by_size = table.set_index(["rung", "n"])
+    rows = []
+    for rung in dict.fromkeys(table["rung"]):
+        cells = []
+        for n in sizes:
+            found = by_size.loc[(rung, n)] if (rung, n) in by_size.index else None
+            rates = (
+                "" if found is None else f"{found['predicted_gflops'] / 1e3:.1f} / {found['measured_gflops'] / 1e3:.1f}"
+            )
+            cells.append(rates)
+        rows.append((rung, *cells))
+    numbers = [
+        (row.parameter, row.value, f"{number(row.lowest)} to {number(row.highest)}", row.unit, row.meaning)
+        for row in fitted.itertuples()
+    ]
+    return [
+        "## Predicted and measured",
+        "",
+        f"TFLOP/s, predicted / measured. The median error is {table['error_percent'].abs().median():.1f} %.",
+        "Each rung is predicted by the fit to the times of the other rungs. Launch and FP32 peak are measured",
+        "(`empty`, `ffma`). Where n is no multiple of 128, the passes of the load/store pipe are the fewest that the",
+        "code needs; uncoalesced rungs take more. Rungs on tensor cores are left out: no ceiling of theirs is",
+        "measured yet.",
+        "",
+        *markdown_table(rows, ["rung", *map(str, sizes)]),
+        *markdown_table(numbers, ["fitted", "value", "without one rung", "unit", "meaning"]),
+        "![Predicted and measured rates](../figures/predicted.svg)",
+        "",
+    ]
