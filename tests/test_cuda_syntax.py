@@ -116,7 +116,8 @@ def test_a_fault_of_such_a_kernel_is_found(tmp_path, old, new, finding):
 @pytest.mark.parametrize(
     ("added", "named", "line"),
     [
-        ('asm volatile("");', "inline PTX", 4),
+        ('asm volatile("tex.1d.v4.f32.s32 {%0, %0, %0, %0}, [a, {%0}];" : "+f"(x));', "tex.1d.v4.f32.s32", 4),
+        ('asm volatile("add.s32 %0, %0, %lane;" : "+r"(x));', "%lane", 4),
         ("cooperative_groups::coalesced_threads();", "coalesced_threads", 4),
         ("cudaGraphLaunch(0, 0);", "cudaGraphLaunch", 4),
         ("}\n#include <mma.h>\nvoid g() {", "mma.h", 5),

@@ -85,7 +85,7 @@ def test_a_finding_names_kernel_block_thread_array_and_both_lines(for_the_emulat
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ('__global__ void k() { asm volatile("bar.sync 0;"); }', "the emulator cannot run inline PTX"),
+        ('__global__ void k() { asm volatile("vote.s 0;"); }', "the emulator cannot run the PTX instruction `vote.s`"),
         ("#include <mma.h>", "mma.h"),
     ],
     ids=["inline PTX", "tensor cores"],

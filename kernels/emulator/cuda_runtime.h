@@ -23,7 +23,6 @@
 #define __noinline__ __attribute__((noinline))
 #define __forceinline__ inline __attribute__((always_inline))
 #define __align__(n) __attribute__((aligned(n)))
-#pragma GCC poison asm  // inline PTX
 #undef NULL
 #define NULL nullptr  // whose type a launch keeps
 
@@ -228,7 +227,9 @@ EMULATOR_INLINE float __frcp_rn(float a) { return 1.0f / a; }
 EMULATOR_INLINE float rsqrtf(float a) { return 1.0f / std::sqrt(a); }
 EMULATOR_INLINE int __mul24(int a, int b) { return a * b; }
 EMULATOR_INLINE void __nanosleep(unsigned) { emulator::wait_for_others(); }
-EMULATOR_INLINE size_t __cvta_generic_to_shared(const void* pointer) { return reinterpret_cast<size_t>(pointer); }
+EMULATOR_INLINE size_t __cvta_generic_to_shared(const void* pointer) { return emulator::shared_address(pointer); }
+EMULATOR_INLINE size_t __cvta_generic_to_global(const void* pointer) { return reinterpret_cast<size_t>(pointer); }
+EMULATOR_INLINE void* __cvta_shared_to_generic(size_t address) { return emulator::shared_pointer(address); }
 template <typename To, typename From>
 EMULATOR_INLINE To emulator_bits(From from) {
   static_assert(sizeof(To) == sizeof(From), "the same bits");

@@ -171,17 +171,18 @@ EMULATOR_NOINLINE void grid_barrier() {
 // ---------------------------------------------------------------------------------------------------------------------
 // Barriers and warps.
 
-EMULATOR_NOINLINE int barrier(int predicate) {
+EMULATOR_PLAIN static int barrier_at(int predicate, uintptr_t code) {
   Thread* t = this_thread();
   Block& b = *t->block;
   t->state = AT_BARRIER;
-  t->barrier_at = EMULATOR_CALLER;
+  t->barrier_at = code;
   b.predicate_sum += predicate != 0;
   ++b.at_barrier;
   --b.ready;
   give_way(t, b);
   return b.predicate_result;
 }
+EMULATOR_NOINLINE int barrier(int predicate) { return barrier_at(predicate, EMULATOR_CALLER); }
 
 // If all lanes that this lane waits for have come (or left the kernel), hands each its value and lets them go on.
 EMULATOR_NOINLINE static bool complete_warp(Block& b, unsigned first, unsigned lane, uintptr_t code) {
@@ -200,6 +201,22 @@ EMULATOR_NOINLINE static bool complete_warp(Block& b, unsigned first, unsigned l
     present |= 1u << i;
     Stamp interval = lanes[i].stamp & WARP_INTERVAL;
     latest = interval > latest ? interval : latest;
+  }
+  if (lanes[lane].together != nullptr) {
+    void* offers[32];
+    for (unsigned i = 0; i < 32; ++i) {
+      offers[i] = present >> i & 1 ? reinterpret_cast<void*>(lanes[i].offered) : nullptr;
+    }
+    if (present == ~0u) {
+      lanes[lane].together(offers, present);
+    } else {
+      Where where;
+      where.code = code;
+      report("warp", where, "an instruction of a whole warp is executed by lanes %08x alone", present);
+    }
+  }
+  if (b.ptx != nullptr) {
+    merge_lanes(b, first, present, epoch_of(latest));
   }
   for (unsigned i = 0; i < count; ++i) {
     if (!(present >> i & 1)) {
@@ -227,8 +244,8 @@ EMULATOR_NOINLINE static bool complete_warp(Block& b, unsigned first, unsigned l
   return true;
 }
 
-EMULATOR_NOINLINE uint64_t meet_warp(unsigned mask, unsigned operation, int source_lane, uint64_t offer) {
-  uintptr_t code = EMULATOR_CALLER;
+EMULATOR_PLAIN static uint64_t meet_warp_at(unsigned mask, unsigned operation, int source_lane, uint64_t offer,
+                                            void (*together)(void* const*, unsigned), uintptr_t code) {
   Thread* t = this_thread();
   Block& b = *t->block;
   unsigned lane = t->number % 32;
@@ -242,6 +259,7 @@ EMULATOR_NOINLINE uint64_t meet_warp(unsigned mask, unsigned operation, int sour
   t->warp_operation = operation;
   t->source_lane = source_lane;
   t->offered = offer;
+  t->together = together;
   t->barrier_at = code;
   t->state = AT_WARP;
   --b.ready;
@@ -252,6 +270,37 @@ EMULATOR_NOINLINE uint64_t meet_warp(unsigned mask, unsigned operation, int sour
   }
   return t->received;
 }
+EMULATOR_NOINLINE uint64_t meet_warp(unsigned mask, unsigned operation, int source_lane, uint64_t offer) {
+  return meet_warp_at(mask, operation, source_lane, offer, nullptr, EMULATOR_CALLER);
+}
+EMULATOR_PLAIN static void meet_warp_together(unsigned mask, unsigned operation, void* offer,
+                                              void (*together)(void* const*, unsigned), uintptr_t code) {
+  meet_warp_at(mask, operation, -1, reinterpret_cast<uint64_t>(offer), together, code);
+}
+
+// Ends the process where the machine lacks what the emulator needs, which is no fault of the rung.
+EMULATOR_PLAIN [[noreturn]] inline void give_up(const char* call, int error) {
+  fprintf(stderr, "emulator: %s: %s\n", call, strerror(error));
+  _exit(71);  // EX_OSERR of sysexits.h
+}
+
+EMULATOR_PLAIN inline void* try_map(size_t bytes) {
+  return mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+}
+
+EMULATOR_PLAIN inline char* map(size_t bytes) {
+  void* memory = try_map(bytes);
+  if (memory == MAP_FAILED) {
+    give_up("mmap", errno);
+  }
+  return static_cast<char*>(memory);
+}
+
+}  // namespace emulator
+
+#include "emulator_ptx.h"
+
+namespace emulator {
 
 // ---------------------------------------------------------------------------------------------------------------------
 // The launch: workers take blocks in an order given by the seed, and run the block's threads from barrier to barrier,
@@ -308,7 +357,8 @@ EMULATOR_NOINLINE static void start_block(Block& b, Launch& launch, uint64_t num
   b.count = b.ready = launch.threads;
   b.at_barrier = b.exited = b.idle = b.yields = 0;
   b.predicate_sum = 0;
-  b.fenced = b.used_atomics = b.suspended = false;
+  b.fenced = b.used_atomics = b.suspended = b.has_sums = false;
+  b.ptx = nullptr;
   b.shared_bytes = b.dynamic_offset + launch.as.dynamic_bytes;
   for (unsigned i = 0; i < shared_array_count; ++i) {
     memset(reinterpret_cast<void*>(b.shared + shared_arrays[i].place), POISON, shared_arrays[i].bytes);
@@ -378,24 +428,6 @@ EMULATOR_NOINLINE static void continue_block(Block& b) {
 // ---------------------------------------------------------------------------------------------------------------------
 // The launch: host threads take blocks in an order given by the seed. Of those that are suspended they take the one that
 // waits longest if anything has happened since, else a new one, as long as there is room for it on the SMs.
-
-// Ends the process where the machine lacks what the emulator needs, which is no fault of the rung.
-EMULATOR_PLAIN [[noreturn]] inline void give_up(const char* call, int error) {
-  fprintf(stderr, "emulator: %s: %s\n", call, strerror(error));
-  _exit(71);  // EX_OSERR of sysexits.h
-}
-
-EMULATOR_PLAIN inline void* try_map(size_t bytes) {
-  return mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-}
-
-EMULATOR_PLAIN inline char* map(size_t bytes) {
-  void* memory = try_map(bytes);
-  if (memory == MAP_FAILED) {
-    give_up("mmap", errno);
-  }
-  return static_cast<char*>(memory);
-}
 
 // ---------------------------------------------------------------------------------------------------------------------
 // The library: where it lies, and what its symbol table says of the __shared__ arrays.
@@ -852,6 +884,11 @@ EMULATOR_NOINLINE int run_grid(void (*invoke)(const void*), const void* closure,
   device.launch_count = 0;
   device.launches[0] = nullptr;
   pthread_mutex_unlock(&launch_lock);
+  if (error == NEEDS_CLUSTER) {
+    Configuration clustered = as;
+    clustered.cluster = launch.wanted;
+    return run_grid(invoke, closure, kernel, name, clustered);
+  }
   return error;
 }
 

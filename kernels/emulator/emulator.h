@@ -30,6 +30,9 @@ EMULATOR_INLINE constexpr uint3 unpack(uint64_t v) {
 }
 
 EMULATOR_CONST char* dynamic_shared_memory();
+// Addresses of shared memory as PTX has them, in 32 bits, and pointers.
+uint64_t shared_address(const void* pointer);
+char* shared_pointer(uint64_t address);
 
 int barrier(int predicate);
 // Meets the lanes of the mask. source_lane: whose offer to return, -1: none, -2: a bit for each non-zero offer.
@@ -71,6 +74,8 @@ struct Configuration {  // of a launch
   bool cooperative = false;
   uint3 cluster = {1, 1, 1};
 };
+// Begins each kernel with __cluster_dims__, as ptx.py rewrites it.
+void require_cluster(unsigned x, unsigned y = 1, unsigned z = 1);
 // The blocks of so many threads with so much shared memory that run on an SM at a time, and the static shared memory of
 // the kernel that is this function.
 unsigned blocks_per_sm(unsigned threads, size_t shared_bytes);

@@ -1,6 +1,7 @@
 // Of the emulator's engine: what every access of a kernel to shared and global memory is checked for.
 #pragma once
 
+#include "emulator_clocks.h"
 #include "emulator_state.h"
 
 namespace emulator {
@@ -61,8 +62,14 @@ EMULATOR_NOINLINE static void check_written(Thread* t, Shadow& s, size_t word, A
   } else if (other & IN_FLIGHT) {
     report_shared(t, other, t->block->places[word].written, word, access, code, "asynchronous copy",
                   "%s %s while the copy that thread (%u,%u,%u) issued is in flight");
-  } else if ((other >> 32) == (t->stamp >> 32) && !(access == ATOMIC_ACCESS && (other & ATOMIC)) &&
-             unordered(other, t->stamp, false)) {
+  } else if ((other >> 32) != (t->stamp >> 32) || (access == ATOMIC_ACCESS && (other & ATOMIC))) {
+  } else if (t->block->ptx != nullptr && (other & THREAD) >= t->block->count) {
+    if (!is_known(t, *t->block, other & THREAD, epoch_of(other))) {
+      report_shared(t, t->stamp, t->block->places[word].written, word, access, code, "asynchronous copy",
+                    "%s %s, which a copy brought for whose completion it has not waited");
+    }
+  } else if (t->block->ptx != nullptr ? !is_known(t, *t->block, other & THREAD, epoch_of(other))
+                                      : unordered(other, t->stamp, false)) {
     report_shared(t, other, t->block->places[word].written, word, access, code, "race",
                   "%s %s, which thread (%u,%u,%u) wrote, with no barrier between");
   }
@@ -74,7 +81,11 @@ EMULATOR_PLAIN inline bool safe_to_read(const Block& b, Stamp written) {
   return written - b.block_start < b.interval_start - b.block_start || ((written ^ b.stamp) & ~WARP_INTERVAL) == 0;
 }
 
-EMULATOR_PLAIN inline __attribute__((always_inline)) void note_read(const Block& b, size_t word, uintptr_t code) {
+EMULATOR_PLAIN inline __attribute__((always_inline)) void note_read(Block& b, size_t word, uintptr_t code) {
+  if (b.ptx != nullptr) {
+    note_reader(b, word, b.stamp & THREAD, epoch_of(b.stamp), static_cast<uint32_t>(code - image));
+    return;
+  }
   Shadow& s = b.shadow[word];
   Stamp me = b.stamp, apart = s.read ^ me;
   if (apart >> 32 != 0) {
@@ -93,6 +104,40 @@ EMULATOR_PLAIN inline __attribute__((always_inline)) void note_read(const Block&
   b.places[word].read = static_cast<uint32_t>(code - image);
 }
 
+// Somebody is going to write to a word of block `b`: do all that have read it in this interval know him, or he them?
+EMULATOR_NOINLINE static void check_readers(Thread* t, Block& b, size_t word, const char* verb, uintptr_t code) {
+  const Shadow& s = b.shadow[word];
+  if (static_cast<uint32_t>(s.read >> 32) != b.interval) {
+    return;
+  }
+  for (uint64_t each : b.readers[word].of) {
+    for (uint32_t lanes = static_cast<uint32_t>(each); lanes != 0; lanes &= lanes - 1) {
+      unsigned number = static_cast<unsigned>(each >> 52) * 32 + __builtin_ctz(lanes);
+      if (is_known(t, b, number, each >> 32 & 0xFFFFF)) {
+        continue;
+      }
+      Where where;
+      where.code = code;
+      where.other_code = image + b.places[word].read;
+      uintptr_t offset = word * 4;
+      const SharedArray* array = offset < b.dynamic_offset ? shared_array_at(offset) : nullptr;
+      where.array = array != nullptr ? array->name : nullptr;
+      uint3 o = index_of(*b.launch, number % b.count);
+      char reader[64];
+      snprintf(reader, sizeof reader, "thread (%u,%u,%u)", o.x, o.y, o.z);
+      unsigned background = number - cluster_threads(b);
+      const char* who = number < b.count                                          ? reader
+                        : number < cluster_threads(b)                             ? "a thread of another block"
+                        : b.ptx->background[background].kind == PRODUCTS_OF_GROUP ? "a wgmma not waited for"
+                                                                                  : "a bulk store not waited for";
+      report("race", where, "%s %s + %zu bytes, which %s reads, with no barrier between", verb,
+             array != nullptr ? array->name : "dynamic shared memory",
+             static_cast<size_t>(offset - (array != nullptr ? array->place : b.dynamic_offset)), who);
+      return;
+    }
+  }
+}
+
 EMULATOR_PLAIN inline void shared_write(Thread* t, size_t word, Access access, uintptr_t code) {
   Shadow& s = t->block->shadow[word];
   Stamp me = t->stamp;
@@ -100,8 +145,11 @@ EMULATOR_PLAIN inline void shared_write(Thread* t, size_t word, Access access, u
   if ((same && ((s.written ^ me) & (THREAD | ATOMIC))) || (s.written & IN_FLIGHT) || access == ATOMIC_ACCESS) {
     check_written(t, s, word, access, code);
   }
-  if ((s.read >> 32) == (me >> 32) &&
-      ((s.read & SEVERAL_WARPS) || unordered(s.read, me, (s.read & SEVERAL_LANES) != 0))) {
+  if (t->block->ptx != nullptr) {
+    check_readers(t, *t->block, word, access == COPY_IN ? "copies to" : "writes", code);
+    s.read = 0;
+  } else if ((s.read >> 32) == (me >> 32) &&
+             ((s.read & SEVERAL_WARPS) || unordered(s.read, me, (s.read & SEVERAL_LANES) != 0))) {
     bool several = (s.read & (SEVERAL_LANES | SEVERAL_WARPS)) != 0;
     report_shared(t, s.read, t->block->places[word].read, word, access, code, "race",
                   several ? "%s %s, which several threads, (%u,%u,%u) among them, read, with no barrier between"
@@ -243,6 +291,9 @@ EMULATOR_PLAIN inline void global_access(Thread* t, uintptr_t address, unsigned 
   }
 }
 
+static void check_local(Thread* t, uintptr_t address, Access access, uintptr_t code);
+static bool remote_access(Thread* t, uintptr_t address, unsigned bytes, Access access, uintptr_t code);
+
 // Every access of a kernel comes to this function or the next.
 EMULATOR_NOINLINE static void check(uintptr_t address, unsigned bytes, Access access, uintptr_t code) {
   Thread* t = this_thread();
@@ -259,15 +310,18 @@ EMULATOR_NOINLINE static void check(uintptr_t address, unsigned bytes, Access ac
     Access plain = access == STRONG_READ ? READ : access == STRONG_WRITE ? WRITE : access;
     shared_access(t, offset, bytes, plain, code);
   } else if (address - all_shared < ALL_SHARED_BYTES) {
-    outside(t, address, bytes, access, code);
-  } else if (address - stacks >= STACKS_BYTES) {  // else a local variable
+    if (!remote_access(t, address, bytes, access, code)) {
+      outside(t, address, bytes, access, code);
+    }
+  } else if (address - stacks >= STACKS_BYTES) {
     global_access(t, address, bytes, access, code);
+  } else if (b.has_sums) {  // a local variable
+    check_local(t, address, access, code);
   }
 }
 
 // The usual harmless accesses to a word of shared memory, which change at most its stamps: if this is one, it is done.
-EMULATOR_PLAIN inline __attribute__((always_inline)) bool usual(const Block& b, size_t word, Access access,
-                                                                uintptr_t code) {
+EMULATOR_PLAIN inline __attribute__((always_inline)) bool usual(Block& b, size_t word, Access access, uintptr_t code) {
   Shadow& s = b.shadow[word];
   if (access == READ) {
     bool safe = safe_to_read(b, s.written);
@@ -287,11 +341,11 @@ EMULATOR_PLAIN inline __attribute__((always_inline)) bool usual(const Block& b, 
 // Tells the usual accesses at once: to shared memory, and reads of an input.
 EMULATOR_PLAIN inline __attribute__((always_inline)) void check_quickly(uintptr_t address, unsigned bytes,
                                                                         Access access, uintptr_t code) {
-  const Block* block = this_block();
+  Block* block = this_block();
   if (block == nullptr) {
     return;
   }
-  const Block& b = *block;
+  Block& b = *block;
   uintptr_t offset = address - b.shared;
   if (device.stop) {  // left to the full check
   } else if (offset < b.shared_bytes && offset + bytes <= b.shared_bytes) {

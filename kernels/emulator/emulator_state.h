@@ -104,6 +104,8 @@ enum State : uint8_t { READY, AT_BARRIER, AT_WARP, EXITED };
 constexpr unsigned LAST_LOOKS = 4;
 
 struct Block;
+struct Ptx;  // emulator_clocks.h
+struct Readers;
 struct alignas(256) Thread {  // a power of two, to be found by shifts
   Context context;
   Block* block;
@@ -118,6 +120,7 @@ struct alignas(256) Thread {  // a power of two, to be found by shifts
   unsigned warp_mask, warp_operation;
   int source_lane;
   uint64_t offered, received;
+  void (*together)(void* const* offers, unsigned lanes);  // by the last lane to come; null where there is no such
   // Asynchronous copies, oldest first.
   Copy* copies;
   unsigned copy_count, copy_capacity, batch;
@@ -149,6 +152,9 @@ struct alignas(512) Block {  // a place for a block to run in; found by shifts, 
   Block* cluster[16];  // the blocks of its cluster by their rank, itself among them
   unsigned cluster_rank;
   uint64_t random;
+  Ptx *ptx, *all_ptx;  // null until the block needs it; until a block of this place has
+  Readers* readers;    // of each word
+  bool has_sums;       // of wgmma
 };
 
 struct Buffer {
@@ -169,6 +175,7 @@ struct Launch {
   uintptr_t kernel;
   const char* name;
   Configuration as;
+  uint3 wanted;  // the cluster that the kernel declares, where it is launched without one
   unsigned threads, cluster_blocks;
   uint64_t blocks;
   // Blocks start in an order that the seed gives, a cluster at a time; `turns` clusters do.

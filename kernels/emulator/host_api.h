@@ -8,8 +8,6 @@
 
 #include <cuda_runtime.h>
 
-constexpr void* launch_observer = nullptr;  // launches are made here and never only told
-
 struct EmulatorEvent;
 using cudaEvent_t = EmulatorEvent*;
 enum { cudaEventDefault, cudaEventBlockingSync, cudaEventDisableTiming };

@@ -10,6 +10,10 @@
 #include <tuple>
 #include <utility>
 
+// Nobody observes launches here: they are made.
+using LaunchObserver = void (*)(const void* kernel, dim3 grid, dim3 block, size_t dynamic_shared_bytes);
+constexpr LaunchObserver launch_observer = nullptr;
+
 template <typename... Parameters>
 struct LaunchedKernel {
   void (*kernel)(Parameters...);
@@ -54,6 +58,64 @@ template <typename... Parameters>
 cudaError_t cudaLaunchCooperativeKernel(void (*kernel)(Parameters...), dim3 grid, dim3 block, void** arguments,
                                         size_t dynamic_shared_bytes = 0, cudaStream_t stream = nullptr) {
   return emulator_launch_pointers(kernel, arguments, {grid, block, dynamic_shared_bytes, stream, true});
+}
+
+// Launches with attributes. A kernel that is allowed to begin early runs beside the one before it, until it waits for it.
+enum cudaLaunchAttributeID {
+  cudaLaunchAttributeIgnore = 0,
+  cudaLaunchAttributeAccessPolicyWindow = 1,
+  cudaLaunchAttributeCooperative = 2,
+  cudaLaunchAttributeClusterDimension = 4,
+  cudaLaunchAttributeClusterSchedulingPolicyPreference = 5,
+  cudaLaunchAttributeProgrammaticStreamSerialization = 6,
+  cudaLaunchAttributePriority = 8
+};
+union cudaLaunchAttributeValue {
+  struct {
+    unsigned x, y, z;
+  } clusterDim;
+  int cooperative, programmaticStreamSerializationAllowed, priority, clusterSchedulingPolicyPreference;
+  char pad[64];
+};
+struct cudaLaunchAttribute {
+  cudaLaunchAttributeID id;
+  cudaLaunchAttributeValue val;
+};
+struct cudaLaunchConfig_t {
+  dim3 host_gridDim, host_blockDim;  // as cuda_syntax.py renames them
+  size_t dynamicSmemBytes;
+  cudaStream_t stream;
+  cudaLaunchAttribute* attrs;
+  unsigned numAttrs;
+};
+inline emulator::Configuration emulator_configuration(const cudaLaunchConfig_t& config) {
+  emulator::Configuration as = {config.host_gridDim, config.host_blockDim, config.dynamicSmemBytes, config.stream};
+  for (unsigned i = 0; i < config.numAttrs; ++i) {
+    const cudaLaunchAttributeValue& value = config.attrs[i].val;
+    switch (config.attrs[i].id) {
+      case cudaLaunchAttributeClusterDimension:
+        as.cluster = {value.clusterDim.x, value.clusterDim.y, value.clusterDim.z};
+        break;
+      case cudaLaunchAttributeCooperative:
+        as.cooperative = value.cooperative != 0;
+        break;
+      default:
+        break;
+    }
+  }
+  return as;
+}
+template <typename... Parameters, typename... Arguments>
+cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(Parameters...),
+                               Arguments&&... arguments) {
+  LaunchedKernel<Parameters...> launched{kernel, {static_cast<Parameters>(arguments)...}};
+  return emulator_last_error = static_cast<cudaError_t>(emulator::run_grid(launched.invoke, &launched,
+                                                                           reinterpret_cast<uintptr_t>(kernel), nullptr,
+                                                                           emulator_configuration(*config)));
+}
+template <typename... Parameters>
+cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t* config, void (*kernel)(Parameters...), void** arguments) {
+  return emulator_launch_pointers(kernel, arguments, emulator_configuration(*config));
 }
 
 // kernel<<<grid, block, dynamic_shared_bytes, stream>>>(arguments), as workflow/ladder/build/cuda_syntax.py rewrites it:

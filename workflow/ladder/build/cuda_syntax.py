@@ -43,9 +43,11 @@ class _Source:
     # Variables of the host that are named as the built-in ones of a kernel, which are macros here
 
     def rename_variables(self) -> None:
-        """Rename each `dim3 gridDim(...)`, to where its scope ends."""
+        """Rename each `dim3 gridDim(...)`, to where its scope ends, and the members of cudaLaunchConfig_t."""
         for number, token in enumerate(self.tokens):
             before = self.tokens[max(0, number - 1)]
+            if token in _BUILT_IN and before in (".", "->"):
+                self.put(number, f"host_{token}")
             if token in _BUILT_IN and (before == "dim3" or (before == "," and self._declares(number))):
                 for each in range(number, self._end_of_scope(number)):
                     if self.tokens[each] == token and self.tokens[each - 1] not in _JOINS:

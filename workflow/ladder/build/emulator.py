@@ -14,25 +14,24 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ladder.build.cuda_syntax import in_plain_cpp
+from ladder.build.other_code import architecture_macros
+from ladder.build.ptx import ASM, UnknownPtxError, clusters_in_cpp, ptx_in_cpp
 from ladder.build.toolchain import run_compiler
-from ladder.config.cpp import tokens
 from ladder.config.sources import INCLUDE, WRAP
 from ladder.config.wrapper import WRAPPER
 from ladder.records.store import digest_files
 from ladder.system.errors import LadderError
-from ladder.system.paths import ROOT, shown
+from ladder.system.paths import ROOT
 
 EMULATOR = ROOT / "kernels" / "emulator"
 ENGINE = EMULATOR / "emulator.cpp"
 HEADER = EMULATOR / "launch.cuh"  # what every rung begins with (flags.txt)
 NEEDED_GXX = 12
-# What tells one compiler from another: behind it a GPU's code may be other code.
-COMPILER = re.compile(r"\b(?:__CUDACC|__CUDA_ARCH|__NVCC|__GNU|__clang|EMULATOR_)\w*")
+ARCHITECTURE = "sm_90a"  # whose code runs, where no GPU says otherwise
 EMULATED, NEEDS_GPU, NOT_EMULATED = "emulated", "needs a GPU", "not emulated"
 
 # What g++ says of what the emulator cannot run, what that is, and what to write instead.
 _INSTEAD = {
-    r"poisoned": ("inline PTX", "write it in CUDA C++, or behind a header that the emulator has too, such as mma.cuh"),
     r"error: (\S+): No such file": ("the header {}", "leave it out, or use what kernels/emulator has"),
     r"coalesced_": ("coalesced_threads", "name the lanes: tiled_partition<32>(block), or a mask and __syncwarp"),
     r"\b(wmma|nvcuda)\b": ("wmma", "use kernels/include/mma.cuh"),
@@ -86,16 +85,18 @@ def compile_for_emulator(
     include: Path | Sequence[Path],
     engine: Path = ENGINE,
     files: Sequence[Path] = (),
+    architecture: str = ARCHITECTURE,
 ) -> str:
     """Compile a source with g++; in one line what the emulator cannot run of it and what to write instead, or nothing.
 
-    What a CPU cannot do, such as inline PTX or tensor maps, does not compile. `engine` is that of the emulator, its
-    source or what `compile_engine` has made of it, with the headers beside it or not. `include` has
-    the folders in which the source's own headers are. `files` are those that the source is made of: of these and of
-    itself copies are compiled, beside the library, where they have to be rewritten.
+    What a CPU cannot do does not compile. `engine` is that of the emulator, its source or what `compile_engine` has
+    made of it, with the headers beside it or not. `include` has the folders in which the source's own headers are.
+    `files` are those that the source is made of: of these and of itself copies are compiled, beside the library, where
+    they have to be rewritten. Inline PTX is rewritten once the source is preprocessed. `architecture` is what nvcc
+    compiles the source for, `sm_90a` say, and sees of it.
     Raises LadderError where g++ fails for another reason than the source.
     """
-    defined = [f"-D{key}={value}" for key, value in macros.items()]
+    defined = [f"-D{key}={value}" for key, value in {**macros, **architecture_macros(architecture)}.items()]
     copies = library.with_suffix(".sources")
     source = source.resolve()
     texts = {path: path.read_text() for path in (path.resolve() for path in [source, *files])}
@@ -106,16 +107,39 @@ def compile_for_emulator(
             copy.parent.mkdir(parents=True, exist_ok=True)
             copy.write_text(text if text != texts[path] else f'#line 1 "{path}"\n{text}')
     compiled = copies / source.relative_to("/") if rewritten != texts else source
-    made_of = [str(compiled), *(["-x", "none"] if engine.suffix == ".o" else []), str(engine)]
-    libraries = ["-lstdc++", "-lm", "-lc", "-lgcc"]
     folders = [folder.resolve() for folder in ([include] if isinstance(include, Path) else include)]
     copied = [copies / folder.relative_to("/") for folder in folders] if rewritten != texts else []
     found = [f"-I{folder}" for folder in (*copied, *folders, source.parent, WRAP)]
     found += ["-idirafter", str(WRAP / "host")]
-    if source.name == WRAPPER:  # host code that nothing calls is left out
-        found += ["-ffunction-sections", "-fvisibility=hidden", "-Wl,--gc-sections"]
-    error = _compile([*defined, *found, "-o", str(library), *made_of, *libraries], source, engine.parent)
+    preprocessed = library.with_suffix(".ii")
+    try:
+        error = _preprocess([*defined, *found, str(compiled)], source, engine.parent, preprocessed)
+    except UnknownPtxError as unknown:
+        instead = "write it in CUDA C++, or check it on a GPU"
+        return f"{unknown.place.replace(f'{copies}/', '/')}: the emulator cannot run {unknown.what}; {instead}"
+    if not error:
+        made_of = ["-x", "c++-cpp-output", str(preprocessed)]
+        made_of += ["-x", "none" if engine.suffix == ".o" else "c++", str(engine)]
+        if source.name == WRAPPER:  # host code that nothing calls is left out
+            made_of += ["-ffunction-sections", "-fvisibility=hidden", "-Wl,--gc-sections"]
+        libraries = ["-lstdc++", "-lm", "-lc", "-lgcc"]
+        error = _compile([*defined, "-o", str(library), *made_of, *libraries], source, engine.parent)
     return _what_instead(error.replace(f"{copies}/", "/")) if error else ""
+
+
+def _preprocess(arguments: list[str], source: Path, made: Path, preprocessed: Path) -> str:
+    """Write a source as g++ sees it behind the headers of all rungs, its PTX as C++; the first error, or nothing.
+
+    Raises UnknownPtxError. GCC manual, -fpch-preprocess.
+    """
+    command = ["-E", "-fpch-preprocess", *arguments, "-o", str(preprocessed)]
+    error = _compile(command, source, made)
+    text = "" if error else preprocessed.read_text()
+    if ASM.search(text) or "__cluster_dims__" in text:
+        error = _compile(["-include", str(EMULATOR / "ptx.h"), *command], source, made)
+        if not error:
+            preprocessed.write_text(ptx_in_cpp(clusters_in_cpp(preprocessed.read_text())))
+    return error
 
 
 def _compile(arguments: list[str], source: Path, made: Path = EMULATOR) -> str:
@@ -132,17 +156,6 @@ def _what_instead(error: str) -> str:
             named = what.format(found[1] if found.groups() else "")
             return f"{place}: the emulator cannot run {named}; {instead}, or check it on a GPU"
     return f"{error}; the emulator cannot run this: write it in plain CUDA C++, or check it on a GPU"
-
-
-def other_code(path: Path) -> str:
-    """Where a source has other code for a GPU than for a CPU, and what to write instead; empty where it has not."""
-    line = 1
-    for kind, token in tokens(path.read_text()):
-        if kind == "word" and COMPILER.fullmatch(token):
-            problem = f"has other code for a GPU than for a CPU ({token})"
-            return f"{shown(path)}:{line}: {problem}; write one code for both, or check it on a GPU"
-        line += token.count("\n")
-    return ""
 
 
 def why_no_emulator() -> str:

@@ -10,16 +10,17 @@ from typing import Any
 
 from ladder.build.compile import Build
 from ladder.build.emulator import (
+    ARCHITECTURE,
     EMULATED,
     EMULATOR,
     ENGINE,
     NEEDS_GPU,
     NOT_EMULATED,
     compile_for_emulator,
-    other_code,
     why_no_emulator,
 )
 from ladder.build.languages.compile import why_no_compiler
+from ladder.build.other_code import other_code
 from ladder.config.sources import defined_macros, generated, header_folders, is_compiled, source_of_rung, sources
 from ladder.config.wrapper import macros_of_classes
 from ladder.measure.check.interpreted import interpreted_cases
@@ -53,7 +54,8 @@ def emulate_rung(
     compiled = made.record
     if compiled["status"] != "ok":
         return {"status": compiled["status"], "message": compiled["message"], "cases": []}
-    return emulate_source(rung, cases, threads, time_limit_s, log, engine)
+    architecture = compiled.get("architecture", ARCHITECTURE)
+    return emulate_source(rung, cases, threads, time_limit_s, log, engine, architecture=architecture)
 
 
 def emulate_source(
@@ -65,12 +67,14 @@ def emulate_source(
     engine: Path = ENGINE,
     progress: Callable[[int, Case], None] = lambda done, case: None,
     first_only: bool = False,
+    architecture: str = ARCHITECTURE,
 ) -> dict[str, Any]:
     """`emulate_rung` of a rung of which nothing is said to have been compiled.
 
-    Each thread is a process with a share of the cases. The progress is told how many cases have begun, and which one
-    begins. With `first_only` each ends with its first finding of the emulator. Wrong values are none, for what passes
-    tells more of them.
+    `architecture` is what the source is compiled for on a GPU, whose code it has here too. Each thread is a process
+    with a share of the cases. The progress is told how many cases have begun, and which one begins. With
+    `first_only` each ends with its first finding of the emulator. Wrong values are none, for what passes tells more
+    of them.
     """
     if rung.role == "baseline":  # whose source calls what no emulator has
         return {"status": NEEDS_GPU, "message": "a library of NVIDIA's, which has code for GPUs alone", "cases": []}
@@ -83,7 +87,7 @@ def emulate_source(
     if why := why_no_emulator():
         return {"status": NOT_EMULATED, "message": why, "cases": []}
     files = [path for path in sources(rung) if not (EMULATOR / path.name).exists()]  # the others are its own
-    if apart := next(filter(None, map(other_code, files)), ""):
+    if apart := other_code(files, dict(rung.macros) | {key: "" for each in rung.tuned for key in each.macros}):
         return {"status": NEEDS_GPU, "message": apart, "cases": []}
     runs = list(map(emulated_runs, cases))
     with tempfile.TemporaryDirectory() as folder:
@@ -95,7 +99,7 @@ def emulate_source(
         if made := generated(rung):
             source = Path(folder) / made[0]
             source.write_text(made[1])
-        if error := compile_for_emulator(source, defined_macros(rung), library, include, engine, files):
+        if error := compile_for_emulator(source, defined_macros(rung), library, include, engine, files, architecture):
             return {"status": NEEDS_GPU, "message": error, "cases": []}
         request = {
             "library": str(library),
