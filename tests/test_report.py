@@ -217,7 +217,7 @@ def test_the_rungs_of_a_table_lead_to_what_is_said_of_them(page):
 def test_the_ladder_shows_emulation_and_determinism_beside_each_verdict(page, material):
     rungs = material.tables["rungs"].copy()
     head = re.search(r'id="ladder-table".*?</thead>', page.read_text(), re.DOTALL)[0]
-    titles = [re.sub(r"<.*>|\\\\n", "", title).strip() for title in re.findall(r"<th[^>]*>(.*?)</th>", head)]
+    titles = [re.sub(r"<.*>|\\n", "", title).strip() for title in re.findall(r"<th[^>]*>(.*?)</th>", head)]
     assert titles[: len(VERDICTS)] == VERDICTS
     rungs.loc[rungs["rung"] == "naive", ["emulation", "determinism"]] = ["wrong here", "never alike"]
     text = render(with_tables(material, rungs=rungs))

@@ -42,6 +42,7 @@ from doc_numbers import (  # noqa: E402
     slowest,
     summary_block,
 )
+from hand_occupancy import occupancy_by_hand  # noqa: E402
 from header_figures import headers  # noqa: E402
 from ladder.config.documents import read_yaml  # noqa: E402
 from ladder.measure.survey.data import DATA_FAMILIES  # noqa: E402
@@ -57,6 +58,7 @@ from record_faults import corpus  # noqa: E402
 from record_languages import languages  # noqa: E402
 from record_measuring import effects  # noqa: E402
 from record_regression import regression  # noqa: E402
+from worklogs import worklogs  # noqa: E402
 
 DOCS = ROOT / "docs"
 RESULTS = ROOT / "results"
@@ -279,6 +281,7 @@ FUNCTIONS = (
     ),
     *(error_of_cublas, time_of_cublas, errors),
     *(architectures, attacks, corpus, data_families, effects, languages, regression),
+    *(occupancy_by_hand, worklogs),
     *(trial, trial_share, change, trial_table, trial_link, trial_clock_ghz, rates, trials, described),
 )
 

@@ -55,7 +55,7 @@ def explanation(rung: Rung, tables: Mapping[str, pd.DataFrame]) -> list[str]:
         ("Conflicts that are none", _no_conflicts(values)),
         ("Memory traffic", _memory(rung.name, at)),
         ("Executed instructions", _executed(rung.name, at, tables["instructions"], shape)),
-        ("Occupancy, by hand", _occupancy(rung.name, at)),
+        ("Occupancy by hand", _occupancy(rung.name, at)),
     ):
         found = list(lines)
         parts += [f"### {title}", "", *found, ""] if found else []

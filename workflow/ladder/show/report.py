@@ -330,14 +330,14 @@ def _published(material: Material) -> dict[str, Any] | None:
     rates = table[table["quantity"].isin(COMPARED_RATES)]
     known = set(map(name_of, material.tables["rungs"]["rung"]))
     trials = ~rates["rung"].isin(known)  # named after the tiles that somebody published
-    entries, _, tiles = zip(*rates["rung"].str.partition("@").to_numpy(), strict=True)
+    entries, tiles = (rates["rung"].map(lambda name, part=part: name.partition("@")[part]) for part in (0, 2))
     frame = pd.DataFrame(
         {
             "publication": rates["publication"],
             "GPU": rates["gpu"],
             "kernel": rates["kernel"],
-            "rung": rates["rung"].where(~trials, pd.Series(entries, rates.index)),
-            "tiles": pd.Series(tiles, rates.index).where(trials, "tuned"),
+            "rung": rates["rung"].where(~trials, entries),
+            "tiles": tiles.where(trials, "tuned"),
             "n": rates["sizes"].map(size_words),
             "what": rates["quantity"].str.replace("_", " "),
             "over": rates["compared_with"],
