@@ -7,9 +7,12 @@ from pathlib import Path
 import pandas as pd
 import pytest
 import yaml
+from conftest import a_rung
 from emulator import AWKWARD, compile_rung
 from emulator import run as emulated
 from ladder.build.library import Library
+from ladder.config.documents import schema, validated, with_defaults
+from ladder.config.wrapper import check_wrap
 from ladder.system import nvml
 from pipeline import ROOT, Run, an_h100, copy_project, environment, fenced
 
@@ -61,6 +64,20 @@ def test_the_figure_of_the_stages_shows_rules_in_the_order_that_they_run(tmp_pat
     assert drawn <= edges
     svg = (DOCS / "stages.svg").read_text()
     assert set(re.findall(r"<title>(\w+)&#45;&gt;(\w+)</title>", svg)) == drawn
+
+
+# Kernels from anywhere, and in other languages
+
+
+@pytest.mark.parametrize("page", ["kernels-from-anywhere", "languages"])
+def test_every_entry_of_the_pages_is_one_that_kernels_yaml_may_hold(page):
+    entries = [yaml.safe_load(text) for kind, text in fenced(DOCS / f"{page}.md") if kind == "yaml"]
+    assert entries
+    for entry in entries:
+        for name, values in validated(entry, "kernels", page).items():
+            if values.get("wrap") or values.get("language"):
+                values = with_defaults(values, schema("kernels")["additionalProperties"])
+                check_wrap(a_rung(name, **{key: values[key] for key in ("source", "wrap", "language")}), page)
 
 
 # Add a GPU
