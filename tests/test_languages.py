@@ -131,6 +131,18 @@ def test_without_its_compiler_a_rung_says_so_in_one_line_and_nothing_fails(langu
     assert (recorded.status, recorded.message) == ("not recorded", "")
 
 
+def test_a_compiler_that_is_installed_later_is_seen(tmp_path, monkeypatch):
+    monkeypatch.setattr(languages, "extra_folder", lambda language: tmp_path / language)
+    monkeypatch.setattr(languages, "_is_importable", lambda _: False)
+    before = languages.state_of_compiler("triton")
+    (tmp_path / "triton").mkdir()
+    after = languages.state_of_compiler("triton")
+    assert before.startswith("needs the compiler of Triton")
+    assert after != before
+    assert after == languages.state_of_compiler("triton")
+    assert languages.state_of_compiler("cuda") == ""
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [

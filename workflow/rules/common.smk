@@ -8,6 +8,7 @@ WORKFLOW = Path(workflow.current_basedir).parent
 sys.path.insert(0, str(WORKFLOW))
 
 from ladder.build.emulator import gxx_version
+from ladder.build.languages.compile import state_of_compiler
 from ladder.build.toolchain import find_nvcc, require_architecture
 from ladder.commands.session import (
     check_place,

@@ -13,6 +13,9 @@ rule compile:
         CONDA
     params:
         rung=rung_of,
+        compiler=lambda wildcards: state_of_compiler(
+            rung_named(wildcards.kernel).language
+        ),
         target=PLAN.gpu.target,
         nvcc=SETTINGS["compile"]["nvcc"],
         flags=SETTINGS["compile"]["flags"],

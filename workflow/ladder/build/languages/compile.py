@@ -54,6 +54,14 @@ def why_no_compiler(language: str) -> str:
     return f"needs the compiler of {title}, which is not installed; make env EXTRA={language} installs it"
 
 
+def state_of_compiler(language: str) -> str:
+    """What changes when the compiler of a language is installed, replaced or removed; empty for CUDA C++."""
+    if language == "cuda":
+        return ""
+    folder = extra_folder(language)
+    return str(folder.stat().st_mtime_ns) if folder.is_dir() else why_no_compiler(language)
+
+
 def _is_importable(module: str) -> bool:
     try:
         return importlib.util.find_spec(module) is not None
