@@ -527,7 +527,7 @@ EMULATOR_PLAIN static void prepare_library() {
   read_symbols();
   qsort(shared_arrays, shared_array_count, sizeof(SharedArray), by_start);
   place_of_shared = static_cast<uint32_t*>(calloc(shared_bytes, sizeof(uint32_t)));
-  constexpr uintptr_t LINE = 128;  // no array needs a stricter alignment
+  constexpr uintptr_t LINE = 1024;  // no array needs a stricter alignment than tiles of the copy engine
   uintptr_t end = 0;
   for (unsigned i = 0; i < shared_array_count; ++i) {
     SharedArray& array = shared_arrays[i];
@@ -635,6 +635,8 @@ EMULATOR_PLAIN static void report_deadlock() {
       }
     }
   }
+  char what[192];
+  describe_wait(*waits, what, sizeof what);
   Where where;
   where.code = waits->barrier_at;
   where.other_code = other != nullptr ? other->barrier_at : 0;
@@ -650,8 +652,8 @@ EMULATOR_PLAIN static void report_deadlock() {
     snprintf(rest, sizeof rest, "no other block of the grid is left");
   }
   report(launch.turns < launch.clusters ? "timeout" : "deadlock", where,
-         "block (%u,%u,%u) thread (%u,%u,%u) waits for what no thread does: %u block%s, %s", block.x, block.y, block.z,
-         thread.x, thread.y, thread.z, launch.resident, launch.resident == 1 ? " waits" : "s wait", rest);
+         "block (%u,%u,%u) thread (%u,%u,%u) waits for %s: %u block%s, %s", block.x, block.y, block.z, thread.x,
+         thread.y, thread.z, what, launch.resident, launch.resident == 1 ? " waits" : "s wait", rest);
 }
 
 constexpr unsigned IDLE_ROUNDS = 200;  // of all blocks, without any change: as nobody waits for a number of looks

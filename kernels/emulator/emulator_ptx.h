@@ -506,6 +506,38 @@ EMULATOR_NOINLINE void mbarrier_arrive_after_copies(void* object, bool noinc) {
   }
 }
 
+// For the report of a deadlock: what a thread waits for, and what is missing.
+EMULATOR_NOINLINE static void describe_wait(const Thread& t, char* text, size_t size) {
+  const Block& b = *t.block;
+  snprintf(text, size, "what no thread does");
+  if (b.ptx == nullptr) {
+    return;
+  }
+  const Waiting& waiting = b.ptx->waiting[t.number];
+  if (waiting.kind == Waiting::MBARRIER) {
+    const Barrier& m = b.ptx->barriers[waiting.number];
+    int length = snprintf(text, size, "phase %llu of the mbarrier at %s, which lacks",
+                          static_cast<unsigned long long>(m.phase), name_of(b, m.place).text);
+    const char* and_ = "";
+    if (m.pending > 0 && length < static_cast<int>(size)) {
+      length += snprintf(text + length, size - length, " %u of %u arrivals", m.pending, m.expected);
+      and_ = " and";
+    }
+    if (m.bytes != 0 && length < static_cast<int>(size)) {
+      snprintf(text + length, size - length,
+               m.bytes > 0 ? "%s %lld more bytes" : "%s nothing but has got %lld bytes too many", and_,
+               static_cast<long long>(m.bytes > 0 ? m.bytes : -m.bytes));
+    }
+  } else if (waiting.kind == Waiting::NAMED) {
+    const NamedBarrier& n = b.ptx->named[waiting.number];
+    snprintf(text, size, "barrier %u, at which %u of %u threads are", waiting.number, n.arrived, n.expected);
+  } else if (waiting.kind == Waiting::GROUP) {
+    snprintf(text, size, "a wgmma that not all 128 threads of its warp group have begun");
+  } else if (waiting.kind == Waiting::CLUSTER) {
+    snprintf(text, size, "the barrier of its cluster");
+  }
+}
+
 // ---------------------------------------------------------------------------------------------------------------------
 // cp.async.bulk and cp.async.bulk.tensor.
 

@@ -46,6 +46,8 @@ class _Source:
         """Rename each `dim3 gridDim(...)`, to where its scope ends, and the members of cudaLaunchConfig_t."""
         for number, token in enumerate(self.tokens):
             before = self.tokens[max(0, number - 1)]
+            if token == "alignas" and before in ("__shared__", "static", "__constant__"):  # an attribute in their midst
+                self.put(number, "__align__")
             if token in _BUILT_IN and before in (".", "->"):
                 self.put(number, f"host_{token}")
             if token in _BUILT_IN and (before == "dim3" or (before == "," and self._declares(number))):

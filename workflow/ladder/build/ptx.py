@@ -50,7 +50,7 @@ def ptx_in_cpp(text: str) -> str:
             continue
         stop = _closing(text, found.end() - 1)
         place = places.of(found.start())
-        statement = text[found.end() : stop]
+        statement = _MARKER.sub("", text[found.end() : stop])
         try:
             cpp = _Statement(statement, len(parts)).in_cpp()
         except _UnknownError as unknown:
@@ -215,10 +215,10 @@ def _literal(text: str, kind: str) -> str:
 
 
 _SPECIAL = {
-    **{f"%tid.{d}": f"threadIdx.{d}" for d in "xyz"},
-    **{f"%ntid.{d}": f"blockDim.{d}" for d in "xyz"},
-    **{f"%ctaid.{d}": f"blockIdx.{d}" for d in "xyz"},
-    **{f"%nctaid.{d}": f"gridDim.{d}" for d in "xyz"},
+    **{f"%tid.{d}": f"emulator::unpack(emulator::thread_index()).{d}" for d in "xyz"},
+    **{f"%ntid.{d}": f"emulator::unpack(emulator::block_extent()).{d}" for d in "xyz"},
+    **{f"%ctaid.{d}": f"emulator::unpack(emulator::block_index()).{d}" for d in "xyz"},
+    **{f"%nctaid.{d}": f"emulator::unpack(emulator::grid_extent()).{d}" for d in "xyz"},
     **{f"%cluster_ctaid.{d}": f"emulator::cluster_block().{d}" for d in "xyz"},
     **{f"%cluster_nctaid.{d}": f"emulator::cluster_extent().{d}" for d in "xyz"},
     **{f"%clusterid.{d}": f"emulator::cluster_index().{d}" for d in "xyz"},
@@ -700,7 +700,7 @@ def _cvt(i: _Instruction) -> str:
     ftz, sat, relu = (_bool(i.take(word)) for word in ("ftz", "sat", "relu"))
     if i.take("satfinite"):
         i.unknown("with .satfinite")
-    more = [_TYPES[source], f"'{rounding.removesuffix('i')[1:] or 'x'}'", ftz, sat, relu]
+    more = [_TYPES[source], f"'{rounding.removesuffix('i')[-1:] or 'x'}'", ftz, sat, relu]
     if kind in ("f16x2", "bf16x2") and source == "f32":
         i.expect(3)
         return i.value(0).set(kind, _call("pack_floats", kind, [i.value(n).get(source) for n in (1, 2)], *more))
