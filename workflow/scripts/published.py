@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-import pandas as pd
 from ladder.records.store import write_text
 from ladder.show.figures import published
 from ladder.show.published_page import published_page
@@ -14,8 +13,9 @@ from ladder.tables.published import Here, compare_published
 with job(snakemake):
     output = snakemake.output
     (gpu,), trials = snakemake.params.gpu, snakemake.input.trials
-    tables = {name: read_table(getattr(snakemake.input, name)) for name in ("timings", "profiles", "paper")}
-    table = compare_published(Here(gpu, **tables, trials=read_table(trials[0]) if trials else pd.DataFrame()))
+    paths = {name: getattr(snakemake.input, name) for name in ("timings", "profiles", "paper")}
+    paths |= {"trials": trials[0]} if trials else {}
+    table = compare_published(Here(gpu, **{name: read_table(path) for name, path in paths.items()}))
     caption = f"Recorded on {snakemake.params.recorded}; published figures and sources: workflow/data/published.csv"
     figure = published.figure(table, list(read_table(snakemake.input.rungs)["rung"]))
     save(draw(figure, caption), [Path(output.svg), Path(output.png)])

@@ -8,7 +8,7 @@ table gives a reason from what was measured or compiled here (`ladder.tables.rea
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -123,13 +123,13 @@ def _share_of_peak(row: Mapping[str, Any]) -> Interval | None:
 
 @dataclass(frozen=True)
 class Here:
-    """What is measured here: the tables of timings, profiles, the calculation on paper, and trials; and the GPU."""
+    """What is measured here: the tables of timings, profiles, the calculation on paper, and trials, if any; the GPU."""
 
     gpu: Gpu
     timings: pd.DataFrame
     profiles: pd.DataFrame
     paper: pd.DataFrame
-    trials: pd.DataFrame
+    trials: pd.DataFrame = field(default_factory=pd.DataFrame)
 
     def rate(self, rung: str, n: str, column: str) -> Interval | None:
         """A number of a rung in the table of timings with its interval, at a square size."""
