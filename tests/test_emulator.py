@@ -3,22 +3,30 @@
 import re
 
 import pytest
-from corpus import CONTROLS, FAULTS, emulate, expected
+from corpus import CONTROLS, FAULTS, as_rung, expected, kind_of
 from emulator import AWKWARD, RUNGS, SMALL, Case, compile_rung, run
 from ladder.build.emulator import compile_for_emulator
 from ladder.build.library import Library, Operands
-from ladder.measure.devices import EMULATED_SMS
+from ladder.measure.check.worker import check_case
+from ladder.measure.devices import EMULATED_SMS, EmulatedDevice
+from ladder.model.cases import Case as ACase
+from ladder.model.cases import emulated_runs
 from ladder.model.shape import Shape
+from ladder.records.store import read_json
 from ladder.system.paths import ROOT
+from record_faults import EMULATED, by_emulator
+
+RECORDED = {entry["name"]: entry for entry in read_json(EMULATED)["entries"]}
+SOUND = RUNGS + [control for control in CONTROLS if RECORDED[control.stem]["status"] == "emulated"]
 
 
-@pytest.mark.parametrize("source", RUNGS + CONTROLS, ids=lambda p: p.stem)
-def test_a_sound_kernel_has_no_finding_and_one_result(for_the_emulator, source):
-    library = Library(for_the_emulator(source))
+@pytest.mark.parametrize("source", SOUND, ids=lambda p: p.stem)
+def test_a_sound_kernel_has_no_finding_and_one_result(for_the_emulator, source, tmp_path):
+    library, precision = Library(for_the_emulator(source)), as_rung(source, tmp_path).precision
     for case in AWKWARD:
         results = set()
         for seed in (1, 2, 3) if case in SMALL else (4,):
-            result, kinds, report = run(library, case, seed, data=0)
+            result, kinds, report = run(library, case, seed, data=0, precision=precision)
             assert not kinds, f"{case} seed {seed}: {kinds} " + "\n".join(report)
             results.add(result)
         assert len(results) == 1, f"{case}: the order of threads and blocks changes the result"
@@ -67,11 +75,17 @@ THREAD = r"sgemm_kernel block \(\d+,\d+,\d+\) thread \(\d+,\d+,\d+\) .*; \w+\.cu
 PLACED = re.compile(rf"(launch|stream|timeout): sgemm_kernel .*|[a-z ]+: {THREAD}")
 
 
-@pytest.mark.parametrize("source", FAULTS, ids=lambda p: p.stem)
-def test_a_fault_is_caught(for_the_emulator, source_of, source):
-    found, lines = emulate(Library(for_the_emulator(source_of(source.stem))), source)
-    assert expected(source) <= found, f"found {found}\n" + "\n".join(lines)
-    assert not [line for line in lines if not PLACED.fullmatch(line)]
+CAUGHT = [fault for fault in FAULTS if by_emulator(fault, RECORDED[fault.stem])]
+
+
+@pytest.mark.parametrize("source", CAUGHT, ids=lambda p: p.stem)
+def test_a_fault_is_caught_by_the_case_that_showed_it(for_the_emulator, source_of, source, tmp_path):
+    library = Library(for_the_emulator(source_of(source.stem)))
+    case, declared = RECORDED[source.stem]["case"], as_rung(source, tmp_path).declared
+    device = EmulatedDevice(threads=1, time_limit_s=30)
+    record = check_case(device, library, ACase.of(case), case["seed"], emulated_runs(ACase.of(case)), **declared)
+    assert kind_of(record["verdict"]) in expected(source), record["verdict"]
+    assert kind_of(record["verdict"]) == "values" or PLACED.fullmatch(record["verdict"])
 
 
 def test_a_finding_names_kernel_block_thread_array_and_both_lines(for_the_emulator, source_of):

@@ -6,6 +6,7 @@ import doc_numbers
 import pandas as pd
 import pytest
 from conftest import write
+from record_faults import corpus
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -76,7 +77,9 @@ def test_errors_are_counted_by_shape_and_compared_at_the_same_shape(tmp_path, mo
 
 
 def test_the_faults_that_are_counted_are_those_of_the_corpus():
-    counted = doc_numbers.faults()
-    sources = [path for path in (ROOT / "tests/faults").glob("*.patch")]
-    assert counted["all"] == len(sources) >= counted["emulator"] >= counted["check"] >= counted["sanitizer"] > 0
-    assert counted["runs"] > counted["sound"] > counted["alarms"]
+    found = corpus()
+    total, seeds = found["total"], found["seeds"]
+    assert total["faults"] == len(list((ROOT / "tests/faults").glob("*.patch"))) >= total["caught"] >= total["emulator"]
+    assert total["tried"] >= total["check"] >= total["sanitizer"] > 0
+    assert sum(row["faults"] for row in found["classes"]) == total["faults"]
+    assert seeds["products"] > len(seeds["kernels"]) > len(seeds["alarms"])

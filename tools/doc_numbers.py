@@ -11,7 +11,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "workflow")]
 
 from ladder.config.documents import read_yaml  # noqa: E402
-from ladder.records.store import read_json, read_record, read_runs, run_record  # noqa: E402
+from ladder.records.store import read_record, read_runs, run_record  # noqa: E402
 from ladder.records.timings import LAUNCHES  # noqa: E402
 from ladder.show.origin import origin_columns, origin_line  # noqa: E402
 from ladder.show.summary import run_summary  # noqa: E402
@@ -161,22 +161,6 @@ def largest_errors() -> dict[str, int | str]:
     positive = rows["family"] == "positive"
     counts = {"shapes": len(rows.drop_duplicates(keys[1:])), "families": rows["family"].nunique()}
     return counts | {"positive": f"{largest[positive].max():.2f}", "others": f"{largest[~positive].max():.2f}"}
-
-
-def faults() -> dict[str, int]:
-    """Of the corpus: how many faults there are and each tool finds; how many sound kernels, runs of them and alarms."""
-    emulated, seeds = (read_json(ROOT / f"tests/faults/{name}.json") for name in ("emulated", "seeds"))
-    emulated = [each for each in emulated["entries"] if not each["name"].startswith("control_")]
-    on_gpu = [each for each in read_record(RESULTS / GPU / "raw/faults.json")["entries"] if each["kind"] == "fault"]
-    return {
-        "all": len(emulated),
-        "emulator": sum(bool(each["found"]) for each in emulated),
-        "check": sum(each["check"]["status"] == "failed" for each in on_gpu),
-        "sanitizer": sum(any(tool["verdict"] == "failed" for tool in each["sanitizer"]) for each in on_gpu),
-        "sound": len(seeds["kernels"]),
-        "runs": seeds["products"],
-        "alarms": len(seeds["alarms"]),
-    }
 
 
 def summary_block() -> str:

@@ -8,16 +8,18 @@ import resource
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from functools import partial
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
-from corpus import CONTROLS, FAULTS, emulate, expected, header, source_digest, title, written
+from corpus import CLASSES, CONTROLS, FAULTS, as_rung, emulate, expected, header, source_digest, the_plan, title
 from emulator import RUNGS, SMALL, compile_rung, run
 from ladder.build.compile import Build, build
+from ladder.build.emulator import EMULATED as PASSED
+from ladder.build.emulator import EMULATOR, NEEDS_GPU, NOT_EMULATED
 from ladder.build.library import Library
 from ladder.build.toolchain import find_nvcc
 from ladder.config.documents import read_yaml
@@ -27,6 +29,7 @@ from ladder.measure.check.stage import check_rung
 from ladder.measure.sanitize.stage import TOOLS, require_sanitizer, run_tool, sanitizer_version
 from ladder.model.rung import Rung
 from ladder.records import provenance, store
+from ladder.records.digests import present_source
 from ladder.records.provenance import environment
 from ladder.system.errors import LadderError
 from ladder.system.paths import ROOT, shown
@@ -36,6 +39,7 @@ EMULATED = ROOT / "tests/faults/emulated.json"
 SEEDS = ROOT / "tests/faults/seeds.json"
 LADDER = ROOT / "tests/faults/ladder.json"
 ON_GPU = ROOT / "results/h100-sxm/raw/faults.json"
+LATE = "no time was left"
 CORES = len(os.sched_getaffinity(0))
 
 
@@ -51,58 +55,91 @@ def where() -> dict[str, Any]:
     }
 
 
-def compiled(sources: Iterable[Path], folder: Path) -> dict[Path, Library]:
-    """Every source compiled for the emulator; raises LadderError with g++'s message where one does not compile."""
+def emulator_digest() -> str:
+    """What identifies the emulator and its cases: entries of a record that has another one are recorded again."""
+    files = sorted(path for path in EMULATOR.rglob("*") if path.suffix in (".h", ".cuh", ".cpp", ".txt"))
+    return store.digest(*(path.read_text() for path in files), *map(str, the_plan().emulated_cases()))
 
-    def library(source: Path) -> tuple[Path, Library]:
-        target = folder / f"{source.stem}.so"
-        if error := compile_rung(written(source, folder), target):
-            raise LadderError(error)
-        return source, Library(target)
 
-    with ThreadPoolExecutor(CORES) as pool:
-        return dict(pool.map(library, sources))
+def record_each(
+    path: Path,
+    sources: Sequence[Path],
+    key: Mapping[str, Any],
+    of_one: Callable[[Path], Mapping[str, Any]],
+    jobs: int,
+    stays: Callable[[Path, Mapping[str, Any]], bool] = lambda source, entry: False,
+) -> list[dict[str, Any]]:
+    """A record with an entry for each source, written after each of them; returns the entries.
+
+    What stands there already is kept where it is of the same source and has the values of `key`, so that a record that
+    was broken off goes on, or where it `stays` whatever the key. `of_one` gives the rest of an entry.
+    """
+    held = {entry["name"]: entry for entry in store.read_json(path)["entries"]} if path.exists() else {}
+    entries = {}
+    for source in sources:
+        known = held.get(source.stem, {"source_digest": ""})
+        as_before = key.items() <= known.items() or stays(source, known)
+        if known["source_digest"] == source_digest(source) and as_before:
+            entries[source.stem] = known
+
+    def entry(source: Path) -> dict[str, Any]:
+        return {"name": source.stem, "source_digest": source_digest(source), **key, **of_one(source)}
+
+    with ThreadPoolExecutor(jobs) as pool:
+        for done in as_completed(pool.submit(entry, source) for source in sources if source.stem not in entries):
+            name = done.result()["name"]
+            entries[name] = done.result()
+            store.write_json(path, {"where": where(), "entries": [entries[each] for each in sorted(entries)]})
+            print(f"{len(entries)} of {len(sources)}: {name}", flush=True)
+    return list(entries.values())
 
 
 def record_emulator() -> None:
-    """Every fault and control in the emulator: tests/faults/emulated.json."""
-    entries = []
-    with tempfile.TemporaryDirectory() as folder:
-        for source, library in compiled(FAULTS + CONTROLS, Path(folder)).items():
-            found, lines = emulate(library, source)
-            said = {"found": sorted(found), "first": lines[:1]}
-            entries.append({"name": source.stem, "source_digest": source_digest(source), **said})
-    store.write_json(EMULATED, {"where": where(), "entries": entries})
+    """What the emulate stage says of every fault and control: tests/faults/emulated.json.
+
+    A fault that was caught is not recorded again for a change of the emulator: tests/test_emulator.py computes the case
+    that showed it.
+    """
+
+    def caught(source: Path, entry: Mapping[str, Any]) -> bool:
+        return source in FAULTS and bool(by_emulator(source, entry))
+
+    record_each(EMULATED, FAULTS + CONTROLS, {"emulator": emulator_digest()}, emulate, CORES, caught)
 
 
 def record_seeds(count: int = 200) -> None:
-    """Every sound kernel with so many orders of threads in the emulator: tests/faults/seeds.json."""
-    alarms, begun = [], time.monotonic()
-    with tempfile.TemporaryDirectory() as folder:
-        libraries = compiled(RUNGS + CONTROLS, Path(folder))
-        for source, library in libraries.items():
-            for case in SMALL:
-                named = {"name": source.stem, "case": str(case)}
+    """Every sound kernel with so many orders of threads in the emulator: tests/faults/seeds.json.
+
+    Controls that say why they are `Blamed` are left out. Raises LadderError where another one was blamed.
+    """
+    key = {"emulator": emulator_digest(), "seeds": count}
+    sound = [source for source in RUNGS + CONTROLS if not header(source, "Blamed")]
+    if alarms := sum(len(entry["alarms"]) for entry in record_each(SEEDS, sound, key, seeds_of(count), 1)):
+        raise LadderError(f"{shown(SEEDS)}: {alarms} false alarms")
+
+
+def seeds_of(count: int) -> Callable[[Path], Mapping[str, Any]]:
+    """What becomes of a sound kernel with so many seeds: how many `products`, the `alarms`, and why there are none."""
+
+    def of_one(source: Path) -> dict[str, Any]:
+        begun, alarms, products = time.monotonic(), [], 0
+        with tempfile.TemporaryDirectory() as folder:
+            target = Path(folder) / f"{source.stem}.so"
+            needs, precision = compile_rung(source, target), as_rung(source, Path(folder)).precision
+            for case in SMALL if not needs else []:
                 results = set()
                 for seed in range(1, count + 1):
-                    result, kinds, lines = run(library, case, seed, data=0)
+                    result, kinds, lines = run(Library(target), case, seed, data=0, precision=precision)
                     results.add(result)
                     if kinds:
-                        alarms.append({**named, "seed": seed, "found": [*kinds, *lines]})
+                        alarms.append({"case": str(case), "seed": seed, "found": [*kinds, *lines]})
                 if len(results) > 1:
-                    alarms.append({**named, "seed": 0, "found": ["nondeterminism"]})
-            print(f"{source.stem}: {len(alarms)} alarms so far, {time.monotonic() - begun:.0f} s", flush=True)
-    record = {
-        "where": where() | {"wall_s": round(time.monotonic() - begun)},
-        "seeds": count,
-        "cases": [str(case) for case in SMALL],
-        "products": count * len(SMALL) * len(libraries),
-        "kernels": [source.stem for source in libraries],
-        "alarms": alarms,
-    }
-    store.write_json(SEEDS, record)
-    if alarms:
-        raise LadderError(f"{shown(SEEDS)}: {len(alarms)} false alarms")
+                    alarms.append({"case": str(case), "seed": 0, "found": ["nondeterminism"]})
+                products += count
+        wall_s = round(time.monotonic() - begun)
+        return {"needs": needs, "products": products, "alarms": alarms, "wall_s": wall_s}
+
+    return of_one
 
 
 def record_ladder() -> None:
@@ -133,9 +170,9 @@ def record_ladder() -> None:
     print(f"{wall_s} s, {place['cpu_s']} s of the CPUs")
 
 
-def by_emulator(entry: Mapping[str, Any]) -> str:
-    """What the emulator found, in the words of a table; empty where it found nothing."""
-    return ", ".join(entry["found"])
+def by_emulator(source: Path, entry: Mapping[str, Any]) -> str:
+    """The kind of finding by which the emulator catches a fault; empty where it says nothing that it has to say."""
+    return entry["found"] if entry.get("found", "") in expected(source) else ""
 
 
 def by_check(entry: Mapping[str, Any]) -> str:
@@ -168,37 +205,110 @@ def by_sanitizer(entry: Mapping[str, Any]) -> str:
     return ", ".join(tool["tool"] for tool in entry["sanitizer"] if tool["verdict"] == "failed")
 
 
+def by_gpu(entry: Mapping[str, Any] | None) -> str:
+    """What the check on a GPU and compute-sanitizer's tools find, in a few words; empty where they find nothing."""
+    if entry is None:
+        return "not tried yet"
+    return ", ".join(filter(None, (by_check(entry), by_sanitizer(entry))))
+
+
+def on_gpus(path: Path = ON_GPU) -> dict[str, dict[str, Any]]:
+    """The entries of a GPU's record whose sources are as they were then, by name, each with `where` it was made.
+
+    What was not run for want of time is not among them.
+    """
+    digests = {source.stem: source_digest(source) for source in FAULTS + CONTROLS}
+    record = store.read_record(path) if path.exists() else {"where": {}, "entries": []}
+    return {
+        entry["name"]: {"where": record["where"]} | entry
+        for entry in record["entries"]
+        if present_source(entry["source_digest"]) == digests.get(entry["name"]) and ran(entry)
+    }
+
+
+def ran(entry: Mapping[str, Any]) -> bool:
+    """Whether there was time for the check and all tools of compute-sanitizer."""
+    return all(part["message"] != LATE for part in (entry["check"], *entry["sanitizer"]))
+
+
+def seeds_in_all(record: Mapping[str, Any]) -> dict[str, Any]:
+    """Of all sound kernels that ran with so many seeds: their names as `kernels`, how many products, and the alarms."""
+    ran = [entry for entry in record["entries"] if entry["products"]]
+    return {
+        "where": record["where"],
+        "seeds": min(entry["seeds"] for entry in ran),
+        "cases": list(map(str, SMALL)),
+        "kernels": [entry["name"] for entry in ran],
+        "products": sum(entry["products"] for entry in ran),
+        "alarms": [alarm for entry in ran for alarm in entry["alarms"]],
+    }
+
+
+# What a fault would take that no tool has caught, by the status of the emulate stage.
+_MISSED = {
+    NEEDS_GPU: "The emulator cannot run it",
+    NOT_EMULATED: "The emulator does not wait for its end, which is no verdict",
+    PASSED: "No case of the emulate stage shows it",
+}
+
+
 def corpus() -> dict[str, Any]:
     """What docs/faults.md says of the four records; a fault may be newer than the GPU's.
 
-    Keys: the records `emulated`, `gpu`, `seeds` and `ladder`; `rows`, one a fault, with what each tool says of it; how
-    many are `caught` and how many `controls` there are; the names of those `blamed` and of the `huge` faults.
+    Keys: the records `emulated`, `gpu`, `seeds` and `ladder`; `rows`, one a fault, with what each tool says of it;
+    `classes`, a row each with its rates; `controls`, a row each; `total`, the rates of all, with `tried`, how many
+    faults were on a GPU, and `missed`, the rows of those that nothing has caught.
     """
     emulated, seeds, ladder = (store.read_json(path) for path in (EMULATED, SEEDS, LADDER))  # of no GPU
-    gpu = store.read_record(ON_GPU)
-    in_emulator = {entry["name"]: entry for entry in emulated["entries"]}
-    entries = {entry["name"]: entry for entry in gpu["entries"]}
+    in_emulator, gpu = {entry["name"]: entry for entry in emulated["entries"]}, on_gpus()
     rows = [
         {
             "name": source.stem,
             "what": title(source),
+            "class": header(source, "Class"),
             "published": header(source, "Published"),
-            "emulator": by_emulator(in_emulator[source.stem]),
-            "check": by_check(entries[source.stem]) if source.stem in entries else None,
-            "sanitizer": by_sanitizer(entries[source.stem]) if source.stem in entries else None,
+            "needs": header(source, "Would take") or _MISSED.get(in_emulator[source.stem]["status"], ""),
+            "emulator": by_emulator(source, in_emulator[source.stem]),
+            "unknown": {PASSED: "", "failed": ""}.get(status := in_emulator[source.stem]["status"], status),
+            "on_gpu": by_gpu(gpu.get(source.stem)),
+            "tried": source.stem in gpu,
+            "check": source.stem in gpu and by_check(gpu[source.stem]),
+            "sanitizer": source.stem in gpu and by_sanitizer(gpu[source.stem]),
         }
         for source in FAULTS
     ]
-    sound = [entry for entry in entries.values() if entry["kind"] == "control"]
-    blamed = {entry["name"] for entry in sound if by_check(entry) or by_sanitizer(entry)}
-    blamed |= {source.stem for source in CONTROLS if in_emulator[source.stem]["found"]}
+
+    def rates(some: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+        counted = {key: sum(bool(row[key]) for row in some) for key in ("emulator", "tried", "check", "sanitizer")}
+        return {"faults": len(some), "on_gpu": sum(bool(row["check"] or row["sanitizer"]) for row in some)} | counted
+
+    controls = [
+        {
+            "name": source.stem,
+            "what": source.read_text().partition(": no fault. ")[2].partition("\n")[0].removesuffix("."),
+            "emulator": {PASSED: "passes", "failed": in_emulator[source.stem]["found"]}.get(
+                in_emulator[source.stem]["status"], in_emulator[source.stem]["status"]
+            ),
+            "on_gpu": by_gpu(gpu.get(source.stem)) or "passes",
+            "blame": header(source, "Blamed"),
+            "blamed": bool(in_emulator[source.stem]["found"])
+            or by_gpu(gpu.get(source.stem)) not in ("", "not tried yet"),
+        }
+        for source in CONTROLS
+    ]
+    classes = [
+        {"class": name, "what": what, **rates([row for row in rows if row["class"] == name])}
+        for name, what in CLASSES.items()
+    ]
+    missed = [row for row in rows if not (row["emulator"] or row["check"] or row["sanitizer"])]
     return {
         "rows": rows,
-        "caught": sum(bool(row["emulator"] or row["check"] or row["sanitizer"]) for row in rows),
-        "controls": len(CONTROLS),
-        "blamed": sorted(blamed),
-        "huge": [source.stem for source in FAULTS if header(source, "Case").startswith("huge")],
-        **{"emulated": emulated, "gpu": gpu, "seeds": seeds, "ladder": ladder},
+        "classes": classes,
+        "total": rates(rows) | {"caught": len(rows) - len(missed)},
+        "missed": missed,
+        "controls": controls,
+        "seeds": seeds_in_all(seeds),
+        **{"emulated": emulated, "gpu": store.read_record(ON_GPU), "ladder": ladder},
     }
 
 
@@ -212,14 +322,17 @@ def record_gpu(limit_s: int = 600) -> None:
 def on_gpu(plan_of_run: Plan, folder: Path, limit_s: float) -> dict[str, Any]:
     """The record of every fault and control: the verdicts of the check and of each of compute-sanitizer's tools.
 
-    Several share the GPU: nothing is timed. What has not begun when the limit in seconds is over is not run.
+    What the record of this GPU has already stays there, with where it was made; the others are run. Several share the
+    GPU: nothing is timed. What has not begun when the limit in seconds is over is not run, and is left out.
     """
     begun = time.monotonic()
     nvcc, sanitizer = find_nvcc("auto"), require_sanitizer()
     flags, runs = plan_of_run.settings["compile"]["flags"], plan_of_run.settings["check"]["runs"]
     cases, watched = plan_of_run.cases(), plan_of_run.sanitizer_cases()
-    sources = {source.stem: source for source in FAULTS + CONTROLS}
-    naive = replace(plan_of_run.ladder["naive"], macros={})
+    held = on_gpus(path := plan_of_run.raw() / ON_GPU.name)
+    sources = {source.stem: source for source in FAULTS + CONTROLS if source.stem not in held}
+    if not sources:
+        raise LadderError(f"{shown(path)}: has all faults and controls as they stand")
     # What never ends goes last, and so slows nothing but its like.
     never = {name for name, source in sources.items() if "timeout" in expected(source)}
 
@@ -230,20 +343,19 @@ def on_gpu(plan_of_run: Plan, folder: Path, limit_s: float) -> dict[str, Any]:
         return 20 if name in never else seconds
 
     def compile_one(name: str) -> None:
-        source = os.path.relpath(written(sources[name], folder), ROOT / "kernels")
-        build(replace(naive, name=name, source=source), plan_of_run.gpu, nvcc, flags, folder / name)
+        build(as_rung(sources[name], folder), plan_of_run.gpu, nvcc, flags, folder / name)
 
     def check_one(name: str) -> dict[str, Any]:
         if late():
-            return {"status": "not run", "message": "no time was left"}
+            return {"status": "not run", "message": LATE}
         started, log = time.monotonic(), folder / f"{name}.log"
-        made = Build(folder / name)
-        record = check_rung(made, cases, 0, limit(name, 30), lambda _: {}, log, lambda *_: None, runs)
+        made, declared = Build(folder / name), as_rung(sources[name], folder).declared
+        record = check_rung(made, cases, 0, limit(name, 30), lambda _: {}, log, lambda *_: None, runs, declared)
         return {key: record[key] for key in ("status", "message")} | {"wall_s": round(time.monotonic() - started, 1)}
 
     def watch_one(name: str, tool: str) -> dict[str, Any]:
         if late():
-            return {"tool": tool, "verdict": "not run", "message": "no time was left", "findings": []}
+            return {"tool": tool, "verdict": "not run", "message": LATE, "findings": []}
         library, log = Build(folder / name).library, folder / f"{name}.{tool}.log"
         result = run_tool(sanitizer, tool, library, watched, 0, limit(name, 40), log)
         return result | {"findings": result["findings"][:3]}
@@ -262,19 +374,21 @@ def on_gpu(plan_of_run: Plan, folder: Path, limit_s: float) -> dict[str, Any]:
                 blamed = by_check(done[name]), by_sanitizer(done[name])
                 print(f"{name}: {', '.join(filter(None, blamed)) or 'not caught'}", flush=True)
     built = environment(ROOT, plan_of_run.device, Build(folder / compiling[0]).record, "")
+    new = [
+        {
+            "name": name,
+            "kind": "fault" if source in FAULTS else "control",
+            "source_digest": source_digest(source),
+            **done[name],
+        }
+        for name, source in sources.items()
+    ]
+    entries = [*held.values(), *filter(ran, new)]
     return {
         "where": built | {"sanitizer": sanitizer_version(sanitizer), "wall_s": round(time.monotonic() - begun)},
         "cases": len(cases),
         "sanitizer_cases": watched,
-        "entries": [
-            {
-                "name": name,
-                "kind": "fault" if source in FAULTS else "control",
-                "source_digest": source_digest(source),
-                **done[name],
-            }
-            for name, source in sources.items()
-        ],
+        "entries": sorted(entries, key=itemgetter("name")),
     }
 
 

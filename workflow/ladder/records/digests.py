@@ -2,7 +2,8 @@
 
 Records from before comments stopped counting carry digests over the bytes of their sources. workflow/data/
 source_digests.json says for each what today's rule makes of the very same sources, and which commit has them
-(`digests`), or that no commit has them (`unknown`). The program that wrote it is tools/source_digests.py of cc7b31e.
+(`digests`), or that no commit has them (`unknown`). The program that wrote it is tools/source_digests.py of cc7b31e;
+the rows of the corpus of faults were added when comments stopped counting there, too.
 """
 
 from __future__ import annotations
