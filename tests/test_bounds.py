@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from ladder.measure.check import worker as check_worker
+from ladder.measure.check import judge
 from ladder.measure.inputs import RANDOM_SIGNS, draw_inputs
 from ladder.model.bounds import FALSE_ALARM, componentwise_bound, statistical_bound, underflow_bound
 from ladder.model.shape import Shape
@@ -80,7 +80,7 @@ def judged(k: int, seed: int, family: str, of_A=exact, of_B=exact, sums=exact, s
     shape = Shape(*shape, k)
     inputs = draw_inputs(family, shape, True, False, seed)
     C = sums(product(of_A(inputs.A), of_B(inputs.B)))
-    return check_worker.case_error(shape, 1, 0, inputs.A, inputs.B, None, C, family)
+    return judge.case_error(shape, 1, 0, inputs.A, inputs.B, None, C, family)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -113,6 +113,59 @@ def test_inputs_of_less_precision_are_told_with_room_to_spare(k, of_A, of_B, fam
     assert found["error_normwise"] > 2 * found["bound_normwise"]
 
 
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("family", RANDOM_SIGNS)
+@pytest.mark.parametrize("rounding", [tf32, bf16], ids=["TF32", "BF16"])
+@pytest.mark.parametrize("k", [64, 1024])
+@pytest.mark.parametrize("line", ["row", "column"])
+def test_one_row_or_column_of_less_precision_is_told(line, k, rounding, family, seed):
+    shape = Shape(24, 32, k)
+    inputs = draw_inputs(family, shape, True, False, seed)
+    C, coarse = product(inputs.A, inputs.B), product(rounding(inputs.A), rounding(inputs.B))
+    place = (5, slice(None)) if line == "row" else (slice(None), 5)
+    C[place] = coarse[place]
+    assert judge.case_error(shape, 1, 0, inputs.A, inputs.B, None, C, family)["verdict"] != "pass"
+
+
+def test_the_alarms_of_all_rows_together_are_as_improbable_as_that_of_the_matrix():
+    """Compared with sums of squared normals, where the tail is large enough to be sampled: FALSE_ALARM far up."""
+    rows, random = 100, np.random.default_rng(0)
+    x = math.log(2 * rows / 0.01)
+    worst = (random.standard_normal((5000, rows, 8)) ** 2).mean(axis=2).max(axis=1)
+    assert (worst > 1 + 2 * math.sqrt(x / 8) + 2 * x / 8).mean() <= 0.005
+    alone = statistical_bound(64, 8.0, tests=1)
+    assert statistical_bound(64, np.array([8.0, 1e9]), tests=rows)[0] > alone
+    assert statistical_bound(64, np.array([8.0, 1e9]), tests=rows)[1] < alone
+
+
+@pytest.mark.parametrize("scale", [2.0**-140, 2.0**-100, 2.0**100, 2.0**127, math.inf, -math.inf, math.nan])
+@pytest.mark.parametrize("of_alpha", [True, False])
+@pytest.mark.parametrize("operand", [True, False])
+def test_a_right_product_of_any_scalars_passes_whatever_alpha_is_multiplied_with(scale, of_alpha, operand):
+    alpha, beta = (scale, 1.0) if of_alpha else (1.0, scale)
+    shape = Shape(24, 32, 64)
+    inputs = draw_inputs("uniform", shape, True, True, 0)
+    with np.errstate(all="ignore"):
+        a = np.float32(alpha)
+        scaled = product(a * inputs.A, inputs.B) if operand else a * product(inputs.A, inputs.B)
+        C = scaled + np.float32(beta) * inputs.C
+    assert judge.case_error(shape, alpha, beta, inputs.A, inputs.B, inputs.C, C)["verdict"] == "pass"
+
+
+@pytest.mark.parametrize("wrong", [0.0, 3.4e38])
+def test_a_number_where_the_result_overflows_or_is_nan_is_told(wrong):
+    shape = Shape(24, 32, 64)
+    inputs = draw_inputs("uniform", shape, True, False, 0)
+    C = np.full((24, 32), wrong, np.float32)
+    for alpha in (math.inf, math.nan):
+        assert judge.case_error(shape, alpha, 0, inputs.A, inputs.B, None, C)["verdict"].startswith("not the ")
+    with np.errstate(all="ignore"):
+        C = np.float32(2.0**127) * product(inputs.A, inputs.B)
+    overflowed = np.argwhere(np.isinf(C))[0]
+    C[tuple(overflowed)] = wrong
+    assert judge.case_error(shape, 2.0**127, 0, inputs.A, inputs.B, None, C)["verdict"] != "pass"
+
+
 def test_tf32_at_a_depth_of_4096_is_caught_by_the_norm_alone():
     found = judged(4096, 0, "uniform", tf32, tf32)
     assert found["error_componentwise"] <= componentwise_bound(4096)
@@ -130,8 +183,8 @@ def test_subnormals_that_are_flushed_are_told_unless_the_rung_says_so():
     shape = Shape(8, 9, 64)
     inputs = draw_inputs("subnormal", shape, True, False, 0)
     arguments = (shape, 1, 0, inputs.A, inputs.B, None, np.zeros((8, 9), np.float32), "subnormal")
-    assert check_worker.case_error(*arguments, "gradual")["verdict"] != "pass"
-    assert check_worker.case_error(*arguments, "flushed")["verdict"] == "pass"
+    assert judge.case_error(*arguments, "gradual")["verdict"] != "pass"
+    assert judge.case_error(*arguments, "flushed")["verdict"] == "pass"
 
 
 # A tensor core's arithmetic in TF32
@@ -160,9 +213,9 @@ def test_a_rung_that_declares_tf32_is_held_to_the_bound_of_tf32(k, family):
     with np.errstate(all="ignore"):
         C = of_a_tensor_core(inputs.A, inputs.B)
         arguments = (shape, 1, 0, inputs.A, inputs.B, None, C, family, "gradual")
-        assert check_worker.case_error(*arguments, "tf32")["verdict"] == "pass"
+        assert judge.case_error(*arguments, "tf32")["verdict"] == "pass"
         if family in RANDOM_SIGNS:
-            assert "FP32" in check_worker.case_error(*arguments, "fp32")["verdict"]
+            assert "FP32" in judge.case_error(*arguments, "fp32")["verdict"]
 
 
 @pytest.mark.parametrize("k", [64, 4096])
@@ -170,6 +223,6 @@ def test_a_rung_that_declares_tf32_may_not_be_coarser(k):
     shape = Shape(24, 32, k)
     inputs = draw_inputs("normal", shape, True, False, 0)
     C = product(*(rounded(matrix, 18) for matrix in (inputs.A, inputs.B)))
-    found = check_worker.case_error(shape, 1, 0, inputs.A, inputs.B, None, C, "normal", "gradual", "tf32")
+    found = judge.case_error(shape, 1, 0, inputs.A, inputs.B, None, C, "normal", "gradual", "tf32")
     assert found["verdict"] != "pass"
     assert found["error_normwise"] > found["bound_normwise"]

@@ -2,10 +2,12 @@
 
 import json
 import math
+import pickle
 
 import numpy as np
 import pytest
 from conftest import a_build, a_case, a_check, a_where, asked
+from ladder.measure.check import judge
 from ladder.measure.check import worker as check_worker
 from ladder.measure.check.in_common import passing
 from ladder.measure.check.stage import check_rung
@@ -14,7 +16,7 @@ from ladder.measure.worker import WORKER
 from ladder.model.cases import Case, all_cases
 from ladder.model.shape import Shape
 from ladder.records import store
-from ladder.records.checks import merge_check, still_to_check
+from ladder.records.checks import held_cases, merge_check
 from ladder.system.errors import LadderError
 from ladder.system.process import Outcome
 
@@ -71,6 +73,7 @@ def test_a_case_reads_back_from_its_record_whatever_else_stands_there(case, reco
     assert case.as_record() == {"shape": "7", **record}
     assert Case.of(json.loads(json.dumps(case.as_record() | {"seed": 5, "verdict": "pass"}))) == case
     assert Case.of({"shape": "7"}) == asked("7")
+    assert pickle.loads(pickle.dumps(case)) == case  # as the jobs of a run get it
 
 
 # The verdict over all cases
@@ -189,6 +192,14 @@ def test_cases_that_this_run_did_not_ask_for_are_kept(tmp_path):
     assert record == a_check(cases=[*new, old[1], old[2]])
 
 
+def test_drawn_cases_give_way_to_those_of_another_seed_and_stay_beside_those_of_their_own(tmp_path):
+    old = [a_case("7"), a_case("8", drawn=1), a_case("9", drawn=2)]
+    kept = merged(tmp_path, a_check(cases=old), a_check(cases=[a_case("10", drawn=2)]))
+    assert [case["shape"] for case in kept["cases"]] == ["10", "7", "9"]
+    kept = merged(tmp_path, a_check(cases=old), a_check(cases=[a_case("10")]))
+    assert [case["shape"] for case in kept["cases"]] == ["10", "7", "8", "9"]
+
+
 def test_a_rung_that_was_checked_in_parts_took_the_time_of_both_and_is_as_deterministic_as_the_worse(tmp_path):
     old, new = a_check(cases=[a_case("7")]), a_check(cases=[a_case("8")])
     old |= {"identical": False, "where": old["where"] | {"wall_s": 1.5}}
@@ -199,21 +210,19 @@ def test_a_rung_that_was_checked_in_parts_took_the_time_of_both_and_is_as_determ
     assert merged(tmp_path, old, again)["where"]["wall_s"] == 2.0
 
 
-ASKED = [asked("7"), asked("8")]
 DECLARED = {"deterministic": True, "precision": "fp32"}
 
 
-def to_check(tmp_path, changes, where=None, cases=ASKED):
-    earlier = a_check(cases=[a_case("7")]) | {"runs": 5, "declared": DECLARED} | changes
+def held(tmp_path, changes, where=None, cases=()):
+    earlier = a_check(cases=[a_case("7"), *cases]) | {"runs": 5, "declared": DECLARED} | changes
     store.write_json(tmp_path / "check.json", earlier)
-    return still_to_check(tmp_path / "check.json", cases, where or a_where(), 5, DECLARED)
+    return held_cases(tmp_path / "check.json", where or a_where(), 5, DECLARED)
 
 
-def test_only_cases_that_no_record_holds_are_checked(tmp_path):
-    assert still_to_check(tmp_path / "check.json", ASKED, a_where(), 5, DECLARED) == ASKED
-    assert to_check(tmp_path, {}) == ASKED[1:]
-    assert to_check(tmp_path, {}, cases=ASKED[:1]) == []
-    assert to_check(tmp_path, {}, cases=[asked("7", alpha=2)]) == [asked("7", alpha=2)]
+def test_a_record_holds_the_cases_that_passed_in_it(tmp_path):
+    assert held_cases(tmp_path / "check.json", a_where(), 5, DECLARED) == set()
+    assert held(tmp_path, {}) == {asked("7")}
+    assert held(tmp_path, {}, cases=[a_case("8", drawn=3)]) == {asked("7"), asked("8", drawn=3)}
 
 
 @pytest.mark.parametrize(
@@ -222,13 +231,13 @@ def test_only_cases_that_no_record_holds_are_checked(tmp_path):
     ids=["failed", "fewer runs", "declared otherwise", "before declarations were recorded"],
 )
 def test_a_record_of_another_check_spares_nothing(tmp_path, changes):
-    assert to_check(tmp_path, changes) == ASKED
+    assert held(tmp_path, changes) == set()
 
 
 @pytest.mark.parametrize("key", ["compile", "gpu", "software"])
 def test_a_record_of_another_build_gpu_or_software_spares_nothing(tmp_path, key):
     where = a_where()
-    assert to_check(tmp_path, {}, where | {key: where[key] | {"other": "x"}}) == ASKED
+    assert held(tmp_path, {}, where | {key: where[key] | {"other": "x"}}) == set()
 
 
 @pytest.mark.parametrize(
@@ -315,7 +324,7 @@ SQUARE = Shape(33, 17, 100)
 @pytest.mark.parametrize("shape", [SQUARE, Shape(5, 7, 0), Shape(1, 1, 1)], ids=str)
 def test_a_rounded_product_passes(shape, alpha, beta):
     A, B, C, right = problem(shape, alpha, beta)
-    found = check_worker.case_error(shape, alpha, beta, A, B, C, right.astype(np.float32))
+    found = judge.case_error(shape, alpha, beta, A, B, C, right.astype(np.float32))
     assert found["verdict"] == "pass"
     assert 0 <= found["error_normwise"] < 1e-7
 
@@ -323,9 +332,9 @@ def test_a_rounded_product_passes(shape, alpha, beta):
 @pytest.mark.parametrize("panel_bytes", [8 * 17, 8 * 17 * 10, 1 << 28])
 def test_the_errors_do_not_depend_on_the_panels(monkeypatch, panel_bytes):
     A, B, C, right = problem(SQUARE, 2.0, -1.0)
-    whole = check_worker.case_error(SQUARE, 2.0, -1.0, A, B, C, right.astype(np.float32))
-    monkeypatch.setattr(check_worker, "PANEL_BYTES", panel_bytes)
-    found = check_worker.case_error(SQUARE, 2.0, -1.0, A, B, C, right.astype(np.float32))
+    whole = judge.case_error(SQUARE, 2.0, -1.0, A, B, C, right.astype(np.float32))
+    monkeypatch.setattr(judge, "PANEL_BYTES", panel_bytes)
+    found = judge.case_error(SQUARE, 2.0, -1.0, A, B, C, right.astype(np.float32))
     assert found["error_normwise"] == pytest.approx(whole["error_normwise"], rel=1e-3)
     assert found["error_componentwise"] == whole["error_componentwise"]
 
@@ -333,11 +342,11 @@ def test_the_errors_do_not_depend_on_the_panels(monkeypatch, panel_bytes):
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("panel_bytes", [8 * 17 * 10, 1 << 28])
 def test_a_nan_where_a_number_belongs_is_told_with_its_place(monkeypatch, value, panel_bytes):
-    monkeypatch.setattr(check_worker, "PANEL_BYTES", panel_bytes)
+    monkeypatch.setattr(judge, "PANEL_BYTES", panel_bytes)
     A, B, C, right = problem(SQUARE)
     result = right.astype(np.float32)
     result[25, 3] = value
-    found = check_worker.case_error(SQUARE, 1, 0, A, B, C, result)
+    found = judge.case_error(SQUARE, 1, 0, A, B, C, result)
     assert found == {"verdict": f"NaN or infinity at row 25, column 3, instead of {right[25, 3]:.9g}"}
 
 
@@ -345,7 +354,7 @@ def test_one_wrong_element_is_told():
     A, B, C, right = problem(SQUARE)
     result = right.astype(np.float32)
     result[32, 16] *= np.float32(1.001)
-    found = check_worker.case_error(SQUARE, 1, 0, A, B, C, result)
+    found = judge.case_error(SQUARE, 1, 0, A, B, C, result)
     assert "exceeds the bound of an FP32 product" in found["verdict"]
     assert found["error_componentwise"] > found["error_normwise"] > 0
 
@@ -354,7 +363,7 @@ def test_one_wrong_element_is_told():
 def test_scalars_that_are_ignored_are_told(wrong_alpha, wrong_beta):
     A, B, C, _ = problem(SQUARE)
     result = (wrong_alpha * (A.astype(np.float64) @ B) + wrong_beta * C).astype(np.float32)
-    found = check_worker.case_error(SQUARE, 2.0, 0.75, A, B, C, result)
+    found = judge.case_error(SQUARE, 2.0, 0.75, A, B, C, result)
     assert "exceeds the bound of an FP32 product" in found["verdict"]
 
 
@@ -366,7 +375,7 @@ def test_arithmetic_in_tf32_is_told_by_the_norm():
         bits = values.view(np.uint32)
         return ((bits + 0xFFF + ((bits >> 13) & 1)) & np.uint32(0xFFFFE000)).view(np.float32).astype(np.float64)
 
-    found = check_worker.case_error(shape, 1, 0, A, B, C, (tf32(A) @ tf32(B)).astype(np.float32))
+    found = judge.case_error(shape, 1, 0, A, B, C, (tf32(A) @ tf32(B)).astype(np.float32))
     assert "exceeds that of FP32 rounding" in found["verdict"]
     assert 1e-4 < found["error_normwise"] < 1e-3
 
@@ -376,14 +385,14 @@ def test_anything_but_zero_where_nothing_was_summed_is_told():
     A, B, C, right = problem(shape)
     result = right.astype(np.float32)
     result[0, 0] = 1e-30
-    found = check_worker.case_error(shape, 1, 0, A, B, C, result)
+    found = judge.case_error(shape, 1, 0, A, B, C, result)
     assert "exceeds the bound of an FP32 product" in found["verdict"]
 
 
 def test_a_verdict_is_json():
     A, B, C, right = problem(Shape(5, 7, 0))
     for result in (right, right + 1):
-        found = check_worker.case_error(Shape(5, 7, 0), 1, 0, A, B, C, result.astype(np.float32))
+        found = judge.case_error(Shape(5, 7, 0), 1, 0, A, B, C, result.astype(np.float32))
         assert json.loads(json.dumps(found, allow_nan=False)) == found
 
 

@@ -23,6 +23,7 @@ from ladder.build.library import Library, Operands
 from ladder.config.kernels import read_kernels
 from ladder.config.plan import KERNELS
 from ladder.measure.accuracy.worker import measure
+from ladder.measure.check import judge
 from ladder.measure.check.stage import check_rung
 from ladder.measure.check.worker import check_case
 from ladder.measure.devices import CudaDevice
@@ -354,10 +355,9 @@ def test_products_for_each_kernel_of_mma_3xtf32_are_right(builds, gpu_alone, fam
 @pytest.mark.parametrize("panel_rows", [3, 1 << 20])
 def test_the_errors_are_those_that_numpy_finds(gpu_alone, monkeypatch, shape, alpha, beta, panel_rows):
     import cupy as cp
-    from ladder.measure.check import worker as check_worker
 
     shape = Shape.parse(shape)
-    monkeypatch.setattr(check_worker, "PANEL_BYTES", 8 * shape.n * panel_rows)
+    monkeypatch.setattr(judge, "PANEL_BYTES", 8 * shape.n * panel_rows)
     random = np.random.default_rng(7)
     A, B, before = (
         random.uniform(-1, 1, size).astype(np.float32)
@@ -372,13 +372,13 @@ def test_the_errors_are_those_that_numpy_finds(gpu_alone, monkeypatch, shape, al
     size = np.sqrt(terms + (addend**2).sum())
 
     old = before if beta else np.full_like(before, np.nan)  # which is not to be read
-    judged = check_worker.case_error(shape, alpha, beta, *map(cp.asarray, (A, B, old, C)))
+    judged = judge.case_error(shape, alpha, beta, *map(cp.asarray, (A, B, old, C)))
     assert judged["verdict"] == "pass"
     assert judged["error_componentwise"] == pytest.approx((difference / scale).max(), rel=1e-3)
     assert judged["error_normwise"] == pytest.approx(np.linalg.norm(difference) / size, rel=1e-3)
 
     C[-1, -1] = (product + addend)[-1, -1] + 1.5 * componentwise_bound(shape.k) * scale[-1, -1]
-    judged = check_worker.case_error(shape, alpha, beta, *map(cp.asarray, (A, B, old, C)))
+    judged = judge.case_error(shape, alpha, beta, *map(cp.asarray, (A, B, old, C)))
     assert judged["verdict"] != "pass"
 
 

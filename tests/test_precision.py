@@ -10,7 +10,7 @@ from ladder.build.library import Library, Operands
 from ladder.config.documents import schema
 from ladder.config.kernels import read_kernels
 from ladder.measure.accuracy.worker import inputs_of, measure
-from ladder.measure.check.worker import case_error
+from ladder.measure.check.judge import case_error
 from ladder.measure.devices import EMULATED_SMS, Call, EmulatedDevice
 from ladder.measure.inputs import draw_inputs
 from ladder.model.bounds import componentwise_bound

@@ -12,7 +12,7 @@ from ladder.build.compile import Build, why_not_measured
 from ladder.config.cpp import canonical
 from ladder.config.sources import source_digest
 from ladder.records import digests, store
-from ladder.records.checks import merge_check, still_to_check
+from ladder.records.checks import held_cases, merge_check
 from ladder.records.profiles import read_profiles
 from ladder.records.provenance import made_on
 from ladder.records.timings import read_time_record, timed_shapes
@@ -144,7 +144,7 @@ def test_the_cases_of_an_old_check_are_not_checked_again(where, tmp_path):
     now = {**where, "compile": PRESENT}
     earlier = {"status": "pass", "runs": 1, "declared": {}, "where": where, "cases": [case], "identical": True}
     store.write_json(path, earlier)
-    assert still_to_check(path, [asked("4"), asked("5")], now, 1, {}) == [asked("5")]
+    assert held_cases(path, now, 1, {}) == {asked("4")}
     merged = merge_check(path, {**earlier, "where": now, "cases": [{"shape": "5", "verdict": "pass"}]})
     assert [each["shape"] for each in merged["cases"]] == ["5", "4"]
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from ladder.config.plan import Plan
 from ladder.measure.accuracy.worker import inputs_of
-from ladder.measure.check.worker import in_float64
+from ladder.measure.check.judge import in_float64
 from ladder.model.shape import Shape
 from ladder.records.provenance import environment, settings_digest
 from ladder.show.figures.accuracy import FAMILY_TITLES

@@ -19,6 +19,7 @@ if PLAN.measuring:
         params:
             device=SETTINGS["device"],
             cases=lambda wildcards: PLAN.cases(wildcards.kernel),
+            drawing=lambda wildcards: PLAN.drawing(wildcards.kernel),
             runs=SETTINGS["check"]["runs"],
             declared=lambda wildcards: PLAN.by_name(wildcards.kernel).declared,
             claims=lambda wildcards: PLAN.by_name(wildcards.kernel).claims,

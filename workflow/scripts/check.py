@@ -1,11 +1,13 @@
 """Check one rung on the GPU, in the cases that no record holds, and record the verdict."""
 
+import secrets
 from pathlib import Path
 
 from ladder.build.compile import Build
 from ladder.measure.check.stage import check_rung
+from ladder.model.claims import claimed_cases
 from ladder.records import store
-from ladder.records.checks import merge_check, still_to_check
+from ladder.records.checks import drawn_by, held_cases, merge_check
 from ladder.records.provenance import environment, settings_digest
 from ladder.system.nvml import present
 from ladder.system.paths import ROOT
@@ -23,9 +25,11 @@ with job(snakemake) as progress:
     def where(compiled):
         return environment(ROOT, device, compiled, settings_digest([case.as_record() for case in asked]))
 
-    cases = asked
+    held = set()
     if not snakemake.config["remeasure"] and made.record["status"] == "ok":
-        cases = still_to_check(output, asked, where(made.record), params.runs, params.declared)
+        held = held_cases(output, where(made.record), params.runs, params.declared)
+    drawn = params.drawing.cases(next(iter(drawn_by(held)), 0) or 1 + secrets.randbits(31))
+    cases = [case for case in asked + claimed_cases(params.claims, drawn) if case not in held]
     if cases:
         with gpu_lock(device.uuid):
             log, limit_s = Path(snakemake.log[0]), params.time_limit_s

@@ -12,7 +12,7 @@ from ladder.config.documents import nearest, of_fields, read_yaml, validated
 from ladder.model.gpu import Gpu, slug
 from ladder.system.errors import LadderError
 from ladder.system.nvml import Present
-from ladder.system.paths import GPU_FILES, shown
+from ladder.system.paths import GPU_FILES, read_text, shown
 
 # Folders beside those of GPUs in a folder of results, and what `gpu` has another meaning for.
 RESERVED = ("across", "build", "logs", "tuned", "auto")
@@ -52,6 +52,12 @@ SM_LIMITS = (
     "max_threads_per_sm",
     "max_blocks_per_sm",
 )
+
+
+def numbers_of_sms() -> tuple[int, ...]:
+    """The numbers of SMs in all GPU files, in rising order; the files are not validated, for that takes longer."""
+    found = (re.search(r"^sms: *([0-9]+)", read_text(path), re.MULTILINE) for path in GPU_FILES.glob("*.yaml"))
+    return tuple(sorted({int(match[1]) for match in found if match}))
 
 
 def _values(path: Path) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 import shutil
+import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -14,6 +15,7 @@ from typing import Any
 from ladder.config import gpus
 from ladder.config.documents import nearest, read_shapes, schema, set_by, validated
 from ladder.config.kernels import read_kernels, select_rungs
+from ladder.config.named_numbers import named_by
 from ladder.config.search_space import SearchSpace
 from ladder.config.sources import is_compiled, source_digest, source_of_rung
 from ladder.config.sources import sources as sources_of
@@ -21,6 +23,7 @@ from ladder.config.tuned_file import odd_shapes, tuned_file, with_tuned
 from ladder.config.wrapper import parameters_of
 from ladder.model.cases import Case, all_cases, emulated_cases, sanitizer_cases
 from ladder.model.claims import claimed_cases, claimed_shapes, in_words
+from ladder.model.drawn import ON_A_CPU, ON_A_GPU, SANITIZED, Drawing, Reach
 from ladder.model.gpu import Gpu, ceiling_gflops
 from ladder.model.precision import BOUNDS
 from ladder.model.rung import Rung
@@ -219,11 +222,31 @@ class Plan:
         return self._claimed(name, self._cases(sorted({*self.shapes, *self.profile_shapes, *sustained})))
 
     def emulated_cases(self, name: str = "") -> list[Case]:
-        """The cases that a rung is checked with on a CPU, whatever is timed; without its name as `cases`."""
+        """The cases that a rung is checked with on a CPU, whatever is timed; without its name as `cases`.
+
+        The drawn ones, which only a rung has, come last.
+        """
         cases = self._claimed(name, emulated_cases(self._claimed(name, self._cases([]))))
-        if name and (self.by_name(name).wrap or {}).get("clear_c"):  # of which a few blocks leave zeros everywhere else
+        if not name:
+            return cases
+        if (self.by_name(name).wrap or {}).get("clear_c"):  # of which a few blocks leave zeros everywhere else
             cases = [case for case in cases if not case.blocks]
-        return cases
+        return cases + self._drawn(name, self._drawing(name, self.settings["check"]["drawn"], ON_A_CPU))
+
+    def drawing(self, name: str) -> Drawing:
+        """What the cases are drawn from that a rung is checked with on a GPU beside `cases`."""
+        return self._drawing(name, self.settings["check"]["drawn"], ON_A_GPU)
+
+    def _drawing(self, name: str, count: int, reach: Reach) -> Drawing:
+        rung, emulated = self.by_name(name), reach is ON_A_CPU
+        named, sms = named_by(rung, not emulated), gpus.numbers_of_sms() if emulated else ()
+        return Drawing(count, self.settings["check"]["seed"], named, sms, reach)
+
+    def _drawn(self, name: str, drawing: Drawing) -> list[Case]:
+        """Those that a seed draws which the sources give, so that they are the same each time, unless one is set."""
+        rung = self.by_name(name)
+        seed = 1 + zlib.crc32(source_digest(replace(rung, tuned=rung.tuned[:1])).encode())
+        return self._claimed(name, drawing.cases(seed))
 
     def profile_shapes_of(self, name: str) -> list[Shape]:
         """The shapes at which a rung is profiled."""
@@ -284,10 +307,14 @@ class Plan:
         return next(rung for rung in self.ladder.values() if rung.entry == entry)
 
     def sanitizer_cases(self, name: str = "") -> list[Case]:
-        """The cases that a rung is run with under compute-sanitizer; without its name as `cases`."""
-        return self._claimed(
-            name, sanitizer_cases(self.settings["sanitize"]["shapes"], self.settings["check"]["cases"])
-        )
+        """The cases that a rung is run with under compute-sanitizer; without its name as `cases`.
+
+        The drawn ones, which only a rung has, come last.
+        """
+        settings = self.settings["sanitize"]
+        fixed = self._claimed(name, sanitizer_cases(settings["shapes"], self.settings["check"]["cases"]))
+        drawn = self._drawn(name, self._drawing(name, settings["drawn"], SANITIZED)) if name else []
+        return fixed + [replace(case, family=Case.family) for case in drawn if case.multiplies]
 
     def home(self) -> Path:
         """The folder of the records that this run makes or shows, and of what it derives of them."""

@@ -18,6 +18,7 @@ from ladder.model.cases import is_unfinished
 from ladder.model.shape import Shape
 
 GUARD = 1024  # words before and behind each matrix; a multiple of the bytes that CUDA aligns allocations to
+SENTINEL = np.uint32(0x7FC0DEAD)  # a quiet NaN that no arithmetic produces: what a rung must not read
 ALIGNMENT = 256  # bytes, of what cudaMalloc gives
 MAP_NORESERVE = getattr(mmap, "MAP_NORESERVE", 0x4000)  # Python names it from 3.13 on
 EMULATED_STREAM = 0x57EA  # what the emulator is told to be the stream: any number, and not the default stream

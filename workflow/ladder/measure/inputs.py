@@ -12,7 +12,7 @@ from ladder.model.shape import Shape
 Matrix = np.ndarray
 
 # Of these the signs are independent of all else, which the statistical test of ladder.model.bounds stands on.
-RANDOM_SIGNS = ("uniform", "normal", "wide_range")
+RANDOM_SIGNS = ("uniform", "normal", "wide_range", "uneven")
 
 
 @dataclass(frozen=True)
@@ -77,6 +77,60 @@ def _subnormal_pair(random: np.random.Generator, shape: Shape) -> tuple[Matrix, 
     return _subnormal(random, shape.m, shape.k), _uniform(random, shape.k, shape.n)
 
 
+def _subnormal_second(random: np.random.Generator, shape: Shape) -> tuple[Matrix, Matrix]:
+    return _uniform(random, shape.m, shape.k), _subnormal(random, shape.k, shape.n)
+
+
+def _uneven_pair(random: np.random.Generator, shape: Shape) -> tuple[Matrix, Matrix]:
+    """Rows of A, or columns of B, that differ by many orders of magnitude: all of them, or one from all others."""
+    A, B = _uniform(random, shape.m, shape.k), _uniform(random, shape.k, shape.n)
+    lines = A if random.random() < 1 / 2 else B.T
+    chosen = np.ones(len(lines), bool) if random.random() < 1 / 2 else np.arange(len(lines)) == _any(random, len(lines))
+    lines[...] = np.ldexp(lines, np.where(chosen, random.integers(-30, 31, len(lines)), 0)[:, None])
+    return A, B
+
+
+def _uneven(random: np.random.Generator, rows: int, columns: int) -> Matrix:
+    return np.ldexp(_uniform(random, rows, columns), random.integers(-30, 31, (rows, 1))).astype(np.float32)
+
+
+def _zero_tiles(random: np.random.Generator, shape: Shape) -> tuple[Matrix, Matrix]:
+    """Zeros wherever A has some neighbouring steps of k, or B has, and infinities of the other matrix meet them.
+
+    Who skips a tile of zeros misses NaNs.
+    """
+    A, B = _uniform(random, shape.m, shape.k), _uniform(random, shape.k, shape.n)
+    zeros, others = (A.T, B) if random.random() < 1 / 2 else (B, A.T)
+    first = int(random.integers(shape.k))
+    last = int(random.integers(first, shape.k)) + 1
+    zeros[first:last] = 0
+    for _ in range(3):
+        others[random.integers(first, last), _any(random, others.shape[1])] = np.inf
+    return A, B
+
+
+def _scattered_pair(random: np.random.Generator, shape: Shape) -> tuple[Matrix, Matrix]:
+    A, B = _uniform(random, shape.m, shape.k), _uniform(random, shape.k, shape.n)
+    return _scatter(random, A), _scatter(random, B)
+
+
+def _scattered(random: np.random.Generator, rows: int, columns: int) -> Matrix:
+    return _scatter(random, _uniform(random, rows, columns))
+
+
+def _scatter(random: np.random.Generator, matrix: Matrix) -> Matrix:
+    """Up to three infinities or NaNs anywhere."""
+    for _ in range(random.integers(4)):
+        place = _any(random, len(matrix)), _any(random, matrix.shape[1])
+        matrix[place] = random.choice((np.inf, -np.inf, np.nan))
+    return matrix
+
+
+def _any(random: np.random.Generator, size: int) -> int:
+    """A place, the last one as often as all others."""
+    return size - 1 if random.random() < 1 / 2 else int(random.integers(size))
+
+
 def _nonfinite_pair(random: np.random.Generator, shape: Shape) -> tuple[Matrix, Matrix]:
     """NaN and infinities in the corners, where a tile's guard is easily forgotten, and one in the middle of A.
 
@@ -107,6 +161,10 @@ _PAIRS: dict[str, Callable[[np.random.Generator, Shape], tuple[Matrix, Matrix]]]
     "subnormal": _subnormal_pair,
     "signed_zeros": _alike(_zeros),
     "nonfinite": _nonfinite_pair,
+    "uneven": _uneven_pair,
+    "subnormal_B": _subnormal_second,
+    "zero_tiles": _zero_tiles,
+    "scattered": _scattered_pair,
 }
 _ADDENDS = {
     "normal": _normal,
@@ -114,5 +172,7 @@ _ADDENDS = {
     "subnormal": _subnormal,
     "signed_zeros": _zeros,
     "nonfinite": _nonfinite_addend,
+    "uneven": _uneven,
+    "scattered": _scattered,
 }
 FAMILIES = tuple(_PAIRS)

@@ -10,6 +10,7 @@ tensor cores, PeerJ Computer Science 7:e330, 2021.
 from __future__ import annotations
 
 import math
+from typing import Any
 
 UNIT_ROUNDOFF = 2.0**-24  # of IEEE binary32, round to nearest
 FALSE_ALARM = 1e-9  # with which probability the statistical test may blame a right product
@@ -59,20 +60,22 @@ def underflow_bound(
     afterwards, and those with alpha and beta. Flushing adds the same for each sum and each operand.
     """
     amplified = max(1.0, abs(alpha), largest_A, largest_B)
-    operations = k + 2
+    operations = k * (1 if abs(alpha) == 1 else 2) + 2  # alpha may be multiplied with each element of A
     of_operands = k * max(1.0, abs(alpha)) * (largest_A + largest_B)
     if subnormals == "flushed":
-        operations = 2 * k + 3 + abs(beta) + of_operands
+        operations = 3 * k + 3 + abs(beta) + of_operands
     lost = OPERAND_ERROR[precision][1] * of_operands
     return (UNDERFLOW[subnormals] * operations * amplified + lost) * (1 + componentwise_bound(k, precision))
 
 
-def statistical_bound(k: int, columns: float, precision: str = "fp32") -> float:
-    """The largest Frobenius norm of the error of an FP32 product, divided by the root of the sum of its squared terms.
+def statistical_bound(k: int, columns: Any, precision: str = "fp32", tests: int = 1) -> Any:
+    """The largest Euclidean norm of the errors of an FP32 product, divided by the root of the sum of its squared terms.
 
-    u sqrt((k + 3) t(1) t(columns)), t(n) = 1 + 2 sqrt(x / n) + 2 x / n, x = ln(2 / FALSE_ALARM): exceeded with a
-    probability of at most FALSE_ALARM, if rounding errors are independent with mean zero and the signs of the inputs
-    are random. `columns` is the sum of the squared terms over the largest part that one column has of it.
+    u sqrt((k + 3) t(1) t(columns)), t(n) = 1 + 2 sqrt(x / n) + 2 x / n, x = ln(2 / p): exceeded with a probability of
+    at most p, if rounding errors are independent with mean zero and the signs of the inputs are random. `columns` is
+    the sum of the squared terms over the largest part that one column has of it. Of a row of C it is their sum over
+    the largest part that one element has; of a column the same. p is FALSE_ALARM, divided among so many `tests`.
+    `columns` may be an array, of as many bounds.
 
     The model and the use of Hoeffding's inequality: N. J. Higham and T. Mary, A New Approach to Probabilistic Rounding
     Error Analysis, SIAM J. Sci. Comput. 41(5), 2019; with random data: the same, Sharper Probabilistic Backward Error
@@ -85,12 +88,12 @@ def statistical_bound(k: int, columns: float, precision: str = "fp32") -> float:
     """
     n = _roundings(k, precision)
     if precision == "fp32":
-        return UNIT_ROUNDOFF * math.sqrt(n * _tail(1) * _tail(columns))
+        return UNIT_ROUNDOFF * (n * _tail(1, tests) * _tail(columns, tests)) ** 0.5
     lost, _ = OPERAND_ERROR[precision]
-    return ((1 + lost) ** 2 - 1 + UNIT_ROUNDOFF * n) * math.sqrt(_tail(columns))
+    return ((1 + lost) ** 2 - 1 + UNIT_ROUNDOFF * n) * _tail(columns, tests) ** 0.5
 
 
-def _tail(n: float) -> float:
-    """What the mean of n squared standard normal variables exceeds with a probability of at most FALSE_ALARM / 2."""
-    x = math.log(2 / FALSE_ALARM)
-    return 1 + 2 * math.sqrt(x / n) + 2 * x / n
+def _tail(n: Any, tests: int) -> Any:
+    """What the mean of n squared standard normal variables exceeds with a probability of at most p / 2."""
+    x = math.log(2 * tests / FALSE_ALARM)
+    return 1 + 2 * (x / n) ** 0.5 + 2 * x / n

@@ -16,15 +16,16 @@ EMULATED_BLOCKS = 64  # blocks of it are emulated, each launch's last one among 
 EMULATED_SMALL = 1 << 16  # flop up to which a shape is emulated with every case, and not with one of them, and
 EMULATED_SHORT = 1 << 10  # the k: a kernel's tile is no smaller where the product is
 EMULATED_FAMILIES = 1 << 22  # flop up to which it is emulated with every family of inputs, and
-EMULATED_TWICE = 1 << 20  # twice, in two orders
+EMULATED_TWICE = 1 << 20  # twice, in two orders; where it is
+EMULATED_DRAWN_TWICE = 1 << 16  # drawn, which there are more of
 EMULATED_LONG = 1 << 9  # k beyond which there is one SM, for which a product of any size has tiles enough
-# NaN is one object, because Python takes two of them for different cases; JSON has a name for none of these.
+# JSON has a name for none of these.
 _NOT_FINITE = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 _OF_FEW = ("sms", "blocks", "drawn", "probe")
 _WORDS = {"family": "inputs", "sms": "SMs", "drawn": "drawn by seed"}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Case:
     """One product that a rung has to compute: C = alpha A B + beta C, on inputs of a family (`measure.inputs`).
 
@@ -44,6 +45,20 @@ class Case:
     blocks: int = 0
     drawn: int = 0
     probe: str = ""
+
+    @property
+    def _key(self) -> tuple[Any, ...]:
+        """What makes a case the same: of scalars their text, for NaN equals nothing and -0.0 equals 0."""
+        scalars = (f"{float(self.alpha)} {float(self.beta)}", self.padding, self.offset, self.family)
+        return self.shape, *scalars, self.sms, self.blocks, self.drawn, self.probe
+
+    def __eq__(self, other: object) -> bool:
+        """Whether both are the same product, NaN scalars included."""
+        return isinstance(other, Case) and self._key == other._key
+
+    def __hash__(self) -> int:
+        """Of what makes a case the same."""
+        return hash(self._key)
 
     @classmethod
     def of(cls, record: Mapping[str, Any]) -> Case:
@@ -150,7 +165,7 @@ def is_unfinished(verdict: str) -> bool:
 
 def emulated_runs(case: Case) -> int:
     """How often the emulator computes a case, with another order of blocks and threads each time."""
-    return 2 if case.shape.flop <= EMULATED_TWICE else 1
+    return 2 if case.shape.flop <= (EMULATED_DRAWN_TWICE if case.drawn else EMULATED_TWICE) else 1
 
 
 def sanitizer_cases(shapes: Iterable[str | int], configured: Iterable[Mapping[str, Any]]) -> list[Case]:

@@ -24,8 +24,8 @@ from ladder.build.other_code import other_code
 from ladder.config.sources import defined_macros, generated, header_folders, is_compiled, source_of_rung, sources
 from ladder.config.wrapper import macros_of_classes
 from ladder.measure.check.interpreted import interpreted_cases
+from ladder.measure.check.judge import HUGE
 from ladder.measure.check.stage import run_cases
-from ladder.measure.check.worker import HUGE
 from ladder.model.cases import Case, emulated_runs
 from ladder.model.rung import Rung
 

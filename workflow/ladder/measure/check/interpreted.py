@@ -28,8 +28,9 @@ SMS = 3  # that a kernel is told the GPU has: fewer than tiles, for persistent o
 
 
 def interpreted_cases(cases: Sequence[Case]) -> list[Case]:
-    """Those of the cases that the interpreter can compute in seconds, with gaps that fit into memory."""
-    return [case for case in cases if not case.blocks and case.shape.flop < MOST_FLOP and max(case.paddings) < 1 << 20]
+    """Those of the cases that the interpreter can compute in seconds, with gaps that fit into memory; none is drawn."""
+    fixed = (case for case in cases if not case.blocks and not case.drawn)
+    return [case for case in fixed if case.shape.flop < MOST_FLOP and max(case.paddings) < 1 << 20]
 
 
 class InterpretedLibrary:

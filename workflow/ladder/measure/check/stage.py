@@ -15,6 +15,10 @@ from ladder.measure.worker import WORKER
 from ladder.model.cases import Case, is_unfinished
 from ladder.system.process import BROKEN, OK, Event, Outcome, run_worker
 
+DRAWN_RUNS = (
+    2  # how often a drawn case is computed on a GPU at most: what the others find in more runs is no other there
+)
+
 
 def check_rung(
     made: Build,
@@ -30,10 +34,10 @@ def check_rung(
     """Check a rung and return its record.
 
     Keys: status (`pass`, `failed`, or why it could not be checked: the compile record's status), message, where (with
-    wall_s, the seconds that it took), runs (how often each case was computed) and whether all gave the same bits
-    (identical), cases (those that ran, with errors and verdict), and `declared`: what the rung says of itself,
-    `deterministic`, `subnormals` and `precision` of kernels.yaml. Raises LadderError where the machine broke the check
-    off, which says nothing about the rung.
+    wall_s, the seconds that it took), runs (how often each case was computed but the drawn ones, DRAWN_RUNS) and
+    whether all gave the same bits (identical), cases (those that ran, with errors and verdict), and `declared`: what
+    the rung says of itself, `deterministic`, `subnormals` and `precision` of kernels.yaml. Raises LadderError where
+    the machine broke the check off, which says nothing about the rung.
     """
     compiled = made.record
     if compiled["status"] != "ok":
@@ -42,7 +46,8 @@ def check_rung(
     begun = time.monotonic()
     declared = dict(declared or {})
     request = {"library": str(made.library), "device": device, "declared": declared}
-    answers = run_cases(cases, [runs] * len(cases), request, time_limit_s, log, progress)
+    times = [min(runs, DRAWN_RUNS) if case.drawn else runs for case in cases]
+    answers = run_cases(cases, times, request, time_limit_s, log, progress)
     where["wall_s"] = round(time.monotonic() - begun, 3)
     status, message = answers.verdict(f"check: {made.folder.name}")
     identical = all(case.pop("identical", True) for case in answers.records)

@@ -43,10 +43,10 @@ def run_case(library: Library, case: Case) -> None:
     def uniform(rows: int, columns: int) -> np.ndarray:
         return random.random((rows, columns), dtype=np.float32) * 2 - 1
 
-    layout = (case.padding, case.offset)
-    A, a, lda = upload(uniform(shape.m, shape.k) if case.multiplies else None, shape.m, shape.k, *layout)
-    B, b, ldb = upload(uniform(shape.k, shape.n) if case.multiplies else None, shape.k, shape.n, *layout)
-    C, c, ldc = upload(uniform(shape.m, shape.n) if beta != 0 else None, shape.m, shape.n, *layout)
+    of_A, of_B, of_C = zip(case.paddings, case.offsets, strict=True)
+    A, a, lda = upload(uniform(shape.m, shape.k) if case.multiplies else None, shape.m, shape.k, *of_A)
+    B, b, ldb = upload(uniform(shape.k, shape.n) if case.multiplies else None, shape.k, shape.n, *of_B)
+    C, c, ldc = upload(uniform(shape.m, shape.n) if beta != 0 else None, shape.m, shape.n, *of_C)
     operands = Operands(a, lda, b, ldb, c, ldc)
     workspace = runtime.malloc(max(1, library.workspace_bytes(shape, alpha, beta, operands)))
     error = library.queue(shape, alpha, beta, operands, workspace)

@@ -1,0 +1,204 @@
+"""Drawn cases: what they are drawn around, what meets what in them, and which slips they find that nobody chose."""
+
+import itertools
+import os
+import zlib
+from dataclasses import replace
+from random import Random
+
+import pytest
+from conftest import a_build, asked
+from emulator import compiled_engine
+from ladder.config import gpus
+from ladder.config.documents import read_yaml
+from ladder.config.kernels import read_kernels
+from ladder.config.named_numbers import named_by
+from ladder.config.plan import plan
+from ladder.measure.check.emulate import emulate_rung
+from ladder.model import drawn
+from ladder.model.drawn import ON_A_CPU, ON_A_GPU, Named, drawn_cases
+from ladder.model.rung import TunedClass
+from ladder.model.shape import Shape
+from ladder.system.paths import ROOT
+
+LADDER = read_kernels(ROOT / "config" / "kernels.yaml")
+NAMED = Named(own=(8, 16, 48), others=(1000,), work=(300_000,), tile=Shape(48, 16, 8))
+SMS = (58, 132)
+
+
+def test_a_seed_gives_the_same_cases_each_time_and_another_seed_others():
+    assert drawn_cases(5, 121, NAMED, SMS) == drawn_cases(5, 121, NAMED, SMS)
+    assert drawn_cases(5, 50, NAMED, SMS) == drawn_cases(5, 121, NAMED, SMS)[:50]
+    assert not set(drawn_cases(5, 121, NAMED, SMS)) & set(drawn_cases(6, 121, NAMED, SMS))
+    assert {case.drawn for case in drawn_cases(5, 121, NAMED)} == {5}
+
+
+def test_any_level_of_one_thing_meets_any_level_of_another_once():
+    rows = drawn._array(Random(1), 121)
+    for one, other in itertools.combinations(zip(*rows, strict=True), 2):
+        assert len(set(zip(one, other, strict=True))) == 121
+
+
+@pytest.mark.parametrize("seed", range(1, 6))
+def test_every_kind_of_input_scalar_layout_and_gpu_is_drawn(seed):
+    cases = drawn_cases(seed, 121, NAMED, SMS)
+    assert {case.family for case in cases} == set(drawn.DRAWN_FAMILIES)
+    assert {(1, 1), (-1, 1), (1, -1), (1, 0)} <= {(case.alpha, case.beta) for case in cases}
+    scalars = {str(float(each)) for case in cases for each in (case.alpha, case.beta)}
+    assert {"nan", "inf", "-inf", "0.0", "-0.0"} <= scalars
+    sizes = {abs(case.alpha) for case in cases}
+    assert any(0 < each < 2**-126 for each in sizes) or any(0 < abs(case.beta) < 2**-126 for case in cases)
+    assert any(each > 2**20 for each in sizes)
+    for matrix in range(3):
+        lds = {(case.paddings[matrix] > 0, case.offsets[matrix] % 4 == 0) for case in cases}
+        assert lds == set(itertools.product((True, False), repeat=2))
+    assert {0, *SMS} <= {case.sms for case in cases}
+    assert len({case.sms for case in cases}) > 10
+
+
+@pytest.mark.parametrize("seed", range(1, 6))
+def test_dimensions_lie_around_the_numbers_that_a_rung_names_and_most_products_are_cheap(seed):
+    shapes = [case.shape for case in drawn_cases(seed, 121, NAMED)]
+    for dimension in ("m", "n", "k"):
+        drawn_sizes = {getattr(shape, dimension) for shape in shapes}
+        assert 1 in drawn_sizes
+        assert {8, 16, 24, 32, 48} & drawn_sizes
+        assert any(size % 16 == 15 for size in drawn_sizes)
+        assert any(size % 16 == 1 and size > 16 for size in drawn_sizes)
+        assert {size % 8 for size in drawn_sizes} == set(range(8))
+        assert max(drawn_sizes) > 8 * min(size for size in drawn_sizes if size > 8)
+    whole = [shape for shape in shapes if (shape.m % 48, shape.n % 16, shape.k % 8) == (0, 0, 0)]
+    assert any(shape.m // 48 % 2 and shape.n // 16 % 2 for shape in whole)
+    assert any((shape.m % 48, shape.n % 16, shape.k % 8) == (0, 1, 0) for shape in shapes)
+    assert sorted(shape.flop for shape in shapes)[80] <= 1 << 20
+    assert max(shape.flop for shape in shapes if shape.k < drawn.LONG_K) <= 2 * ON_A_CPU.most
+
+
+def test_a_sum_longer_than_16_bits_and_both_sides_of_a_limit_of_work_are_drawn():
+    shapes = [case.shape for case in drawn_cases(3, 121, NAMED)]
+    assert any(shape.k > 1 << 16 for shape in shapes)
+    limits = [(shape.m * shape.n, shape.m * shape.n * shape.k, shape.flop) for shape in shapes]
+    assert any(min(abs(300_000 - each) for each in limit) < 3000 for limit in limits)
+
+
+def test_on_a_gpu_a_limit_of_the_tuned_classes_has_products_on_both_sides():
+    limit = 2 * 2048**3
+    rung = replace(
+        LADDER["vectorized"], tuned=(TunedClass(limit, {"BM": "64"}), TunedClass(float("inf"), {"BM": "128"}))
+    )
+    named = named_by(rung)
+    assert limit in named.work
+    assert limit not in named_by(rung, all_classes=False).work
+    flop = {case.shape.flop for seed in range(1, 9) for case in drawn_cases(seed, 121, named, (), ON_A_GPU)}
+    assert any(0.9 * limit < each < limit for each in flop)
+    assert any(limit <= each < 1.1 * limit for each in flop)
+
+
+def test_the_numbers_of_a_source_its_macros_and_its_headers_are_named(tmp_path):
+    (tmp_path / "own.cuh").write_text("constexpr int WIDE = 96;\n")
+    (tmp_path / "mine.cu").write_text(
+        '#include "own.cuh"\n// 77\n#define BM 24\n#ifndef STAGES\n#define STAGES 3\n#endif\n'
+        'const char* text = "55";\nif (m * n > 1 << 20 || k > 4 * 300 || x > 0.5f) {}\n'
+    )
+    source = os.path.relpath(tmp_path / "mine.cu", ROOT / "kernels")
+    named = named_by(replace(LADDER["naive"], source=source, macros={"STAGES": "5"}))
+    assert {24, 5, 300, 1200} <= set(named.own)
+    assert not {3, 55, 77} & set(named.own)
+    assert (named.others, named.work, named.tile.m) == ((96,), (1 << 20,), 24)
+
+
+def test_the_numbers_of_sms_are_those_of_the_gpu_files():
+    assert set(gpus.numbers_of_sms()) == {read_yaml(path)["sms"] for path in (ROOT / "config/gpus").glob("*.yaml")}
+
+
+def test_a_seed_that_is_set_is_that_of_every_rung_and_else_sources_give_their_own():
+    config = read_yaml(ROOT / "config/config.yaml") | {"measure": False}
+    seeds = {
+        name: {case.drawn for case in plan(config).emulated_cases(name)} - {0} for name in ("naive", "coalesced", "tma")
+    }
+    assert len(set.union(*seeds.values())) == 3
+    run = plan(config | {"check": config["check"] | {"seed": 7}})
+    assert {case.drawn for case in run.emulated_cases("naive")} == {0, 7}
+    assert {case.drawn for case in run.drawing("naive").cases(9)} == {7}
+    assert len(run.drawing("naive").cases(9)) == config["check"]["drawn"]
+
+
+# Slips in sound rungs that only some shape, scalar or input shows
+
+
+def checked(tmp_path, name: str, old: str, new: str, seed: int = 1):
+    """The record of a rung with a slip, of the drawn cases of a seed alone."""
+    text = (ROOT / "kernels" / LADDER[name].source).read_text()
+    assert old in text
+    (tmp_path / "rung.cu").write_text(text.replace(old, new))
+    rung = replace(LADDER[name], source=os.path.relpath(tmp_path / "rung.cu", ROOT / "kernels"))
+    cases = drawn_cases(seed, 121, named_by(rung, all_classes=False), SMS)
+    return emulate_rung(rung, a_build(tmp_path / name), cases, 2, 60, tmp_path / "log", compiled_engine())
+
+
+GUARD = "  float sum = 0.0f;\n"
+STORE = "  store_result(g, row, col, sum);"
+SLIPS = {
+    # shapes
+    "k % 8 == 5": (GUARD, "  float sum = 0.0f;\n  if (g.k % 8 == 5) g.k -= 1;\n"),
+    "n % 4 == 2": (GUARD, "  float sum = 0.0f;\n  if (g.n % 4 == 2 && col == g.n - 1) g.k -= 1;\n"),
+    "m % BM == BM - 1": (GUARD, "  float sum = 0.0f;\n  if (g.m % BM == BM - 1) g.k -= 1;\n"),
+    "whole tiles of odd number": (
+        GUARD,
+        "  float sum = 0.0f;\n  if (g.m % BM == 0 && g.m / BM % 2 && g.m > BM && g.n % BN == 0) g.k -= 1;\n",
+    ),
+    "one row": (GUARD, "  float sum = 0.0f;\n  if (g.m == 1 && g.n > 64) g.k -= 1;\n"),
+    "one column": (GUARD, "  float sum = 0.0f;\n  if (g.n == 1 && g.m > 64) g.k -= 1;\n"),
+    "tall": (GUARD, "  float sum = 0.0f;\n  if (g.m > 32 * g.n) g.k -= 1;\n"),
+    "wide": (GUARD, "  float sum = 0.0f;\n  if (g.n > 32 * g.m) g.k -= 1;\n"),
+    "k in 16 bits": ("for (int p = 0; p < g.k;", "for (int p = 0; p < (g.k & 65535);"),
+    "many rows": (GUARD, "  float sum = 0.0f;\n  if (row > 1000) g.k -= 1;\n"),
+    "deep": (GUARD, "  float sum = 0.0f;\n  if (g.k > 500) g.k -= 1;\n"),
+    # layout
+    "ldc of two more": (STORE, "  if (g.ldc % 4 == 2 && g.ldc > g.n) sum *= 1.001f;\n" + STORE),
+    "B by vector": (STORE, "  if ((size_t(g.B) & 15) == 8) sum *= 1.001f;\n" + STORE),
+    "lda and A": (STORE, "  if (g.lda % 4 == 0 && (size_t(g.A) & 15)) sum *= 1.001f;\n" + STORE),
+    # scalars
+    "alpha -1, beta 1": (STORE, "  if (g.alpha == -1.0f && g.beta == 1.0f) sum = -sum;\n" + STORE),
+    "alpha 1, beta -1": (STORE, "  if (g.alpha == 1.0f && g.beta == -1.0f) g.beta = 1.0f;\n" + STORE),
+    "1 and 1": (STORE, "  if (g.alpha == 1.0f && g.beta == 1.0f) g.beta = 0.0f;\n" + STORE),
+    "tiny alpha": (STORE, "  if (fabsf(g.alpha) < 1e-12f) g.alpha = 0.0f;\n" + STORE),
+    "huge beta": (STORE, "  if (fabsf(g.beta) > 1e20f) g.beta = 1e20f;\n" + STORE),
+    "NaN alpha": (STORE, "  if (g.alpha != g.alpha) g.alpha = 0.0f;\n" + STORE),
+    "NaN beta": (STORE, "  if (!(g.beta > 0.0f || g.beta < 0.0f)) g.beta = 0.0f;\n" + STORE),
+    "beta -0.0": (STORE, "  if (g.beta == 0.0f && 1.0f / g.beta < 0.0f) sum += g.C[row * g.ldc + col];\n" + STORE),
+    # inputs
+    "subnormals of B": (
+        "* g.B[p * g.ldb + col];",
+        "* (fabsf(g.B[p * g.ldb + col]) < 1.18e-38f ? 0.0f : g.B[p * g.ldb + col]);",
+    ),
+    "zeros of A skipped": ("    sum += ", "    if (g.A[row * g.lda + p] != 0.0f) sum += "),
+    "infinity is the largest number": (STORE, "  sum = fminf(sum, 3.4028235e38f);\n" + STORE),
+    "one row in BF16": (
+        STORE,
+        "  if (row == g.m / 2) {\n    sum = 0.0f;\n    for (int p = 0; p < g.k; ++p) {\n"
+        "      sum += __uint_as_float(__float_as_uint(g.A[row * g.lda + p]) & 0xFFFF0000) * g.B[p * g.ldb + col];\n"
+        "    }\n  }\n" + STORE,
+    ),
+    # the machine
+    "an odd number of SMs": (
+        "  return launch(",
+        "  int sms = 0;\n  sm_count(&sms);\n  if (sms % 2) return cudaErrorInvalidConfiguration;\n  return launch(",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("slip", SLIPS)
+def test_a_slip_that_shows_in_few_products_is_found(tmp_path, slip):
+    record = checked(tmp_path, "naive", *SLIPS[slip])
+    assert record["status"] == "failed", record["message"]
+
+
+@pytest.mark.parametrize("name", ["naive", "tiled@TILE=16", "vectorized", "split_k"])
+def test_a_sound_rung_passes_every_drawn_case(tmp_path, name):
+    record = checked(tmp_path, name, "", "", seed=1 + zlib.crc32(name.encode()))
+    assert (record["status"], len(record["cases"])) == ("emulated", 121), record["message"]
+
+
+def test_a_drawn_case_says_its_seed():
+    assert str(asked("7", drawn=5)) == "7, drawn by seed 5"

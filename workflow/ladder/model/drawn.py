@@ -1,0 +1,279 @@
+"""Drawn cases: products that nobody chose, around every number that a rung's sources and its plan name.
+
+Ten things of a case (_FACTORS) have _LEVELS levels each. An orthogonal array of strength 2 puts them together: among
+_LEVELS**2 cases any level of one thing meets any level of another once (R. C. Bose, On the application of the
+properties of Galois fields to the problem of construction of hyper-Graeco-Latin squares, Sankhya 3, 1938). A seed draws
+which level has which number in the array, the order of the cases, and the values within each level.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from itertools import cycle
+from random import Random
+
+from ladder.model.cases import Case
+from ladder.model.shape import Shape
+
+_LEVELS = 11  # a prime, of which the array has _LEVELS + 1 columns
+_FACTORS = ("m", "n", "k", "alpha", "beta", "A", "B", "C", "family", "sms")
+LONG_K = (1 << 16) + 1  # a k that 16 bits do not hold
+WIDEST_MULTIPLE = 700  # up to which dimensions are drawn as multiples of a number
+POWERS = tuple(1 << bits for bits in range(1, 9))
+DRAWN_FAMILIES = (
+    *("uniform", "uniform", "uniform", "normal", "wide_range", "uneven", "cancellation"),
+    *("subnormal", "subnormal_B", "zero_tiles", "scattered"),
+)
+
+
+@dataclass(frozen=True)
+class Named:
+    """The numbers that a rung names: `own` those of its source and macros, `others` those of its headers.
+
+    `work` are limits of m n, m n k or 2 m n k: those of its classes of size, and whatever is large in its sources. A
+    block computes a tile of m x n elements, k steps at a time, as `tile` says as far as that is known.
+    """
+
+    own: tuple[int, ...]
+    others: tuple[int, ...] = ()
+    work: tuple[int, ...] = ()
+    tile: Shape = field(default_factory=lambda: Shape(64, 64, 16))
+
+
+@dataclass(frozen=True)
+class Reach:
+    """How much work drawn products may be.
+
+    `flop` of most of them, and of the whole tiles that they are parts of `of_tiles`. Of one in eight the product may
+    be of `most`, and its tiles of four times as much.
+    """
+
+    flop: int
+    most: int
+    of_tiles: int
+
+
+ON_A_CPU = Reach(1 << 20, 1 << 22, 1 << 23)
+ON_A_GPU = Reach(1 << 26, 1 << 35, 1 << 40)
+SANITIZED = Reach(1 << 16, 1 << 18, 1 << 20)
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """What cases are drawn from but for the seed: `drawn_cases`. `seed` is the one that is asked for, 0 for any."""
+
+    count: int
+    seed: int
+    named: Named
+    sms: tuple[int, ...]
+    reach: Reach
+
+    def cases(self, seed: int) -> list[Case]:
+        """The cases of a seed, or of the one that is asked for."""
+        return drawn_cases(self.seed or seed, self.count, self.named, self.sms, self.reach)
+
+
+def drawn_cases(seed: int, count: int, named: Named, sms: Sequence[int] = (), reach: Reach = ON_A_CPU) -> list[Case]:
+    """So many cases, the same for the same arguments; their `sms` are 0 where no numbers of SMs are given.
+
+    The first are of whole tiles in all dimensions but one, of a long sum, or just below and above a limit of work.
+    """
+    random = Random(f"{seed}")
+    shapes = [
+        *_whole_tiles(random, named, reach),
+        *_long_sum(random, named, reach),
+        *_around_work(random, named, reach),
+    ]
+    special = {name: cycle(random.sample(of, len(of))) for name, of in _SPECIAL.items()}
+    found = []
+    for turn, row in enumerate(_array(random, count)):
+        level = dict(zip(_FACTORS, row, strict=False))
+        if turn < len(shapes):
+            shape = shapes[turn]
+            level |= {name: level[name] % _PLAIN for name in ("alpha", "beta")}
+        else:
+            work = (reach.most, 4 * reach.of_tiles) if turn % 8 == 0 else (reach.flop, reach.of_tiles)
+            shape = _shape(random, [level[name] for name in "mnk"], named, *work)
+        columns = {"A": shape.k, "B": shape.n, "C": shape.n}
+        layouts = [_layout(random, level[name], columns[name], named) for name in "ABC"]
+        case = Case(
+            shape,
+            alpha=next(special["alpha"]) if level["alpha"] == _LEVELS - 1 else _ALPHAS[level["alpha"]](random),
+            beta=next(special["beta"]) if level["beta"] == _LEVELS - 1 else _BETAS[level["beta"]](random),
+            padding=(layouts[0][0], layouts[1][0], layouts[2][0]),
+            offset=(layouts[0][1], layouts[1][1], layouts[2][1]),
+            family=DRAWN_FAMILIES[level["family"]],
+            sms=_sms(random, level["sms"], sms),
+            drawn=seed,
+        )
+        found.append(case)
+    return found
+
+
+def _array(random: Random, count: int) -> list[list[int]]:
+    """Rows of the orthogonal array, _LEVELS**2 at a time, with levels and rows in random order."""
+    rows: list[list[int]] = []
+    while len(rows) < count:
+        names = [random.sample(range(_LEVELS), _LEVELS) for _ in _FACTORS]
+        block = [
+            [of[(a + column * b) % _LEVELS] for column, of in enumerate(names)]
+            for a in range(_LEVELS)
+            for b in range(_LEVELS)
+        ]
+        random.shuffle(block)
+        rows += block
+    return rows[:count]
+
+
+# Dimensions: by level what is drawn around a number c that a rung names, no more than `most` where that is possible
+
+
+def _times(random: Random, c: int, most: int) -> int:
+    """A multiple of c, by a small number that is odd most of the time."""
+    return c * min(random.choice((1, 1, 2, 3, 3, 5, 7)), max(1, min(most, WIDEST_MULTIPLE) // c))
+
+
+_DIMENSIONS: tuple[Callable[[Random, int, int], int], ...] = (
+    lambda random, c, most: 1,
+    lambda random, c, most: random.randint(2, 9),
+    lambda random, c, most: c,
+    lambda random, c, most: c * min(random.choice((3, 3, 5, 7)), max(1, min(most, WIDEST_MULTIPLE) // c - 1) | 1),
+    lambda random, c, most: _times(random, c, most) - 1,
+    lambda random, c, most: _times(random, c, most) + 1,
+    lambda random, c, most: _times(random, c, most) + random.randrange(4, max(5, c), 4),
+    lambda random, c, most: _times(random, c, most) + random.randrange(1, max(2, c), 2),
+    lambda random, c, most: _times(random, c, most) + random.randrange(2, max(3, c), 4),
+    lambda random, c, most: round(math.exp(random.uniform(0, math.log(min(400, max(2, most)))))),
+    lambda random, c, most: random.randint(min(most, 300), max(1, min(most, 1300))),
+)
+
+
+def _shape(random: Random, levels: Sequence[int], named: Named, flop: int, of_tiles: int) -> Shape:
+    """A shape of these levels, its dimensions drawn in any order, each with what the work leaves to it."""
+    sizes, tile = (
+        [1, 1, 1],
+        (named.tile.m, named.tile.n, 2 * named.tile.k),
+    )  # to fill a tile's stages takes time as well
+    left, tiles = flop // 2, max(1, of_tiles // (2 * math.prod(tile)))
+    for index, others in zip(random.sample(range(3), 3), (2, 1, 0), strict=True):
+        most = max(1, min(left // 8**others, tiles * tile[index]))
+        c = _number(random, named, most)
+        size = _DIMENSIONS[levels[index]](random, c, most)
+        sizes[index] = max(1, size - -(-max(0, size - most) // c) * c)  # of the same residue where that can be
+        left //= sizes[index]
+        tiles = max(1, tiles // -(-sizes[index] // tile[index]))
+    return Shape(*sizes)
+
+
+def _number(random: Random, named: Named, most: int) -> int:
+    """A number that the rung names, a product or quotient of two, or a power of two; none that is too large."""
+    kind = random.random()
+    if kind < 0.5:
+        found = named.own
+    elif kind < 0.7:
+        pairs = [random.choice(named.own or POWERS) for _ in range(2)]
+        found = (pairs[0] * pairs[1], max(pairs) // max(1, min(pairs)))
+    else:
+        found = named.others if kind < 0.85 else POWERS
+    return random.choice(
+        [each for each in found if 2 <= each <= most] or [each for each in POWERS if each <= most] or [1]
+    )
+
+
+def _whole_tiles(random: Random, named: Named, reach: Reach) -> list[Shape]:
+    """Whole tiles in two dimensions, and in the third one too, or one element or one vector more, or one less."""
+    found = []
+    for index in range(3):
+        for more in (0, 1, -1, 4, 2):
+            tile = [named.tile.m, named.tile.n, named.tile.k]
+            times = [random.choice((1, 2, 3)), random.choice((1, 3)), random.choice((1, 3, 5, 7))]
+            while 2 * math.prod(map(operator.mul, tile, times)) > reach.most and max(times) > 1:
+                times[times.index(max(times))] -= 1
+            sizes = list(map(operator.mul, tile, times))
+            sizes[index] += more
+            found.append(Shape(*(max(1, size) for size in sizes)))
+    return [shape for shape in found if shape.flop <= 2 * reach.most]
+
+
+def _long_sum(random: Random, named: Named, reach: Reach) -> list[Shape]:
+    """A sum that is longer than 16 bits count, where the tiles that compute it are within reach."""
+    if 2 * LONG_K * named.tile.m * named.tile.n > 16 * reach.of_tiles:
+        return []
+    return [Shape(random.randint(1, 8), random.randint(1, 8), LONG_K + random.randrange(64))]
+
+
+def _around_work(random: Random, named: Named, reach: Reach) -> list[Shape]:
+    """At some limits of work two products: one that does not exceed it, and one that does."""
+    found: list[Shape] = []
+    for limit in random.sample(named.work, min(len(named.work), 6)):
+        k = random.choice((1, 2, 3, 4, 8, 16, 31, math.ceil(limit ** (1 / 3))))
+        elements = int(limit / random.choice((1, k, 2 * k)))  # it may limit m n, m n k or 2 m n k
+        m = max(1, round(math.sqrt(elements) * 2 ** random.uniform(-2, 2)))
+        shapes = [Shape(m, max(1, elements // m), k), Shape(m, elements // m + 1, k)]
+        if max(shape.flop for shape in shapes) <= reach.most:
+            found += shapes
+    return found
+
+
+# Scalars, by level; the first _PLAIN hide no wrong product behind a scalar that is 0, far from 1 or not finite
+
+
+def _ordinary(random: Random) -> float:
+    return random.choice((-1, 1)) * round(random.uniform(0.1, 8), 3)
+
+
+def _tiny(random: Random) -> float:
+    """Normal or subnormal in FP32."""
+    return random.choice((-1, 1)) * 2.0 ** random.choice((random.randint(-120, -20), random.randint(-148, -127)))
+
+
+def _huge(random: Random) -> float:
+    return random.choice((-1, 1)) * 2.0 ** random.randint(20, 127)
+
+
+def _one_of(*values: float) -> Callable[[Random], float]:
+    return lambda random: random.choice(values)
+
+
+_ONE, _MINUS, _ZERO = _one_of(1), _one_of(-1), _one_of(0)
+_PLAIN = 8
+_ALPHAS = (_ONE, _ONE, _ONE, _MINUS, _MINUS, _ordinary, _ordinary, _ordinary, _tiny, _huge)
+_BETAS = (_ZERO, _ZERO, _ZERO, _ONE, _ONE, _MINUS, _ordinary, _ordinary, _tiny, _huge)
+# The last level: these in turn, so that none is left out.
+_SPECIAL = {"alpha": (math.nan, math.inf, -math.inf, 0, -0.0), "beta": (math.nan, math.inf, -math.inf, -0.0)}
+
+
+# The layout of a matrix, by level: the gap that makes the leading dimension what it is to be, and the first element
+
+
+def _layout(random: Random, level: int, columns: int, named: Named) -> tuple[int, int]:
+    """padding and offset in floats."""
+
+    def gap(modulus: int, remainder: int = 0) -> int:
+        """The least gap, or a few more, after which ld % modulus is the remainder."""
+        least = (remainder - columns) % modulus
+        return least + modulus * random.choice((0, 0, 1, 3))
+
+    return (
+        lambda: (0, 0),
+        lambda: (0, random.choice((4, 8, 12))),
+        lambda: (gap(4), 0),
+        lambda: (gap(4), random.choice((1, 2, 3))),
+        lambda: (gap(4, 2), 0),
+        lambda: (gap(4, 2), random.choice((2, 6))),
+        lambda: (gap(2, 1), 0),
+        lambda: (0, random.choice((1, 2, 3, 5))),
+        lambda: (gap(32), 0),
+        lambda: (random.choice(named.own or POWERS), random.choice((0, 4))),
+        lambda: (gap(2, 1), random.choice((1, 3))),
+    )[level]()
+
+
+def _sms(random: Random, level: int, sms: Sequence[int]) -> int:
+    """0, the emulator's own number, at some levels; else a few, one of those given, or any."""
+    if not sms or level < 3:
+        return 0
+    return random.choice((1, 2, 3, 5)) if level < 6 else random.choice(sms) if level < 9 else random.randint(1, 200)
