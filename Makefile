@@ -46,7 +46,7 @@ define CHECK_PYTHON
 	  echo 'make: $(PYTHON) has no venv module; on Debian and Ubuntu the package python3-venv brings it' >&2; exit 1; }
 endef
 
-.PHONY: help env run doctor dev test newest lint format docs library faults seeds architectures lock wheels clean other
+.PHONY: help env run doctor dev test newest lint format docs library faults seeds mutants architectures lock wheels clean other
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -91,8 +91,9 @@ doctor: env ## say what this machine lacks to compile, measure and profile, and 
 
 dev: $(VENV)/.dev
 
-$(VENV)/.dev: $(VENV)/.$(ENV) envs/dev.txt
+$(VENV)/.dev: $(VENV)/.$(ENV) envs/dev.txt envs/mutants.txt
 	$(INSTALL) -r envs/dev.txt
+	$(INSTALL) --no-deps -r envs/mutants.txt
 	@touch $@
 
 test: lint ## lint, then the tests (ARGS=... goes to pytest)
@@ -134,6 +135,11 @@ faults: dev ## run the corpus of faults in the emulator and write docs/faults.md
 seeds: dev ## run every sound kernel with 200 seeds in the emulator; no finding is the pass
 	$(TOOLS) python tools faults seeds
 
+mutants: dev ## try changes that nobody chose in the emulator, ten minutes at a time, and write docs/mutants.md
+	$(TOOLS) python tools mutants emulator
+	$(TOOLS) python tools mutants compare
+	$(TOOLS) python tools/write_docs.py
+
 architectures: dev ## compile what has changed for every GPU's architecture and write docs/architectures.md
 	$(TOOLS) python tools architectures compile
 	$(TOOLS) python tools/write_docs.py
@@ -144,7 +150,7 @@ wheels: ## fill ./wheels for a machine without a network (ENV=cuda12, TARGET_PYT
 	build/carrier/bin/python $(PIP) install $(HASHED) --no-compile -r envs/build.txt
 	@echo 'Collecting for Python $(TARGET_PYTHON), Linux x86_64, in ./wheels'
 	@build/carrier/bin/python $(PIP) download $(HASHED) --no-deps --python-version $(TARGET_PYTHON) $(PLATFORMS) -d wheels \
-	  $(foreach pins,build $(ENV) $(CUBLAS) dev,-r envs/$(pins).txt)
+	  $(foreach pins,build $(ENV) $(CUBLAS) dev mutants,-r envs/$(pins).txt)
 
 lock: ## for maintainers: pin envs/*.in anew, with uv (ARGS=--upgrade takes newer versions)
 	$(LOCK) $(ARGS) envs/build.in -o envs/build.txt
@@ -156,6 +162,7 @@ lock: ## for maintainers: pin envs/*.in anew, with uv (ARGS=--upgrade takes newe
 	$(LOCK) $(ARGS) envs/triton.in -o envs/triton.txt
 	$(LOCK) $(ARGS) envs/cutile.in -o envs/cutile.txt
 	$(LOCK) $(ARGS) envs/dev.in -c envs/requirements.txt -o envs/dev.txt
+	$(LOCK) $(ARGS) --no-deps envs/mutants.in -o envs/mutants.txt
 
 clean: ## remove build/, logs/ and .snakemake/; results stay
 	rm -rf build logs .snakemake

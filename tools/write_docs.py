@@ -56,6 +56,7 @@ from record_errors import SPLIT, TITLES, above, limit, shares  # noqa: E402
 from record_faults import corpus  # noqa: E402
 from record_languages import languages  # noqa: E402
 from record_measuring import effects  # noqa: E402
+from record_mutants import mutants  # noqa: E402
 from record_regression import regression  # noqa: E402
 from worklogs import worklogs  # noqa: E402
 
@@ -278,7 +279,7 @@ FUNCTIONS = (
         summary_block,
     ),
     *(error_of_cublas, time_of_cublas, errors),
-    *(architectures, attacks, corpus, data_families, effects, languages, regression),
+    *(architectures, attacks, corpus, data_families, effects, languages, mutants, regression),
     *(occupancy_by_hand, worklogs),
     *(trial, trial_share, change, trial_table, trial_link, trial_clock_ghz, rates, trials, described),
 )

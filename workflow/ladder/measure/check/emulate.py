@@ -68,13 +68,14 @@ def emulate_source(
     progress: Callable[[int, Case], None] = lambda done, case: None,
     first_only: bool = False,
     architecture: str = ARCHITECTURE,
+    until_wrong: bool = False,
 ) -> dict[str, Any]:
     """`emulate_rung` of a rung of which nothing is said to have been compiled.
 
     `architecture` is what the source is compiled for on a GPU, whose code it has here too. Each thread is a process
     with a share of the cases. The progress is told how many cases have begun, and which one begins. With
     `first_only` each ends with its first finding of the emulator. Wrong values are none, for what passes tells more
-    of them.
+    of them; with `until_wrong` each ends with the first case that does not pass, whatever is wrong with it.
     """
     if rung.role == "baseline":  # whose source calls what no emulator has
         return {"status": NEEDS_GPU, "message": "a library of NVIDIA's, which has code for GPUs alone", "cases": []}
@@ -104,6 +105,7 @@ def emulate_source(
         request = {
             "library": str(library),
             "emulate": {"threads": 1, "time_limit_s": time_limit_s / 2, "first_only": first_only},
+            "until_wrong": until_wrong,
             "declared": rung.declared,
         }
         answers = run_cases(cases, runs, request, time_limit_s, log, progress, threads)

@@ -186,7 +186,10 @@ def check_case(
 
 
 def main(asked: Mapping[str, Any]) -> None:
-    """Check the cases of the request, one event each; its `emulate` holds the arguments of the emulator."""
+    """Check the cases of the request, one event each; its `emulate` holds the arguments of the emulator.
+
+    With `until_wrong` none is begun after the first that does not pass.
+    """
     emulated = asked.get("emulate")
     if interpreted := asked.get("interpret"):
         device, library = InterpretedDevice(), InterpretedLibrary(**interpreted)
@@ -206,7 +209,8 @@ def main(asked: Mapping[str, Any]) -> None:
                 raise
             record = None  # where no more may be reserved than there is, such a case is left out
         process.emit(**({"left_out": asked_case} if record is None else {"case": record}))
-        if device.stuck:
+        wrong = record is not None and record["verdict"] != "pass"
+        if device.stuck or (wrong and asked.get("until_wrong")):
             break
         device.clear()
 
