@@ -1,10 +1,16 @@
 """Mutants: what each operator makes, how they are drawn and recorded, and that the record and its page are of today."""
 
+from typing import ClassVar
+
 import pytest
+import record_mutants
+from conftest import line_of, write
+from ladder.build.emulator import NEEDS_GPU
 from ladder.records import store
 from ladder.system.paths import ROOT
-from mutants import Mutant, by_universalmutator, drawn, mutants_of, written
-from mutation_operators import OPERATORS, Code
+from mutants import Mutant, by_universalmutator, drawn, mutant, mutants_of
+from mutation_operators import OPERATORS, Code, Edit
+from record_mutants import EQUIVALENT, KILLED, SURVIVED, Bench, Recording, configured, ladder, wilson
 
 # What each operator makes of a line: the line, and all that becomes of it.
 MADE = {
@@ -76,7 +82,8 @@ MADE = {
     "factor rounded to half": (
         "sum += a * b;",
         [
-            "sum += (fabsf(a) < 6.103515625e-5f ? rintf(a * 16777216.0f) / 16777216.0f : fminf(fmaxf(__uint_as_float(__float_as_uint(a) + 0x1000u & 0xFFFFE000u), -65504.0f), 65504.0f)) * b;"
+            "sum += (fabsf(a) < 6.103515625e-5f ? rintf(a * 16777216.0f) / 16777216.0f : fminf(fmaxf("
+            "__uint_as_float(__float_as_uint(a) + 0x1000u & 0xFFFFE000u), -65504.0f), 65504.0f)) * b;"
         ],
     ),
     "shared array one smaller": (
@@ -113,3 +120,212 @@ def test_an_operator_makes_what_its_name_says(name):
 def test_an_operator_leaves_comments_and_directives_alone(name):
     line, _ = MADE[name]
     assert list(OPERATORS[name](Code(f"// {line}\n#define X {line}\nstatic_assert({line.partition(';')[0]});\n"))) == []
+
+
+def test_universalmutator_changes_code_and_neither_comments_nor_directives():
+    text = "// a + b\n#define X 1\nstatic_assert(1 < 2);\nx = a + b;\n"
+    made = {kind: text[edit.start : edit.end] for kind, edit in by_universalmutator(Code(text))}
+    assert set(made.values()) == {"x = a + b;\n"}
+    assert {"arithmetic changed", "a line left out", "a jump inserted"} <= set(made)
+
+
+# A mutant is the lines that it changes
+
+
+SOURCE = "int f() {\n  return 1;\n}\nint g() {\n  return 1;\n}\n"
+
+
+def test_a_mutant_is_put_together_from_its_lines():
+    start = SOURCE.rindex("1")
+    one = mutant(Code(SOURCE), "f.cu", "a number changed", Edit(start, start + 1, "2"))
+    assert (one.line, one.nth, one.old, one.new) == (5, 1, "  return 1;\n", "  return 2;\n")
+    assert one.apply(SOURCE) == SOURCE[:start] + "2" + SOURCE[start + 1 :]
+    assert Mutant.of(one.as_record()) == one
+
+
+def test_a_mutant_is_found_again_where_comments_have_moved_it():
+    one = Mutant("f.cu", 5, 1, "a number changed", "  return 1;\n", "  return 2;\n")
+    moved = one.apply(f"// one\n// two\n{SOURCE}")
+    assert moved.endswith("int g() {\n  return 2;\n}\n")
+    assert moved.count("return 1") == 1
+
+
+def test_a_mutant_of_other_lines_is_refused():
+    one = Mutant("f.cu", 5, 1, "a number changed", "  return 3;\n", "  return 2;\n")
+    assert line_of(one.apply, SOURCE).startswith("f.cu:5: is not what mutant ")
+
+
+# What is drawn
+
+
+@pytest.fixture(scope="module")
+def rungs():
+    return ladder(configured())
+
+
+def test_a_seed_draws_the_same_mutants_and_another_seed_others(rungs):
+    naive = rungs["naive"][0]
+    first, again, other = (drawn(naive, seed) for seed in (1, 1, 2))
+    assert first == again
+    assert first[:20] != other[:20]
+    assert {one.id for one in first} == {one.id for one in other}
+
+
+def test_operators_take_turns_and_every_second_mutant_is_of_cudas_own(rungs):
+    first = drawn(rungs["tiled"][0], 1)[:40]
+    assert [one.operator in OPERATORS for one in first] == [True, False] * 20
+    assert len({one.operator for one in first if one.operator in OPERATORS}) == 20
+
+
+def test_every_mutant_changes_what_a_compiler_sees_and_no_two_are_one(rungs):
+    path = ROOT / "kernels/sgemm/tiled.cu"
+    made = [one for some in mutants_of(path).values() for one in some]
+    texts = {one.apply(path.read_text()) for one in made}
+    assert len(texts) == len(made)
+    assert path.read_text() not in texts
+
+
+# What becomes of them
+
+
+@pytest.fixture
+def bench(tmp_path):
+    return Bench(configured(), tmp_path)
+
+
+def in_tiled(old: str, new: str) -> Mutant:
+    """A mutant of tiled.cu by a part of one line."""
+    text = (ROOT / "kernels/sgemm/tiled.cu").read_text()
+    start = text.index(old)
+    return mutant(Code(text), "tiled.cu", "by hand", Edit(start, start + len(old), new))
+
+
+def test_a_wrong_mutant_is_found_and_one_that_does_not_compile_is_none(bench, rungs):
+    found = bench.emulated(rungs["tiled"][:1], in_tiled("tx < k_left", "true"))
+    assert (found["verdict"], found["detector"], found["kind"]) == (KILLED, "emulator", "out of bounds")
+    assert bench.emulated(rungs["tiled"][:1], in_tiled("int tx =", "int =")) is None
+
+
+def test_a_header_that_is_compiled_beforehand_is_changed_too(bench, rungs):
+    text = (ROOT / "kernels/include/gemm.cuh").read_text()
+    start = text.index("g.alpha * sum :")
+    one = mutant(Code(text), "gemm.cuh", "alpha forgotten", Edit(start, start + len("g.alpha * "), ""))
+    assert bench.emulated(rungs["tiled"][:1], one)["kind"] == "values"
+
+
+def test_a_mutant_of_the_same_machine_code_is_equivalent_and_one_of_other_code_is_not(bench, rungs):
+    tiled = rungs["tiled"][:1]
+    assert bench.compared(tiled, in_tiled("k_left > 0", "0 < k_left"))["code"] == "same"
+    assert bench.compared(tiled, in_tiled("p < TILE", "p < TILE - 1"))["verdict"] == SURVIVED
+    host = in_tiled("0, stream, g);", "0, nullptr, g);")
+    assert bench.compared(tiled, host) == {"verdict": SURVIVED, "code": "other"}
+    assert bench.compared(tiled, in_tiled("int tx =", "int =")) is None
+
+
+class Tried(Bench):
+    """A bench that kills all but the third, which does not compile, and breaks off at the fifth."""
+
+    tried: ClassVar[list[str]] = []
+
+    def emulated(self, rungs, one):
+        self.tried.append(one.id)
+        if len(self.tried) == 5:
+            raise KeyboardInterrupt
+        killed = {"verdict": KILLED, "detector": "emulator", "kind": "race", "seconds": 0.1}
+        return None if len(self.tried) == 3 else killed
+
+    def emulates(self, rung):
+        return True
+
+
+@pytest.fixture
+def recorder(monkeypatch, tmp_path, rungs):
+    """Recording of one rung's mutants, eight of them, into a folder of the test; returns the path of the record."""
+    monkeypatch.setattr(record_mutants, "FOLDER", tmp_path)
+    monkeypatch.setattr(record_mutants, "MUTANTS", 8)
+    monkeypatch.setattr(record_mutants, "CORES", 1)
+    monkeypatch.setattr(record_mutants, "Bench", Tried)
+    monkeypatch.setattr(record_mutants, "ladder", lambda run: {"naive": rungs["naive"]})
+    monkeypatch.setattr(Tried, "tried", [])
+    return tmp_path / "naive.json"
+
+
+def test_a_run_that_is_broken_off_loses_nothing_and_the_next_goes_on(recorder, rungs):
+    with pytest.raises(KeyboardInterrupt):
+        record_mutants.record_emulator()
+    held = store.read_json(recorder)
+    assert (len(held["mutants"]), sum(map(len, held["not_compiled"].values()))) == (3, 1)
+    record_mutants.record_emulator()
+    found = store.read_json(recorder)
+    assert found["seed"] == held["seed"]
+    assert found["mutants"][:3] == held["mutants"]
+    assert len({each["id"] for each in found["mutants"]}) == 8
+    assert [one.id for one in drawn(rungs["naive"][0], found["seed"])[:4]] == Tried.tried[:4]
+    assert len(Tried.tried) == 10  # the fifth twice
+    record_mutants.record_emulator()
+    assert len(Tried.tried) == 10
+
+
+def test_a_record_of_other_sources_is_begun_anew_with_a_new_seed(recorder, rungs):
+    held = {
+        "rung": "naive",
+        "seed": 1,
+        "where": {},
+        "sources": {"naive.cu": "other"},
+        "not_compiled": {},
+        "mutants": [],
+    }
+    store.write_json(recorder, held)
+    assert Recording("naive", rungs["naive"]).record["seed"] != 1
+
+
+def test_a_rung_that_the_emulator_cannot_run_has_no_mutants(recorder, monkeypatch):
+    monkeypatch.setattr(Tried, "emulate", lambda *_: NEEDS_GPU)
+    monkeypatch.setattr(Tried, "emulated", Bench.emulated)
+    monkeypatch.setattr(Tried, "emulates", Bench.emulates)
+    record_mutants.record_emulator()
+    assert not recorder.exists()
+
+
+def test_what_survived_is_tried_again_and_stays_known_for_it(recorder, rungs):
+    each = Recording("naive", rungs["naive"])
+    one = each.next()
+    each.keep(one, {"verdict": SURVIVED, "detector": "", "kind": "", "seconds": 1})
+    record_mutants.record_again()
+    (entry,) = store.read_json(recorder)["mutants"]
+    assert (entry["id"], entry["verdict"], bool(entry["again"])) == (one.id, KILLED, True)
+
+
+# The record and its page
+
+
+RECORDS = sorted((ROOT / "tests/mutants").glob("*.json"))
+
+
+@pytest.mark.parametrize("path", RECORDS, ids=lambda path: path.stem)
+def test_a_record_is_of_the_present_sources_and_every_mutant_can_be_made_from_it(path, rungs):
+    each = Recording(path.stem, rungs[path.stem])
+    assert store.read_json(path)["sources"] == each.digests, "record them again: make mutants"
+    texts = {source.name: source.read_text() for source in record_mutants.sources(each.rungs[0])}
+    for entry in each.record["mutants"]:
+        one = Mutant.of(entry)
+        assert (one.id, one.apply(texts[one.file]) != texts[one.file]) == (entry["id"], True)
+        assert entry["verdict"] in (KILLED, SURVIVED, EQUIVALENT)
+        assert (entry["verdict"] == KILLED) == bool(entry["detector"] and entry["kind"])
+
+
+def test_every_recording_has_a_seed_of_its_own():
+    seeds = [store.read_json(path)["seed"] for path in RECORDS]
+    assert len(set(seeds)) == len(seeds)
+
+
+def test_the_interval_of_a_share():
+    assert wilson(97, 100) == pytest.approx((0.9155, 0.9897), abs=1e-4)
+    assert wilson(5, 5)[1] == 1.0
+    assert wilson(0, 0) == (0.0, 1.0)
+
+
+def test_an_explanation_of_a_mutant_that_is_not_recorded_is_refused(monkeypatch, tmp_path):
+    told = write(tmp_path / "explained.yaml", "- equivalent: the same.\n  mutants: [naive 00000000]\n")
+    monkeypatch.setattr(record_mutants, "EXPLAINED", told)
+    assert "naive 00000000: no such mutant is recorded" in line_of(record_mutants.mutants)

@@ -49,10 +49,14 @@ KINDS = {
 
 @dataclass(frozen=True)
 class Mutant:
-    """A rung with one place changed: the lines from `line` on of a file of it, and what stands there instead."""
+    """A file of a rung with one place changed: the lines `old`, the nth such lines of the file, become `new`.
+
+    `line` is where they stood when the mutant was made; comments may have moved them since.
+    """
 
     file: str
     line: int
+    nth: int
     operator: str
     old: str
     new: str
@@ -60,7 +64,7 @@ class Mutant:
     @property
     def id(self) -> str:
         """What the record, the explanations and the page call it, in the rung whose record has it."""
-        return digest(self.file, str(self.line), self.new)[:8]
+        return digest(self.file, str(self.nth), self.old, self.new)[:8]
 
     @classmethod
     def of(cls, record: Mapping[str, Any]) -> Mutant:
@@ -71,28 +75,28 @@ class Mutant:
         """The mutant as records have it."""
         return {"id": self.id, **asdict(self)}
 
-    def place(self, text: str) -> int:
-        """Where its lines begin in the text of its file: as near to `line` as they stand there.
-
-        Raises LadderError where they do not.
-        """
-        starts = [found.start() for found in re.finditer(rf"^{re.escape(self.old)}", text, re.MULTILINE)]
-        if not starts:
-            raise LadderError(f"{self.file}:{self.line}: is not what mutant {self.id} changes; record mutants anew")
-        return min(starts, key=lambda start: abs(text.count("\n", 0, start) + 1 - self.line))
-
     def apply(self, text: str) -> str:
         """The text of its file with the change; raises LadderError where the file has no such lines."""
-        start = self.place(text)
+        starts = _starts(text, self.old)
+        if self.nth >= len(starts):
+            raise LadderError(f"{self.file}:{self.line}: is not what mutant {self.id} changes; record mutants anew")
+        start = starts[self.nth]
         return text[:start] + self.new + text[start + len(self.old) :]
+
+
+def _starts(text: str, lines: str) -> list[int]:
+    """Where some lines begin in a text."""
+    return [found.start() for found in re.finditer(rf"^{re.escape(lines)}", text, re.MULTILINE)]
 
 
 def mutant(code: Code, file: str, operator: str, edit: Edit) -> Mutant:
     """An edit as the whole lines that it changes."""
     first = code.text.rfind("\n", 0, edit.start) + 1
     last = code.text.find("\n", edit.end - (edit.end > edit.start)) + 1 or len(code.text)
+    old = code.text[first:last]
     new = code.text[first : edit.start] + edit.new + code.text[edit.end : last]
-    return Mutant(file, code.text.count("\n", 0, first) + 1, operator, code.text[first:last], new)
+    line = code.text.count("\n", 0, first) + 1
+    return Mutant(file, line, _starts(code.text, old).index(first), operator, old, new)
 
 
 def by_universalmutator(code: Code) -> Iterator[tuple[str, Edit]]:

@@ -136,9 +136,15 @@ def record_emulator(seconds: int = 600) -> None:
             while time.monotonic() < deadline:
                 each = waiting.get_nowait()
                 one = each.next()
-                found = bench.emulated(each.rungs, one) if one else None
-                if one and (found or bench.emulates(each.rungs[0])):
-                    each.keep(one, found)
+                if one is None:
+                    continue
+                try:
+                    found = bench.emulated(each.rungs, one)
+                    if found or bench.emulates(each.rungs[0]):
+                        each.keep(one, found)
+                        waiting.put(each)
+                except LadderError as error:  # of the machine, and says nothing about the mutant: the next run tries it
+                    print(f"{each.entry} {one.id}: {error}", flush=True)
                     waiting.put(each)
 
     with tempfile.TemporaryDirectory(prefix="gemm-ladder-") as folder, ThreadPoolExecutor(CORES) as pool:
@@ -235,11 +241,8 @@ class Bench:
         cases = sorted(self.run.emulated_cases(rung.name), key=lambda case: case.shape.flop)[:most]
         changed = replace(rung, source=str(source))
         engine = self.engine_for(source)
-        try:
-            log = self.folder / "log"
-            record = emulate_source(changed, cases, 1, PATIENCE_S, log, engine, first_only=True, until_wrong=True)
-        except LadderError as error:
-            return kind_of(str(error))
+        log = self.folder / "log"
+        record = emulate_source(changed, cases, 1, PATIENCE_S, log, engine, first_only=True, until_wrong=True)
         if record["status"] in (EMULATED, NEEDS_GPU):
             return "" if record["status"] == EMULATED else NEEDS_GPU
         return kind_of(record["message"])
@@ -409,7 +412,7 @@ def mutants() -> dict[str, Any]:
     explanation or none; `not_compiled`; the `gpu` record or None; `where` of the newest record; `not_emulated`.
     """
     held = {path.stem: store.read_json(path) for path in sorted(FOLDER.glob("*.json"))}
-    told = read_yaml(EXPLAINED) if EXPLAINED.exists() else {}
+    told = explained()
     gpu = store.read_record(ON_GPU) if ON_GPU.exists() else None
     found = {(entry["rung"], entry["id"]): entry for entry in (gpu or {}).get("entries", [])}
     entries = []
@@ -438,6 +441,21 @@ def mutants() -> dict[str, Any]:
         "where": max((record["where"] for record in held.values()), key=lambda place: place["measured_at"]),
         "gpu": gpu,
     }
+
+
+def explained() -> dict[str, dict[str, str]]:
+    """What explained.yaml says of each mutant, named `RUNG ID`: `equivalent`, why no product differs, or `lacks`.
+
+    Raises LadderError where an entry has another form.
+    """
+    found = {}
+    for number, entry in enumerate(read_yaml(EXPLAINED)):
+        if len(entry) != 2 or not entry.keys() & {"equivalent", "lacks"} or not entry.get("mutants"):
+            place = f"{shown(EXPLAINED)}: [{number}]"
+            raise LadderError(f"{place}: give mutants, and either equivalent (why) or lacks (what the check lacks)")
+        for each in entry["mutants"]:
+            found[each] = {key: value for key, value in entry.items() if key != "mutants"}
+    return found
 
 
 def grouped(entries: Sequence[Mapping[str, Any]], key: str) -> dict[str, list[Mapping[str, Any]]]:
