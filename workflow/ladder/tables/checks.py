@@ -29,13 +29,19 @@ def check_table(evidence: Sequence[Evidence]) -> pd.DataFrame:
         for case in item.check["cases"] if item.check else ():
             asked = Case.of(case)
             bound = componentwise_bound(asked.shape.k, BOUNDS[item.rung.precision])
-            row = {**asked.as_record(), **case, "bound_componentwise": bound}
+            layout = {"padding": _layout(asked.padding), "offset": _layout(asked.offset)}
+            row = {**asked.as_record(), **case, **layout, "bound_componentwise": bound}
             rows.append({"rung": item.rung.name, "by": "check", **row})
         for tool in item.sanitized["tools"] if item.sanitized else ():
             shapes = " ".join(dict.fromkeys(case["shape"] for case in item.sanitized["cases"]))
             verdict = "pass" if tool["verdict"] == "pass" else f"{tool['verdict']}: {tool['message']}"
             rows.append({"rung": item.rung.name, "by": tool["tool"], "shape": shapes, "verdict": verdict})
-    table = pd.DataFrame(rows, columns=columns).astype(dict.fromkeys(("padding", "offset"), "Int64"))
+    table = pd.DataFrame(rows, columns=columns)
     for name in ("error_componentwise", "error_normwise", "bound_normwise"):
         table[name] = table[name].map(lambda value: float(f"{value:.3g}"), na_action="ignore")
     return table
+
+
+def _layout(floats: int | tuple[int, int, int]) -> str:
+    """A padding or an offset: one number, or those of A, B and C."""
+    return " ".join(map(str, floats)) if isinstance(floats, tuple) else str(floats)
