@@ -249,6 +249,7 @@ _MISSED = {
     NEEDS_GPU: "The emulator cannot run it",
     NOT_EMULATED: "The emulator does not wait for its end, which is no verdict",
     PASSED: "No case of the emulate stage shows it",
+    "failed": "The emulator blames it for something that the fault does not explain",
 }
 
 
