@@ -88,12 +88,14 @@ def test_without_a_gpu_a_wrong_rung_is_told_with_what_the_emulator_found(source_
     assert re.search(r"; missing_first_barrier\.cu:\d+", last)
 
 
-def test_without_a_gpu_what_the_emulator_cannot_run_is_not_said_to_be_right():
-    result = run("tma", "64", *QUICK, "tune={use: false}")
+def test_without_a_gpu_what_the_emulator_cannot_run_is_not_said_to_be_right(tmp_path):
+    own = tmp_path / "mine.cu"
+    own.write_text((TEST_KERNELS / "sound.cu").read_text() + "#ifdef __clang__\n#endif\n")
+    result = run(str(own), "64", *QUICK)
     assert (result.returncode, result.stdout) == (1, "")
     last = result.stderr.splitlines()[-1]
-    assert last.startswith("bench: tma: not checked: kernels/include/bulk_copy.cuh:")
-    assert "has other code for a GPU than for a CPU" in last
+    assert last.startswith(f"bench: mine.cu: not checked: {own}:")
+    assert "other code for a GPU than for a CPU (__clang__)" in last
 
 
 def test_with_watch_it_runs_anew_at_each_save_until_it_is_interrupted(tmp_path):
