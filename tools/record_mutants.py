@@ -174,7 +174,10 @@ def record_again(seconds: int = 600) -> None:
         for each, entry in survivors(run):
             if entry.get("again") != commit and time.monotonic() < deadline:
                 one, found = Mutant.of(entry), verdict_of(entry)
-                each.keep(one, {**found, **(bench.emulated(each.rungs, one) or {}), "again": commit})
+                try:
+                    each.keep(one, {**found, **(bench.emulated(each.rungs, one) or {}), "again": commit})
+                except LadderError as error:  # of the machine: the next run tries it
+                    print(f"{each.entry} {one.id}: {error}", flush=True)
 
 
 def survivors(run: Plan) -> Iterator[tuple[Recording, dict[str, Any]]]:
