@@ -181,26 +181,28 @@ EMULATOR_PLAIN inline EmulatedChange<T> emulator_change(T* pointer, Operation op
   memcpy(&change.after, &wanted, sizeof(T));
   return change;
 }
-template <typename T, typename Operation>
+template <bool Sum = false, typename T, typename Operation>
 EMULATOR_INLINE T emulator_atomic(T* pointer, Operation operation) {
-  emulator::atomic_begin(pointer, sizeof(T));
+  emulator::atomic_begin(pointer, sizeof(T), Sum);
   EmulatedChange<T> change = emulator_change(pointer, operation);
-  emulator::atomic_end(pointer, change.before, change.after);
+  emulator::atomic_end(pointer, Sum, change.before, change.after);
   return change.old;
 }
-#define EMULATOR_ATOMIC(name, ...)                                                                 \
-  template <typename T>                                                                            \
-  EMULATOR_INLINE T name(T* pointer, std::common_type_t<T> operand) {                              \
-    return emulator_atomic(pointer, [operand](T old) EMULATOR_PLAIN -> T { return __VA_ARGS__; }); \
+#define EMULATOR_ATOMIC(name, sum, ...)                                                                 \
+  template <typename T>                                                                                 \
+  EMULATOR_INLINE T name(T* pointer, std::common_type_t<T> operand) {                                   \
+    return emulator_atomic<sum>(pointer, [operand](T old) EMULATOR_PLAIN -> T { return __VA_ARGS__; }); \
   }
-EMULATOR_ATOMIC(atomicAdd, static_cast<T>(old + operand))
-EMULATOR_ATOMIC(atomicSub, static_cast<T>(old - operand))
-EMULATOR_ATOMIC(atomicExch, operand)
-EMULATOR_ATOMIC(atomicMax, old > operand ? old : operand)
-EMULATOR_ATOMIC(atomicMin, old < operand ? old : operand)
-EMULATOR_ATOMIC(atomicOr, static_cast<T>(old | operand))
-EMULATOR_ATOMIC(atomicAnd, static_cast<T>(old& operand))
-EMULATOR_ATOMIC(atomicInc, old >= operand ? T{0} : old + 1)
+EMULATOR_ATOMIC(atomicAdd, std::is_floating_point_v<T>, static_cast<T>(old + operand))
+EMULATOR_ATOMIC(atomicSub, std::is_floating_point_v<T>, static_cast<T>(old - operand))
+EMULATOR_ATOMIC(atomicExch, false, operand)
+EMULATOR_ATOMIC(atomicMax, false, old > operand ? old : operand)
+EMULATOR_ATOMIC(atomicMin, false, old < operand ? old : operand)
+EMULATOR_ATOMIC(atomicOr, false, static_cast<T>(old | operand))
+EMULATOR_ATOMIC(atomicAnd, false, static_cast<T>(old& operand))
+EMULATOR_ATOMIC(atomicInc, false, old >= operand ? T{0} : old + 1)
+EMULATOR_ATOMIC(atomicDec, false, old == 0 || old > operand ? operand : old - 1)
+EMULATOR_ATOMIC(atomicXor, false, static_cast<T>(old ^ operand))
 template <typename T>
 EMULATOR_INLINE T atomicCAS(T* pointer, std::common_type_t<T> expected, std::common_type_t<T> desired) {
   return emulator_atomic(pointer, [=](T old) EMULATOR_PLAIN -> T { return old == expected ? desired : old; });
@@ -275,11 +277,14 @@ inline const char* cudaGetErrorString(cudaError_t error) {
 #define EMULATOR_TEXT(name, value, text) error == name ? text:
   return EMULATOR_ERRORS(EMULATOR_TEXT) "unrecognized error code";
 }
-static cudaError_t emulator_last_error = cudaSuccess;
-inline cudaError_t cudaPeekAtLastError() { return emulator_last_error; }
+inline cudaError_t emulator_error(int error) {  // an error of a call, which the runtime keeps
+  emulator::last_error = error != 0 ? error : emulator::last_error;
+  return static_cast<cudaError_t>(error);
+}
+inline cudaError_t cudaPeekAtLastError() { return static_cast<cudaError_t>(emulator::last_error); }
 inline cudaError_t cudaGetLastError() {
-  cudaError_t error = emulator_last_error;
-  emulator_last_error = cudaSuccess;
+  cudaError_t error = cudaPeekAtLastError();
+  emulator::last_error = cudaSuccess;
   return error;
 }
 
@@ -404,7 +409,7 @@ cudaError_t cudaFuncSetAttribute(Kernel*, cudaFuncAttribute attribute, int value
     return cudaSuccess;
   }
   if (value < 0 || static_cast<size_t>(value) > emulator::MAX_DYNAMIC_SHARED) {
-    return emulator_last_error = cudaErrorInvalidValue;
+    return emulator_error(cudaErrorInvalidValue);
   }
   emulator_allowed_dynamic_shared = std::max(emulator_allowed_dynamic_shared, static_cast<size_t>(value));
   return cudaSuccess;
@@ -427,7 +432,7 @@ inline cudaError_t cudaDeviceSetSharedMemConfig(cudaSharedMemConfig) { return cu
 template <typename Kernel>
 cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, Kernel* kernel, int threads, size_t bytes) {
   if (threads < 1 || threads > 1024) {
-    return emulator_last_error = cudaErrorInvalidValue;
+    return emulator_error(cudaErrorInvalidValue);
   }
   size_t own = emulator::static_shared_of(reinterpret_cast<const void*>(kernel));
   *blocks = static_cast<int>(emulator::blocks_per_sm(static_cast<unsigned>(threads), own + bytes));
@@ -454,33 +459,92 @@ cudaError_t cudaOccupancyAvailableDynamicSMemPerBlock(size_t* bytes, Kernel*, in
   *bytes = 48 << 10;
   return cudaSuccess;
 }
-inline cudaError_t cudaMemsetAsync(void* pointer, int value, size_t bytes, cudaStream_t stream = nullptr) {
-  emulator::check_stream(stream);
-  memset(pointer, value, bytes);
-  emulator::host_write(pointer, bytes);
-  return cudaSuccess;
-}
-inline cudaError_t cudaMemset(void* pointer, int value, size_t bytes) { return cudaMemsetAsync(pointer, value, bytes); }
 inline cudaError_t cudaMemset2DAsync(void* pointer, size_t pitch, int value, size_t width, size_t height,
                                      cudaStream_t stream = nullptr) {
-  for (size_t row = 0; row < height; ++row) {
-    cudaMemsetAsync(static_cast<char*>(pointer) + row * pitch, value, width, stream);
-  }
-  return cudaSuccess;
+  return emulator_error(emulator::queue_copy(pointer, pitch, nullptr, 0, value, width, height, stream));
 }
-enum cudaMemcpyKind { cudaMemcpyHostToDevice = 1, cudaMemcpyDeviceToHost, cudaMemcpyDeviceToDevice, cudaMemcpyDefault };
-inline cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind,
-                                   cudaStream_t stream = nullptr) {
-  emulator::check_stream(stream);
-  memmove(to, from, bytes);
-  emulator::host_write(to, bytes);
-  return cudaSuccess;
+inline cudaError_t cudaMemsetAsync(void* pointer, int value, size_t bytes, cudaStream_t stream = nullptr) {
+  return cudaMemset2DAsync(pointer, bytes, value, bytes, 1, stream);
 }
+inline cudaError_t cudaMemset(void* pointer, int value, size_t bytes) { return cudaMemsetAsync(pointer, value, bytes); }
+enum cudaMemcpyKind {
+  cudaMemcpyHostToHost,
+  cudaMemcpyHostToDevice,
+  cudaMemcpyDeviceToHost,
+  cudaMemcpyDeviceToDevice,
+  cudaMemcpyDefault
+};
 inline cudaError_t cudaMemcpy2DAsync(void* to, size_t to_pitch, const void* from, size_t from_pitch, size_t width,
                                      size_t height, cudaMemcpyKind kind, cudaStream_t stream = nullptr) {
-  for (size_t row = 0; row < height; ++row) {
-    cudaMemcpyAsync(static_cast<char*>(to) + row * to_pitch, static_cast<const char*>(from) + row * from_pitch, width,
-                    kind, stream);
+  if (kind == cudaMemcpyDeviceToHost) {
+    emulator_forbidden("copies to the host's memory, which waits, while the contract says that nothing waits");
   }
+  return emulator_error(emulator::queue_copy(to, to_pitch, from, from_pitch, 0, width, height, stream));
+}
+inline cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind kind,
+                                   cudaStream_t stream = nullptr) {
+  return cudaMemcpy2DAsync(to, bytes, from, bytes, bytes, 1, kind, stream);
+}
+inline cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind) {
+  emulator_forbidden("waits (cudaMemcpy), while the contract says that nothing waits; use cudaMemcpyAsync");
+  return cudaMemcpyAsync(to, from, bytes, kind);
+}
+
+// Variables of the GPU.
+template <typename T>
+cudaError_t cudaGetSymbolAddress(void** pointer, const T& symbol) {
+  *pointer = const_cast<std::remove_cv_t<T>*>(&symbol);
   return cudaSuccess;
+}
+template <typename T>
+cudaError_t cudaGetSymbolSize(size_t* bytes, const T& symbol) {
+  *bytes = sizeof symbol;
+  return cudaSuccess;
+}
+template <typename T>
+cudaError_t cudaMemcpyToSymbolAsync(const T& symbol, const void* from, size_t bytes, size_t offset = 0,
+                                    cudaMemcpyKind kind = cudaMemcpyHostToDevice, cudaStream_t stream = nullptr) {
+  return cudaMemcpyAsync(reinterpret_cast<char*>(const_cast<std::remove_cv_t<T>*>(&symbol)) + offset, from, bytes, kind,
+                         stream);
+}
+template <typename T>
+cudaError_t cudaMemcpyToSymbol(const T& symbol, const void* from, size_t bytes, size_t offset = 0,
+                               cudaMemcpyKind kind = cudaMemcpyHostToDevice) {
+  emulator_forbidden("waits (cudaMemcpyToSymbol), while the contract says that nothing waits");
+  return cudaMemcpyToSymbolAsync(symbol, from, bytes, offset, kind);
+}
+
+// Streams and events.
+using cudaEvent_t = void*;
+#define cudaStreamLegacy (reinterpret_cast<cudaStream_t>(1))
+#define cudaStreamPerThread (reinterpret_cast<cudaStream_t>(2))
+constexpr unsigned cudaStreamDefault = 0, cudaStreamNonBlocking = 1;
+constexpr unsigned cudaEventDefault = 0, cudaEventBlockingSync = 1, cudaEventDisableTiming = 2;
+inline cudaError_t cudaStreamCreate(cudaStream_t* stream) {
+  *stream = emulator::create_stream();
+  return cudaSuccess;
+}
+inline cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) { return cudaStreamCreate(stream); }
+inline cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned, int) {
+  return cudaStreamCreate(stream);
+}
+inline cudaError_t cudaStreamDestroy(cudaStream_t) { return cudaSuccess; }
+inline cudaError_t cudaStreamQuery(cudaStream_t) { return cudaSuccess; }
+inline cudaError_t cudaEventCreate(cudaEvent_t* event) {
+  *event = emulator::create_event();
+  return cudaSuccess;
+}
+inline cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) { return cudaEventCreate(event); }
+inline cudaError_t cudaEventDestroy(cudaEvent_t) { return cudaSuccess; }
+inline cudaError_t cudaEventQuery(cudaEvent_t) { return cudaSuccess; }
+inline cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream = nullptr) {
+  emulator::record_event(event, stream);
+  return cudaSuccess;
+}
+inline cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned = 0) {
+  emulator::wait_for_event(stream, event);
+  return cudaSuccess;
+}
+inline cudaError_t cudaEventSynchronize(cudaEvent_t) {
+  return emulator_forbidden("waits (cudaEventSynchronize), while the contract says that nothing waits; leave it out");
 }

@@ -21,10 +21,7 @@
 
 namespace emulator {
 
-EMULATOR_PLAIN static uint64_t next_serial() {
-  static uint64_t serial;
-  return __atomic_add_fetch(&serial, 1, __ATOMIC_RELAXED);
-}
+EMULATOR_PLAIN static uint64_t next_batch() { return __atomic_add_fetch(&device.batch, 1, __ATOMIC_RELAXED); }
 
 // The thread to run next; one is ready.
 EMULATOR_PLAIN inline Thread& next_thread(Block& b) {
@@ -59,16 +56,39 @@ EMULATOR_NOINLINE void made_progress() {
 
 // Another thread of the block, or another block where this one waits or has run for long: even a thread that changes
 // something again and again, as a lock that it takes and gives back, may wait for others.
+EMULATOR_PLAIN static void suspend_block(Thread* t, Block& b, bool waits) {
+  b.suspended = true;
+  b.waits = waits;
+  switch_context(t->context, b.scheduler);
+  b.stamp = t->stamp;
+}
+
 EMULATOR_PLAIN static void let_others_run(Thread* t, Block& b) {
-  if (b.idle > 4 * b.ready + 16 || ++b.yields > 256 * b.ready + 16384) {
-    b.suspended = true;
-    switch_context(t->context, b.scheduler);
-    b.stamp = t->stamp;
+  bool waits = b.idle > 4 * b.ready + 16;
+  if (waits || ++b.yields > 256 * b.ready + 16384) {
+    suspend_block(t, b, waits);
   } else {
     give_way(t, b);
   }
   if (device.stop) {
     stop_launch(0);
+  }
+}
+
+EMULATOR_PLAIN inline bool is_global(uintptr_t address) {
+  return address - all_shared >= all_shared_bytes && address - stacks >= stacks_bytes;
+}
+
+// The thread has changed what others look at. Another block may go on before this one does: one that waits, or, as long
+// as few run, a new one.
+EMULATOR_PLAIN static void let_waiting_run(Thread* t, Block& b) {
+  constexpr unsigned FEW = 4;
+  bool any = device.first != nullptr || (device.used < FEW && b.launch->next < b.launch->turns);
+  if (any && (next_random(b.random) & 3) != 0) {
+    suspend_block(t, b, false);
+    if (device.stop) {
+      stop_launch(0);
+    }
   }
 }
 
@@ -96,24 +116,30 @@ EMULATOR_NOINLINE void wait_for_others() {
   look(this_thread(), code, 0, 0);
 }
 
-static pthread_mutex_t atomic_lock = PTHREAD_MUTEX_INITIALIZER;
-
-EMULATOR_NOINLINE void atomic_begin(const void* pointer, unsigned bytes) {
+EMULATOR_NOINLINE void atomic_begin(const void* pointer, unsigned bytes, bool sum) {
   uintptr_t code = EMULATOR_CALLER;
   Thread* t = this_thread();
-  check(reinterpret_cast<uintptr_t>(pointer), bytes, ATOMIC_ACCESS, code);
-  t->block->used_atomics = true;
   let_others_run(t, *t->block);
+  check(reinterpret_cast<uintptr_t>(pointer), bytes, sum ? SUM_ACCESS : ATOMIC_ACCESS, code);
   pthread_mutex_lock(&atomic_lock);
 }
 
-EMULATOR_NOINLINE void atomic_end(const void* pointer, uint64_t before, uint64_t after) {
-  uintptr_t code = EMULATOR_CALLER;
+EMULATOR_NOINLINE void atomic_end(const void* pointer, bool sum, uint64_t before, uint64_t after) {
+  uintptr_t code = EMULATOR_CALLER, address = reinterpret_cast<uintptr_t>(pointer);
+  Thread* t = this_thread();
+  if (!sum && is_global(address)) {
+    bool fenced = t->fence_at > 0 || histories[t->block->id].fence_count > 0;
+    acquire(t, address, before != after && fenced, false);
+    if (before != after) {
+      release(t, address, false);
+    }
+  }
   pthread_mutex_unlock(&atomic_lock);
   if (before != after) {
     made_progress();
+    let_waiting_run(t, *t->block);
   } else {
-    look(this_thread(), code, reinterpret_cast<uintptr_t>(pointer), before);
+    look(t, code, address, before);
   }
 }
 
@@ -123,10 +149,18 @@ EMULATOR_PLAIN static void strong(uintptr_t address, unsigned bytes, Access acce
     return;
   }
   check(address, bytes, access, code);
-  if (address - stacks < STACKS_BYTES) {
+  if (address - stacks < stacks_bytes) {
     return;
   }
-  t->block->used_atomics = true;
+  if (is_global(address)) {
+    pthread_mutex_lock(&atomic_lock);
+    if (access == STRONG_WRITE) {
+      release(t, address, true);
+    } else {
+      acquire(t, address, false, true);
+    }
+    pthread_mutex_unlock(&atomic_lock);
+  }
   if (access == STRONG_WRITE) {
     made_progress();
     return;
@@ -158,14 +192,14 @@ EMULATOR_NOINLINE void grid_barrier() {
   uint64_t phase = __atomic_load_n(&launch.phase, __ATOMIC_ACQUIRE);
   if (__atomic_add_fetch(&launch.arrived, 1, __ATOMIC_ACQ_REL) == launch.blocks) {
     launch.arrived = 0;
-    launch.serial = next_serial();
+    launch.batch = next_batch();
     __atomic_store_n(&launch.phase, phase + 1, __ATOMIC_RELEASE);
     made_progress();
   }
   while (__atomic_load_n(&launch.phase, __ATOMIC_ACQUIRE) == phase) {
     look(t, code, 0, phase);
   }
-  b.serial = launch.serial;
+  b.batch = launch.batch;
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -202,6 +236,8 @@ EMULATOR_NOINLINE static bool complete_warp(Block& b, unsigned first, unsigned l
     Stamp interval = lanes[i].stamp & WARP_INTERVAL;
     latest = interval > latest ? interval : latest;
   }
+  share_learned(lanes, present);
+  uint32_t now = tick(b);
   if (lanes[lane].together != nullptr) {
     void* offers[32];
     for (unsigned i = 0; i < 32; ++i) {
@@ -223,6 +259,7 @@ EMULATOR_NOINLINE static bool complete_warp(Block& b, unsigned first, unsigned l
       continue;
     }
     Thread& t = lanes[i];
+    t.warp_tick = now;
     if (t.source_lane == -2) {  // a vote: all offers
       t.received = 0;
       for (unsigned j = 0; j < count; ++j) {
@@ -348,7 +385,7 @@ EMULATOR_PLAIN inline void begin_interval(Block& b) {
 EMULATOR_NOINLINE static void start_block(Block& b, Launch& launch, uint64_t number) {
   b.launch = &launch;
   b.number = number;
-  b.serial = launch.serial;
+  b.batch = launch.batch;
   uint3 grid = launch.as.grid;
   b.index = {static_cast<unsigned>(number % grid.x), static_cast<unsigned>(number / grid.x % grid.y),
              static_cast<unsigned>(number / grid.x / grid.y)};
@@ -357,7 +394,10 @@ EMULATOR_NOINLINE static void start_block(Block& b, Launch& launch, uint64_t num
   b.count = b.ready = launch.threads;
   b.at_barrier = b.exited = b.idle = b.yields = 0;
   b.predicate_sum = 0;
-  b.fenced = b.used_atomics = b.suspended = b.has_sums = false;
+  b.suspended = b.has_sums = false;
+  b.id = __atomic_fetch_add(&device.started, 1, __ATOMIC_RELAXED);
+  b.clock = b.barrier_tick = 1;
+  begin_history(b);
   b.ptx = nullptr;
   b.shared_bytes = b.dynamic_offset + launch.as.dynamic_bytes;
   for (unsigned i = 0; i < shared_array_count; ++i) {
@@ -373,6 +413,7 @@ EMULATOR_NOINLINE static void start_block(Block& b, Launch& launch, uint64_t num
     t.state = READY;
     t.copy_count = t.batch = 0;
     memset(t.looks, 0, sizeof t.looks);
+    t.fence_at = t.fence_covers = t.fence_warp = t.warp_tick = 0;
     char* stack = reinterpret_cast<char*>(stacks + (b.threads - all_threads + i) * STACK);
     prepare(t.context, stack, stack + STACK - (i * 320 % 8192 & ~63u), fiber);  // tops apart, for the caches' sake
   }
@@ -399,6 +440,8 @@ EMULATOR_NOINLINE static void continue_block(Block& b) {
                        "block (%u,%u,%u) thread (%u,%u,%u) waits at the barrier, thread (%u,%u,%u) %s");
       }
       ++b.interval;
+      b.barrier_tick = tick(b);
+      share_learned(b);
       uintptr_t site = 0;
       for (unsigned j = 0; j < b.count; ++j) {
         Thread& t = b.threads[j];
@@ -462,6 +505,11 @@ EMULATOR_PLAIN static int by_start(const void* one, const void* other) {
   return a < b ? -1 : a > b;
 }
 
+EMULATOR_PLAIN static int by_base(const void* one, const void* other) {
+  uintptr_t a = static_cast<const Buffer*>(one)->base, b = static_cast<const Buffer*>(other)->base;
+  return a < b ? -1 : a > b;
+}
+
 // A variable's own name: what its demangled one ends with.
 EMULATOR_PLAIN static void last_name(const char* symbol, char* text, size_t size) {
   int status = 0;
@@ -506,25 +554,59 @@ EMULATOR_PLAIN static void read_symbols() {
         last_name(array.symbol, array.name, sizeof array.name);
       }
     }
+    variables = static_cast<Buffer*>(calloc(count, sizeof(Buffer)));
+    for (size_t j = 0; j < count; ++j) {
+      const ElfW(Sym) & symbol = symbols[j];
+      if ((symbol.st_info & 0xF) == STT_OBJECT && symbol.st_size > 0 && symbol.st_shndx < elf->e_shnum &&
+          symbol.st_shndx != SHN_UNDEF) {
+        const ElfW(Shdr) & section = sections[symbol.st_shndx];
+        Buffer& b = variables[variable_count++];
+        b.base = image + symbol.st_value;
+        b.bytes = symbol.st_size;
+        b.rows = 1;
+        b.cols = b.ld = static_cast<int64_t>(b.bytes + 3) / 4;
+        b.variable = b.readable = true;
+        b.writable = (section.sh_flags & SHF_WRITE) != 0;
+        b.defined = section.sh_type != SHT_NOBITS;
+        last_name(names + symbol.st_name, b.name, sizeof b.name);
+      }
+    }
+    qsort(variables, variable_count, sizeof(Buffer), by_base);
   }
   munmap(mapped, status.st_size);
 }
 
+// Reserves addresses for the stacks and the shared memory of so many places, where there are not as many yet.
+EMULATOR_PLAIN static void make_room(uintptr_t places) {
+  uintptr_t stack_bytes = places << block_shift, shared_bytes = places * SHARED_RESERVED;
+  if (stack_bytes > stacks_bytes) {
+    if (stacks_bytes > 0) {
+      munmap(reinterpret_cast<void*>(stacks), stacks_bytes);
+    }
+    stacks = reinterpret_cast<uintptr_t>(map(stack_bytes));
+    stacks_bytes = stack_bytes;
+  }
+  if (shared_bytes > all_shared_bytes) {
+    if (all_shared_bytes > 0) {
+      munmap(reinterpret_cast<void*>(all_shared), all_shared_bytes);
+    }
+    all_shared = reinterpret_cast<uintptr_t>(map(shared_bytes));
+    all_shared_bytes = shared_bytes;
+  }
+}
+
 // Once: finds the library, and a place for each of its __shared__ arrays.
 EMULATOR_PLAIN static void prepare_library() {
-  if (stacks != 0) {
+  if (all_threads != nullptr) {
     return;
   }
-  stacks = (reinterpret_cast<uintptr_t>(map(STACKS_BYTES + STACK)) + STACK - 1) / STACK * STACK;
   all_threads = reinterpret_cast<Thread*>(map(MAX_FIBERS * sizeof(Thread)));
-  all_shared = (reinterpret_cast<uintptr_t>(map(ALL_SHARED_BYTES + SHARED_RESERVED)) + SHARED_RESERVED - 1) /
-               SHARED_RESERVED * SHARED_RESERVED;
   uintptr_t shared_bytes = 0;
   dl_iterate_phdr(find_library, &shared_bytes);
+  read_symbols();
   if (shared_bytes == 0) {
     return;
   }
-  read_symbols();
   qsort(shared_arrays, shared_array_count, sizeof(SharedArray), by_start);
   place_of_shared = static_cast<uint32_t*>(calloc(shared_bytes, sizeof(uint32_t)));
   constexpr uintptr_t LINE = 1024;  // no array needs a stricter alignment than tiles of the copy engine
@@ -547,9 +629,11 @@ EMULATOR_PLAIN static void prepare_library() {
 EMULATOR_PLAIN static Block& make_place(unsigned number) {
   Block& b = blocks[number];
   b.threads = all_threads + (static_cast<uintptr_t>(number) << block_shift) / STACK;
+  b.shared = all_shared + number * SHARED_RESERVED + DYNAMIC_AT - static_bytes;
   if (b.shadow == nullptr) {
+    b.seen = static_cast<Knowledge*>(calloc(2, sizeof(Knowledge)));
+    b.known = b.seen + 1;
     b.dynamic_offset = static_bytes;
-    b.shared = all_shared + number * SHARED_RESERVED + DYNAMIC_AT - static_bytes;
     size_t words = (static_bytes + SHARED_RESERVED - DYNAMIC_AT) / 4;
     b.shadow = reinterpret_cast<Shadow*>(map(words * sizeof(Shadow)));
     b.places = reinterpret_cast<Places*>(map(words * sizeof(Places)));
@@ -562,8 +646,16 @@ EMULATOR_PLAIN static Block& make_place(unsigned number) {
   return b;
 }
 
+EMULATOR_PLAIN static void forget_what_it_knows(Block& b) {
+  for (unsigned i = 0; i < b.count && b.learned_threads > 0; ++i) {
+    forget_learned(b.threads + i);
+  }
+  forget(*b.seen);
+  forget(*b.known);
+}
+
 EMULATOR_PLAIN static void suspend(Block& b) {
-  b.since = __atomic_load_n(&device.progress, __ATOMIC_RELAXED);
+  b.since = b.waits ? __atomic_load_n(&device.progress, __ATOMIC_RELAXED) : ~0ull;
   b.next = nullptr;
   (device.last != nullptr ? device.last->next : device.first) = &b;
   device.last = &b;
@@ -613,8 +705,8 @@ EMULATOR_PLAIN static Block* start_next(Launch& launch) {
   for (unsigned rank = 0; rank < launch.cluster_blocks; ++rank) {
     memcpy(started[rank]->cluster, started, launch.cluster_blocks * sizeof(Block*));
     if (rank > 0) {
+      started[rank]->waits = false;  // it has not begun
       suspend(*started[rank]);
-      started[rank]->since = ~0ull;  // it has not begun, so it is not found to wait
     }
   }
   return started[0];
@@ -681,7 +773,8 @@ EMULATOR_PLAIN static void* work(void*) {
       continue;
     }
     waited = false;
-    if (device.first != nullptr && (!idle || launch == nullptr)) {
+    bool resumes = !idle && ++device.resumed % 2 == 0;  // in turn with new blocks, for which one that goes on may wait
+    if (device.first != nullptr && (resumes || launch == nullptr)) {
       if (idle && device.running == 0 && ++device.idle_rounds > IDLE_ROUNDS * (device.used + 1)) {
         report_deadlock();
         device.error = 702;  // cudaErrorLaunchTimeout
@@ -709,6 +802,7 @@ EMULATOR_PLAIN static void* work(void*) {
     if (b->suspended && !device.stop) {
       suspend(*b);
     } else {
+      forget_what_it_knows(*b);
       --b->launch->resident;
       b->next = device.free;
       device.free = b;
@@ -757,16 +851,21 @@ EMULATOR_PLAIN static int run_launches() {
   while (STACK * most_threads > 1ull << block_shift) {
     ++block_shift;
   }
-  unsigned most = static_cast<unsigned>(STACKS_BYTES >> block_shift);
+  unsigned most = static_cast<unsigned>(MAX_FIBERS * STACK >> block_shift);
   most = (most < MAX_BLOCKS ? most : MAX_BLOCKS) / device.launch_count;
+  uint64_t places = 0;
   for (unsigned i = 0; i < device.launch_count; ++i) {
     Launch& each = *device.launches[i];
     each.most_resident = each.most_resident < most ? each.most_resident : most;
+    uint64_t own = each.turns * each.cluster_blocks;
+    places += own < each.most_resident ? own : each.most_resident;
   }
+  make_room(places);
   device.stop = false;
   device.error = 0;
   device.free = device.first = device.last = nullptr;
-  device.used = device.running = device.idle_rounds = 0;
+  device.used = device.running = device.idle_rounds = device.started = 0;
+  forget_order();
   device.progress = 0;
   double end_s = seconds_of(CLOCK_PROCESS_CPUTIME_ID) + timeout_s;
   unsigned count = host_threads();
@@ -788,19 +887,20 @@ EMULATOR_PLAIN static int run_launches() {
   constexpr unsigned KEPT = 64;  // places whose memory is used again; that of more is given back
   if (device.used > KEPT) {
     uintptr_t stacks_kept = static_cast<uintptr_t>(KEPT) << block_shift;
-    madvise(reinterpret_cast<void*>(stacks + stacks_kept), STACKS_BYTES - stacks_kept, MADV_DONTNEED);
-    madvise(reinterpret_cast<void*>(all_shared + KEPT * SHARED_RESERVED), ALL_SHARED_BYTES - KEPT * SHARED_RESERVED,
+    madvise(reinterpret_cast<void*>(stacks + stacks_kept), stacks_bytes - stacks_kept, MADV_DONTNEED);
+    madvise(reinterpret_cast<void*>(all_shared + KEPT * SHARED_RESERVED), all_shared_bytes - KEPT * SHARED_RESERVED,
             MADV_DONTNEED);
   }
   return device.error;
 }
 
-EMULATOR_NOINLINE void check_stream(const void* queued_on) {
-  if (queued_on != stream) {
-    report("stream", Where(),
-           "queues work on another stream than it was given; name the stream as the fourth argument of the launch");
-  }
-}
+}  // namespace emulator
+
+#include "emulator_host.h"
+
+namespace emulator {
+
+int last_error = 0;
 
 EMULATOR_NOINLINE void report_host(const char* kind, const char* text) { report(kind, Where(), "%s", text); }
 
@@ -831,8 +931,11 @@ EMULATOR_NOINLINE size_t static_shared_of(const void* kernel) {
 
 EMULATOR_NOINLINE int run_grid(void (*invoke)(const void*), const void* closure, uintptr_t kernel, const char* name,
                                const Configuration& as) {
-  pthread_mutex_lock(&launch_lock);
   prepare_library();
+  if (fails()) {
+    return 719;  // cudaErrorLaunchFailure
+  }
+  pthread_mutex_lock(&launch_lock);
   Launch launch = {};
   launch.invoke = invoke;
   launch.closure = closure;
@@ -874,23 +977,20 @@ EMULATOR_NOINLINE int run_grid(void (*invoke)(const void*), const void* closure,
     }
   }
   if (error == 0) {
-    launch.serial = next_serial();
-    launch.clusters = launch.blocks / cluster_blocks;
-    uint64_t random = seed + launch.serial;
-    launch.turns = most_blocks > 0 && most_blocks < launch.clusters && !as.cooperative ? most_blocks : launch.clusters;
-    // Of some blocks the last one is the first to run: what lies farthest goes wrong most easily.
-    launch.first = launch.turns < launch.clusters ? launch.clusters - 1 : next_random(random) % launch.clusters;
-    launch.stride = coprime_step(launch.clusters, random);
-    error = run_launches();
+    set_turns(launch);
+    if (capturing) {
+      void* copy = aligned_alloc(128, (as.closure_bytes + 127) / 128 * 128);  // as a tensor map has to be, and more
+      memcpy(copy, closure, as.closure_bytes);
+      launch.closure = copy;
+      Graph& graph = graphs[graph_count - 1];
+      append(graph.work, graph.count, graph.capacity).launch = launch;
+    } else {
+      error = run_now(&launch, nullptr);
+    }
   }
   device.launch_count = 0;
   device.launches[0] = nullptr;
   pthread_mutex_unlock(&launch_lock);
-  if (error == NEEDS_CLUSTER) {
-    Configuration clustered = as;
-    clustered.cluster = launch.wanted;
-    return run_grid(invoke, closure, kernel, name, clustered);
-  }
   return error;
 }
 
@@ -1059,14 +1159,33 @@ EMULATOR_HOOK void __ubsan_handle_type_mismatch_v1(void* data, void* pointer) {
 
 #define EMULATOR_API extern "C" __attribute__((visibility("default"), used)) EMULATOR_PLAIN
 
+namespace emulator {
+// A product begins: what kernels have written to variables is of an earlier one.
+EMULATOR_PLAIN static void forget_writes_to_variables() {
+  for (unsigned i = 0; i < variable_count; ++i) {
+    for (uintptr_t word = 0; variables[i].shadow != nullptr && word * 4 < variables[i].bytes; ++word) {
+      variables[i].shadow[word] =
+          variables[i].shadow[word] > GLOBAL_WRITTEN ? OF_EARLIER_PRODUCT : variables[i].shadow[word];
+      variables[i].readers[word] = 0;
+    }
+  }
+}
+}  // namespace emulator
+
 EMULATOR_API void emulator_reset(uint64_t seed) {
   using namespace emulator;
   for (unsigned i = 0; i < buffer_count; ++i) {
     if (buffers[i].shadow != nullptr) {
-      munmap(buffers[i].shadow, buffers[i].bytes / 4 * sizeof(uint64_t));
+      munmap(buffers[i].shadow, buffers[i].bytes / 4 * 2 * sizeof(GlobalStamp));
     }
   }
   buffer_count = input_count = finding_count = 0;
+  device.batch = 0;
+  forget_writes_to_variables();
+  forget_streams();
+  forget_graphs();
+  last_error = 0;
+  work_count = failing = 0;
   emulator::seed = seed;
 }
 
@@ -1094,18 +1213,20 @@ EMULATOR_API int emulator_register_buffer(const char* name, const void* pointer,
     inputs[input_count++] = {b.base, b.bytes};
   }
   if (b.writable) {
-    void* shadow = try_map(b.bytes / 4 * sizeof(uint64_t));
+    void* shadow = try_map(b.bytes / 4 * 2 * sizeof(GlobalStamp));
     if (shadow == MAP_FAILED) {
       --buffer_count;
       return 1;
     }
-    b.shadow = static_cast<uint64_t*>(shadow);
+    b.shadow = static_cast<GlobalStamp*>(shadow);
+    b.readers = b.shadow + b.bytes / 4;
   }
   return 0;
 }
 
 EMULATOR_API int emulator_report(char* text, size_t size) {
   using namespace emulator;
+  check_streams_joined();
   size_t used = 0;
   int count = 0;
   if (size > 0) {
@@ -1152,7 +1273,40 @@ EMULATOR_API int emulator_report(char* text, size_t size) {
 }
 
 EMULATOR_API void emulator_set_sms(int count) { emulator::sms = count; }
-EMULATOR_API void emulator_set_stream(const void* stream) { emulator::stream = stream; }
+EMULATOR_API void emulator_set_stream(const void* stream) {
+  emulator::stream = stream;
+  emulator::forget_streams();
+}
+EMULATOR_API void emulator_begin_capture() {
+  using namespace emulator;
+  if (graph_count < sizeof graphs / sizeof *graphs) {
+    ++graph_count;
+  }
+  capturing = true;
+}
+EMULATOR_API int emulator_end_capture() {
+  emulator::capturing = false;
+  return static_cast<int>(emulator::graph_count) - 1;
+}
+// What was written before counts as never written: the host has filled all matrices anew.
+EMULATOR_API void emulator_begin_replay() {
+  using namespace emulator;
+  for (unsigned i = 0; i < buffer_count; ++i) {
+    if (buffers[i].shadow != nullptr) {
+      memset(buffers[i].shadow, 0, buffers[i].bytes / 4 * 2 * sizeof(GlobalStamp));
+    }
+  }
+  forget_writes_to_variables();
+}
+EMULATOR_API int emulator_replay(int graph, int beside) {
+  using namespace emulator;
+  pthread_mutex_lock(&launch_lock);
+  int error = replay(graphs[graph], beside < 0 ? nullptr : graphs + beside);
+  pthread_mutex_unlock(&launch_lock);
+  return error;
+}
+EMULATOR_API uint64_t emulator_work() { return emulator::work_count; }
+EMULATOR_API void emulator_fail(uint64_t work) { emulator::failing = work == 0 ? 0 : emulator::work_count + work; }
 EMULATOR_API void emulator_set_workers(int count) { emulator::worker_limit = count; }
 EMULATOR_API void emulator_set_most_blocks(uint64_t count) { emulator::most_blocks = count; }
 EMULATOR_API void emulator_set_timeout(double seconds) { emulator::timeout_s = seconds; }

@@ -43,9 +43,9 @@ bool is_cooperative();
 void fence();
 
 // An atomic operation: `begin` checks it and lets others run, the operation follows, `end` says what it has done. Between
-// the two no other block accesses a word atomically.
-void atomic_begin(const void* pointer, unsigned bytes);
-void atomic_end(const void* pointer, uint64_t before, uint64_t after);
+// the two no other block accesses a word atomically. A `sum` of floats tells others nothing, but its order counts.
+void atomic_begin(const void* pointer, unsigned bytes, bool sum);
+void atomic_end(const void* pointer, bool sum, uint64_t before, uint64_t after);
 // A load or store as of a volatile variable: another block sees it, and others may be waited for.
 void strong_load(const void* pointer, unsigned bytes);
 void strong_store(const void* pointer, unsigned bytes);
@@ -62,10 +62,17 @@ void wait_for_copies(unsigned newest);
 
 // What host code does against the contract; the text has to last.
 void report_host(const char* kind, const char* text);
-// Work is queued on a stream: is it the one that sgemm was given?
-void check_stream(const void* queued_on);
-// The host has written to global memory.
-void host_write(const void* pointer, size_t bytes);
+extern int last_error;  // what cudaGetLastError tells
+
+// Streams and events. Work on a stream that does not come behind the one that sgemm was given is a finding, and so is work
+// that the latter does not wait for.
+void* create_stream();
+void* create_event();
+void record_event(void* event, const void* on);
+void wait_for_event(const void* on, const void* event);
+// Queues a copy of rows, or without `from` a filling with a byte; returns a cudaError_t.
+int queue_copy(void* to, size_t to_pitch, const void* from, size_t from_pitch, int value, size_t width, size_t height,
+               const void* queued_on);
 
 struct Configuration {  // of a launch
   uint3 grid, block;
@@ -73,6 +80,7 @@ struct Configuration {  // of a launch
   const void* stream = nullptr;
   bool cooperative = false;
   uint3 cluster = {1, 1, 1};
+  size_t closure_bytes = 0;
 };
 // Begins each kernel with __cluster_dims__, as ptx.py rewrites it.
 void require_cluster(unsigned x, unsigned y = 1, unsigned z = 1);
@@ -80,7 +88,8 @@ void require_cluster(unsigned x, unsigned y = 1, unsigned z = 1);
 // the kernel that is this function.
 unsigned blocks_per_sm(unsigned threads, size_t shared_bytes);
 size_t static_shared_of(const void* kernel);
-// Runs the kernel that `invoke(closure)` calls once for each thread; returns a cudaError_t. Findings name it as `name`
+// Runs the kernel that `invoke(closure)` calls once for each thread; returns a cudaError_t. A closure is kept as its bytes
+// where work is captured, so it holds the kernel's arguments by value. Findings name it as `name`
 // says, or without one as the function at `kernel` is called.
 int run_grid(void (*invoke)(const void*), const void* closure, uintptr_t kernel, const char* name,
              const Configuration& as);

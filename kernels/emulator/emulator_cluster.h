@@ -143,6 +143,7 @@ EMULATOR_NOINLINE void cluster_arrive(bool releases) {
   Ptx& counted = *first.ptx;
   if (++counted.cluster_arrived == b.launch->cluster_blocks * b.count) {
     counted.cluster_arrived = 0;
+    meet_blocks(b.cluster, b.launch->cluster_blocks);
     for (unsigned rank = 0; rank < b.launch->cluster_blocks; ++rank) {
       Ptx& of = *b.cluster[rank]->ptx;
       memcpy(of.cluster_complete, of.cluster_gathering, sizeof of.cluster_complete);

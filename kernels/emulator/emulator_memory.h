@@ -2,7 +2,7 @@
 #pragma once
 
 #include "emulator_clocks.h"
-#include "emulator_state.h"
+#include "emulator_order.h"
 
 namespace emulator {
 
@@ -10,7 +10,7 @@ namespace emulator {
 // Shared memory: races, reads of what was never written, asynchronous copies. Words of 4 bytes; smaller accesses count
 // as writes but are not checked.
 
-enum Access { READ, WRITE, ATOMIC_ACCESS, COPY_IN, STRONG_READ, STRONG_WRITE };
+enum Access { READ, WRITE, ATOMIC_ACCESS, SUM_ACCESS, COPY_IN, STRONG_READ, STRONG_WRITE };
 
 // The static array at an offset into a block's shared memory, or the one before it; null if that is dynamic.
 EMULATOR_PLAIN static const SharedArray* shared_array_at(uintptr_t offset) {
@@ -177,26 +177,67 @@ EMULATOR_PLAIN inline void shared_access(Thread* t, size_t offset, unsigned byte
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
-// Global memory: the buffers that the host has registered. A word's stamp, in 64 bits:
-//   63 set   62..51 the launch   50..27 the block   26..11 the interval between barriers   10 atomic   9..0 the thread
+// Global memory: the buffers that the host has registered. Who accessed a word and when, in 64 bits:
+//   63 set   62..53 the batch of launches   52..35 the block's id   34..25 the thread   24, 23 the kind   22..0 the clock
+using GlobalStamp = uint64_t;
 
-constexpr uint64_t GLOBAL_WRITTEN = 1ull << 63, GLOBAL_ATOMIC = 1 << 10;
+constexpr GlobalStamp GLOBAL_WRITTEN = 1ull << 63;
+constexpr GlobalStamp OF_EARLIER_PRODUCT = GLOBAL_WRITTEN | 1;  // of batch 0, as what the host has written is
+constexpr uint64_t LAST_BATCH = 0x3FF, LAST_ID = 0x3FFFF;
+// The kinds: plain; atomic or volatile; float sums in whatever order, of which one on zero is the first.
+constexpr unsigned PLAIN = 0, STRONG = 1, FIRST_SUM = 2, SUM = 3;
 
-EMULATOR_PLAIN inline uint64_t global_stamp(const Thread* t, bool atomic) {
-  return GLOBAL_WRITTEN | (t->block->serial & 0xFFF) << 51 | (t->block->number & 0xFFFFFF) << 27 |
-         (t->stamp >> 32 & 0xFFFF) << 11 | (atomic ? GLOBAL_ATOMIC : 0) | t->number;
+EMULATOR_PLAIN inline GlobalStamp global_stamp(const Thread* t, unsigned kind) {
+  const Block& b = *t->block;
+  uint64_t id = b.id < LAST_ID ? b.id : LAST_ID;
+  return GLOBAL_WRITTEN | b.batch << 53 | id << 35 | static_cast<uint64_t>(t->number) << 25 | kind << 23 | b.clock;
 }
+EMULATOR_PLAIN inline uint32_t id_of(GlobalStamp stamp) { return stamp >> 35 & LAST_ID; }
+EMULATOR_PLAIN inline uint32_t thread_of(GlobalStamp stamp) { return stamp >> 25 & THREAD; }
+EMULATOR_PLAIN inline unsigned kind_of(GlobalStamp stamp) { return stamp >> 23 & 3; }
 
-// Two accesses that nothing orders. Blocks are taken as ordered once the later one has both used an atomic and fenced.
-EMULATOR_PLAIN inline bool global_race(const Thread* t, uint64_t other, uint64_t me) {
-  if (!(other & GLOBAL_WRITTEN) || ((other ^ me) >> 51) != 0 || (other & me & GLOBAL_ATOMIC)) {
+// Is there nothing between the other access and the running thread's? Two that are both atomic or volatile need nothing.
+EMULATOR_PLAIN static bool global_race(Thread* t, GlobalStamp other, bool was_read, bool strong, bool need_order,
+                                       const char** why) {
+  Block& b = *t->block;
+  uint32_t id = id_of(other), thread = thread_of(other), at = other & LAST_TICK;
+  if (!(other & GLOBAL_WRITTEN) || (other >> 53 & LAST_BATCH) != b.batch || id == LAST_ID || at == LAST_TICK ||
+      (strong && kind_of(other) != PLAIN && !need_order)) {
     return false;
   }
-  if (((other ^ me) >> 27) != 0) {
-    return !(t->block->fenced && t->block->used_atomics);
+  if (id == b.id) {
+    bool same_warp = (thread ^ t->number) < 32;
+    *why = "with nothing between";
+    const char* unused;
+    return thread != t->number && at >= b.barrier_tick && !(same_warp && at < t->warp_tick) &&
+           !ordered(t, id, thread, at, was_read, true, &unused);
   }
-  bool same_warp = ((other ^ me) & WARP) == 0;
-  return ((other ^ me) >> 11) == 0 && ((other ^ me) & THREAD) != 0 && !(same_warp && (t->stamp & WARP_INTERVAL) != 0);
+  return !ordered(t, id, thread, at, was_read, strong, why);
+}
+
+// An element of a matrix, or of a variable, in words.
+EMULATOR_PLAIN static const char* element_name(const Buffer& b, uintptr_t word, char (&text)[112]) {
+  if (b.variable) {
+    snprintf(text, sizeof text, "%s + %zu bytes", b.name, static_cast<size_t>(word * 4));
+  } else {
+    snprintf(text, sizeof text, "%s[%lld][%lld]", b.name, static_cast<long long>(word) / b.ld,
+             static_cast<long long>(word) % b.ld);
+  }
+  return text;
+}
+
+EMULATOR_NOINLINE static void report_global_race(Thread* t, const Where& where, const Buffer& b, uintptr_t word,
+                                                 GlobalStamp other, const char* what, const char* did,
+                                                 const char* why) {
+  const History& history = histories[id_of(other)];
+  uint3 o = index_of(*t->block->launch, thread_of(other));
+  char block[64] = "the same block";
+  if (id_of(other) != t->block->id) {
+    snprintf(block, sizeof block, "block (%u,%u,%u)", history.index.x, history.index.y, history.index.z);
+  }
+  char name[112];
+  report("race", where, "%s %s, which thread (%u,%u,%u) of %s %s, %s", what, element_name(b, word, name), o.x, o.y, o.z,
+         block, did, why);
 }
 
 EMULATOR_NOINLINE static void outside(const Thread* t, uintptr_t address, unsigned bytes, Access access,
@@ -211,14 +252,15 @@ EMULATOR_NOINLINE static void outside(const Thread* t, uintptr_t address, unsign
     where.array = array->name;
     report("out of bounds", where, "%s %u bytes at %zu of %zu bytes of %s", verb, bytes,
            static_cast<size_t>(offset - array->place), static_cast<size_t>(array->bytes), array->name);
-  } else if (address - all_shared < ALL_SHARED_BYTES) {
+  } else if (address - all_shared < all_shared_bytes) {
     report("out of bounds", where, "%s %u bytes at %td of %zu bytes of dynamic shared memory", verb, bytes,
            static_cast<ptrdiff_t>(offset - b.dynamic_offset), b.launch->as.dynamic_bytes);
   } else {
     const Buffer* nearest = nullptr;
     uintptr_t least = UINTPTR_MAX;
-    for (unsigned i = 0; i < buffer_count; ++i) {
-      const Buffer& b = buffers[i];
+    bool in_library = address - image < image_end - image;
+    for (unsigned i = 0; i < (in_library ? variable_count : buffer_count); ++i) {
+      const Buffer& b = in_library ? variables[i] : buffers[i];
       uintptr_t distance = address < b.base             ? b.base - address
                            : address < b.base + b.bytes ? 0
                                                         : address - b.base - b.bytes;
@@ -227,53 +269,113 @@ EMULATOR_NOINLINE static void outside(const Thread* t, uintptr_t address, unsign
         nearest = &b;
       }
     }
-    int64_t element = static_cast<int64_t>(address - nearest->base) / 4, ld = nearest->ld;
-    int64_t row = element >= 0 ? element / ld : -((-element + ld - 1) / ld);
-    report("out of bounds", where, "%s %u bytes outside %s (%lld x %lld, ld %lld), at row %lld, column %lld", verb,
-           bytes, nearest->name, static_cast<long long>(nearest->rows), static_cast<long long>(nearest->cols),
-           static_cast<long long>(ld), static_cast<long long>(row), static_cast<long long>(element - row * ld));
+    if (in_library && nearest != nullptr) {
+      report("out of bounds", where, "%s %u bytes at %td of %zu bytes of %s", verb, bytes,
+             static_cast<ptrdiff_t>(address - nearest->base), static_cast<size_t>(nearest->bytes), nearest->name);
+    } else if (!in_library) {
+      int64_t element = static_cast<int64_t>(address - nearest->base) / 4, ld = nearest->ld;
+      int64_t row = element >= 0 ? element / ld : -((-element + ld - 1) / ld);
+      report("out of bounds", where, "%s %u bytes outside %s (%lld x %lld, ld %lld), at row %lld, column %lld", verb,
+             bytes, nearest->name, static_cast<long long>(nearest->rows), static_cast<long long>(nearest->cols),
+             static_cast<long long>(ld), static_cast<long long>(row), static_cast<long long>(element - row * ld));
+    }
   }
   stop_launch(700);  // cudaErrorIllegalAddress
+}
+
+EMULATOR_PLAIN inline bool is_zero(uintptr_t address, unsigned bytes) {
+  float value = 0;
+  double wide = 0;
+  memcpy(bytes == 4 ? static_cast<void*>(&value) : &wide, reinterpret_cast<void*>(address), bytes == 4 ? 4 : 8);
+  return value == 0 && wide == 0;
 }
 
 EMULATOR_NOINLINE static void buffer_access(Thread* t, Buffer& b, uintptr_t address, unsigned bytes, Access access,
                                             uintptr_t code) {
   Where where;
   where.code = code;
-  bool atomic = access == ATOMIC_ACCESS || access == STRONG_READ || access == STRONG_WRITE;
-  bool is_read = access == READ || access == ATOMIC_ACCESS || access == STRONG_READ;
-  bool is_write = access == WRITE || access == ATOMIC_ACCESS || access == STRONG_WRITE;
-  uint64_t me = global_stamp(t, atomic);
+  bool strong = access == ATOMIC_ACCESS || access == STRONG_READ || access == STRONG_WRITE || access == SUM_ACCESS;
+  bool is_read = access == READ || access == STRONG_READ || access == ATOMIC_ACCESS || access == SUM_ACCESS;
+  bool is_write = access != READ && access != STRONG_READ;
   for (uintptr_t word = (address - b.base) / 4; word * 4 < address + bytes - b.base; ++word) {
-    long long row = static_cast<long long>(word) / b.ld, col = static_cast<long long>(word) % b.ld;
-    uint64_t other = b.shadow == nullptr ? 0 : __atomic_load_n(b.shadow + word, __ATOMIC_RELAXED);
-    uint3 o = index_of(*t->block->launch, other & THREAD);
-    bool race = global_race(t, other, me);
+    char name[112];
+    long long col = static_cast<long long>(word) % b.ld;
+    GlobalStamp other = b.shadow == nullptr ? 0 : __atomic_load_n(b.shadow + word, __ATOMIC_RELAXED);
     if (is_write && !b.writable) {
-      report("forbidden write", where, "writes %s[%lld][%lld], which is an input", b.name, row, col);
+      report("forbidden write", where, "writes %s, which is an input", element_name(b, word, name));
       stop_launch(700);
     }
     if (is_write && col >= b.cols) {
-      report("out of bounds", where, "writes %s[%lld][%lld], between the matrix's %lld columns and ld %lld", b.name,
-             row, col, static_cast<long long>(b.cols), static_cast<long long>(b.ld));
+      report("out of bounds", where, "writes %s, between the matrix's %lld columns and ld %lld",
+             element_name(b, word, name), static_cast<long long>(b.cols), static_cast<long long>(b.ld));
     }
-    if (race) {
-      report("race", where, "%s %s[%lld][%lld], which thread (%u,%u,%u) of %s block wrote, with nothing between",
-             is_write ? "writes" : "reads", b.name, row, col, o.x, o.y, o.z,
-             ((other ^ me) >> 27) != 0 ? "another" : "the same");
+    const char* why = "";
+    if (global_race(t, other, false, strong, false, &why)) {
+      report_global_race(t, where, b, word, other, is_write ? "writes" : "reads", "wrote", why);
     }
     if (is_read && !b.readable) {
-      report("forbidden read", where, "reads %s[%lld][%lld], which this product must not read", b.name, row, col);
-    } else if (is_read && !b.defined && other == 0) {
-      report("uninitialised read", where, "reads %s[%lld][%lld], which holds nothing yet", b.name, row, col);
+      report("forbidden read", where, "reads %s, which this product must not read", element_name(b, word, name));
+    } else if (is_read && !b.defined && other == 0 && !(b.variable && strong)) {
+      report("uninitialised read", where, "reads %s, which holds nothing yet", element_name(b, word, name));
+    } else if (access == READ && b.variable && other == OF_EARLIER_PRODUCT) {
+      report("state", where, "reads %s, which an earlier product has written", element_name(b, word, name));
+    }
+    if (b.shadow == nullptr) {
+      continue;
+    }
+    if (is_read) {
+      __atomic_store_n(b.readers + word, global_stamp(t, strong ? STRONG : PLAIN), __ATOMIC_RELAXED);
     }
     if (is_write) {
-      __atomic_store_n(b.shadow + word, me, __ATOMIC_RELAXED);
+      GlobalStamp reader = is_read ? 0 : __atomic_load_n(b.readers + word, __ATOMIC_RELAXED);
+      if (global_race(t, reader, true, strong, false, &why)) {
+        report_global_race(t, where, b, word, reader, "writes", "read", why);
+      }
+      unsigned kind = strong ? STRONG : PLAIN;
+      if (access == SUM_ACCESS) {
+        kind = kind_of(other) != FIRST_SUM && is_zero(address, bytes) ? FIRST_SUM : SUM;
+        if (kind_of(other) == SUM && id_of(other) != t->block->id && global_race(t, other, false, strong, true, &why)) {
+          report("nondeterminism", where, "adds to %s as other blocks do, in whatever order they come",
+                 element_name(b, word, name));
+        }
+      }
+      __atomic_store_n(b.shadow + word, global_stamp(t, kind), __ATOMIC_RELAXED);
     }
   }
 }
 
+// The variable of the library that holds an address; null where none does.
+EMULATOR_PLAIN static Buffer* variable_at(uintptr_t address) {
+  unsigned low = 0, high = variable_count;
+  while (low < high) {
+    unsigned middle = (low + high) / 2;
+    if (variables[middle].base <= address) {
+      low = middle + 1;
+    } else {
+      high = middle;
+    }
+  }
+  if (low == 0 || address - variables[low - 1].base >= variables[low - 1].bytes) {
+    return nullptr;
+  }
+  Buffer& b = variables[low - 1];
+  if (b.shadow == nullptr && b.writable) {
+    uintptr_t words = (b.bytes + 3) / 4;
+    uint64_t* shadow = static_cast<uint64_t*>(calloc(2 * words, sizeof(GlobalStamp)));
+    b.readers = shadow + words;
+    uint64_t* none = nullptr;
+    if (!__atomic_compare_exchange_n(&b.shadow, &none, shadow, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
+      free(shadow);
+    }
+    b.readers = b.shadow + words;
+  }
+  return &b;
+}
+
 EMULATOR_PLAIN inline void global_access(Thread* t, uintptr_t address, unsigned bytes, Access access, uintptr_t code) {
+  if (buffer_count == 0) {
+    return;
+  }
   for (unsigned i = 0; i < buffer_count; ++i) {
     Buffer& b = buffers[i];
     uintptr_t offset = address - b.base;
@@ -285,9 +387,25 @@ EMULATOR_PLAIN inline void global_access(Thread* t, uintptr_t address, unsigned 
       return;
     }
   }
-  if (buffer_count != 0 &&
-      address - image >= image_end - image) {  // in the library: __device__ and __constant__ variables
+  bool in_library = address - image < image_end - image;
+  if (Buffer* b = in_library ? variable_at(address) : nullptr; b != nullptr && address - b->base + bytes <= b->bytes) {
+    buffer_access(t, *b, address, bytes, access, code);
+  } else if (!in_library || b != nullptr ||
+             (access != READ && access != STRONG_READ)) {  // else a constant without name
     outside(t, address, bytes, access, code);
+  }
+}
+
+// Host code that reads or writes what only a GPU can: on a machine with one it would crash.
+EMULATOR_NOINLINE static void check_host(uintptr_t address, bool write, uintptr_t code) {
+  for (unsigned i = 0; i < buffer_count; ++i) {
+    if (address - buffers[i].base < buffers[i].bytes) {
+      Where where;
+      where.code = code;
+      report("contract", where, "%s %s, which is in the memory of the GPU", write ? "writes" : "reads",
+             buffers[i].name);
+      return;
+    }
   }
 }
 
@@ -298,6 +416,7 @@ static bool remote_access(Thread* t, uintptr_t address, unsigned bytes, Access a
 EMULATOR_NOINLINE static void check(uintptr_t address, unsigned bytes, Access access, uintptr_t code) {
   Thread* t = this_thread();
   if (t == nullptr) {
+    check_host(address, access != READ, code);
     return;
   }
   if (device.stop) {
@@ -307,13 +426,16 @@ EMULATOR_NOINLINE static void check(uintptr_t address, unsigned bytes, Access ac
   uintptr_t offset = address - b.shared;
   if (offset < b.shared_bytes && offset + bytes <= b.shared_bytes && b.shadow[offset / 4].written != NO_WORD &&
       b.shadow[(offset + bytes - 1) / 4].written != NO_WORD) {
-    Access plain = access == STRONG_READ ? READ : access == STRONG_WRITE ? WRITE : access;
+    Access plain = access == STRONG_READ    ? READ
+                   : access == STRONG_WRITE ? WRITE
+                   : access == SUM_ACCESS   ? ATOMIC_ACCESS
+                                            : access;
     shared_access(t, offset, bytes, plain, code);
-  } else if (address - all_shared < ALL_SHARED_BYTES) {
+  } else if (address - all_shared < all_shared_bytes) {
     if (!remote_access(t, address, bytes, access, code)) {
       outside(t, address, bytes, access, code);
     }
-  } else if (address - stacks >= STACKS_BYTES) {
+  } else if (address - stacks >= stacks_bytes) {
     global_access(t, address, bytes, access, code);
   } else if (b.has_sums) {  // a local variable
     check_local(t, address, access, code);
@@ -343,6 +465,7 @@ EMULATOR_PLAIN inline __attribute__((always_inline)) void check_quickly(uintptr_
                                                                         Access access, uintptr_t code) {
   Block* block = this_block();
   if (block == nullptr) {
+    check_host(address, access != READ, code);
     return;
   }
   Block& b = *block;
@@ -366,16 +489,47 @@ EMULATOR_PLAIN inline __attribute__((always_inline)) void check_quickly(uintptr_
   check(address, bytes, access, code);
 }
 
-EMULATOR_NOINLINE void fence() { this_block()->fenced = true; }
+EMULATOR_NOINLINE void fence() { note_fence(this_thread()); }
 
-EMULATOR_NOINLINE void host_write(const void* pointer, size_t bytes) {
+// What host code queues that is no kernel writes or reads memory of the GPU: all of it must be of one buffer.
+EMULATOR_NOINLINE static void host_access(const void* pointer, size_t bytes, bool write, const char* what) {
   uintptr_t address = reinterpret_cast<uintptr_t>(pointer);
-  for (unsigned i = 0; i < buffer_count; ++i) {
-    const Buffer& b = buffers[i];
-    if (b.writable && address - b.base < b.bytes) {
-      for (uintptr_t word = (address - b.base) / 4; word * 4 < address - b.base + bytes && word * 4 < b.bytes; ++word) {
-        b.shadow[word] = GLOBAL_WRITTEN;
+  Buffer* found = address - image < image_end - image ? variable_at(address) : nullptr;
+  for (unsigned i = 0; i < buffer_count && found == nullptr; ++i) {
+    found = address - buffers[i].base < buffers[i].bytes ? buffers + i : nullptr;
+  }
+  if (buffer_count == 0 || bytes == 0) {
+    return;
+  }
+  if (found == nullptr) {
+    if (write) {
+      report("out of bounds", Where(), "%s %zu bytes that are outside all matrices, the workspace and all variables",
+             what, bytes);
+    }
+    return;
+  }
+  uintptr_t offset = address - found->base;
+  if (offset + bytes > found->bytes) {
+    report("out of bounds", Where(), "%s %zu bytes at %zu of %zu bytes of %s", what, bytes, static_cast<size_t>(offset),
+           static_cast<size_t>(found->bytes), found->name);
+  } else if (write && !found->writable) {
+    report("forbidden write", Where(), "%s %s, which is an input", what, found->name);
+  } else if (!write && !found->readable) {
+    report("forbidden read", Where(), "%s %s, which this product must not read", what, found->name);
+  }
+  for (uintptr_t word = offset / 4; found->shadow != nullptr && word * 4 < offset + bytes && word * 4 < found->bytes;
+       ++word) {
+    if (write) {
+      int64_t column = static_cast<int64_t>(word) % found->ld;
+      if (column >= found->cols) {
+        report("out of bounds", Where(), "%s the columns of %s between %lld and ld %lld", what, found->name,
+               static_cast<long long>(found->cols), static_cast<long long>(found->ld));
+        break;
       }
+      found->shadow[word] = GLOBAL_WRITTEN;
+    } else if (found->shadow[word] == 0 && !found->defined) {
+      report("uninitialised read", Where(), "%s %s, which holds nothing yet", what, found->name);
+      break;
     }
   }
 }
@@ -384,9 +538,9 @@ EMULATOR_NOINLINE static void misaligned(uintptr_t address, unsigned bytes, cons
   for (unsigned i = 0; i < buffer_count; ++i) {
     const Buffer& b = buffers[i];
     if (address - b.base < b.bytes) {
-      long long element = static_cast<long long>(address - b.base) / 4;
-      report("misaligned", where, "accesses %s[%lld][%lld] with an alignment of %u bytes, which its address lacks",
-             b.name, element / b.ld, element % b.ld, bytes);
+      char name[112];
+      report("misaligned", where, "accesses %s with an alignment of %u bytes, which its address lacks",
+             element_name(b, (address - b.base) / 4, name), bytes);
       stop_launch(716);  // cudaErrorMisalignedAddress
     }
   }
@@ -411,7 +565,7 @@ EMULATOR_NOINLINE void issue_copy(void* to, const void* from, size_t bytes, size
   if (target % bytes != 0 || source % bytes != 0) {
     misaligned(target % bytes != 0 ? target : source, bytes, where);
   }
-  if (target - all_shared >= ALL_SHARED_BYTES) {
+  if (target - all_shared >= all_shared_bytes) {
     report("asynchronous copy", where, "copies to memory that is not shared");
     stop_launch(700);
   }

@@ -21,7 +21,7 @@ EMULATOR_PLAIN inline uintptr_t window(const Block& b) {
 }
 EMULATOR_PLAIN inline Block* block_at(uintptr_t address) {
   uintptr_t place = address - all_shared;
-  return place < ALL_SHARED_BYTES ? blocks + place / SHARED_RESERVED : nullptr;
+  return place < all_shared_bytes ? blocks + place / SHARED_RESERVED : nullptr;
 }
 EMULATOR_NOINLINE uint64_t shared_address(const void* pointer) {
   uintptr_t address = reinterpret_cast<uintptr_t>(pointer);
@@ -190,6 +190,7 @@ EMULATOR_NOINLINE int named_barrier(uint32_t number, uint32_t threads, bool arri
   uint64_t phase = n.phase;
   if (++n.arrived >= n.expected || (n.expected > b.count && n.arrived == b.count)) {
     memcpy(n.complete, n.gathering, sizeof n.complete);
+    meet_some(b);
     n.result = n.predicates;
     n.arrived = 0;
     ++n.phase;
@@ -332,6 +333,7 @@ EMULATOR_NOINLINE static void complete_phase(Block& b, Barrier& m) {
   }
   begin_clock(m.gathering, m.interval, b);
   memcpy(m.complete, m.gathering, sizeof m.complete);
+  meet_some(b);
   uint32_t& entry = m.complete[m.background];
   entry = (static_cast<uint32_t>(m.phase) & 0xFFFFF) + 1;
   ++m.phase;

@@ -104,6 +104,8 @@ enum State : uint8_t { READY, AT_BARRIER, AT_WARP, EXITED };
 constexpr unsigned LAST_LOOKS = 4;
 
 struct Block;
+struct Knowledge;
+struct Learned;
 struct Ptx;  // emulator_clocks.h
 struct Readers;
 struct alignas(256) Thread {  // a power of two, to be found by shifts
@@ -116,6 +118,9 @@ struct alignas(256) Thread {  // a power of two, to be found by shifts
   uint8_t look;                // the oldest of `looks`
   uintptr_t barrier_at;        // where it waits, or has waited last
   uint32_t looks[LAST_LOOKS];  // what it has seen last where another thread may change it: see look_again
+  // What others may know of its writes, and it of theirs: emulator_order.h.
+  uint32_t fence_at, fence_covers, fence_warp, warp_tick;
+  Learned* learned;
   // What the thread offers to its warp, and what it gets.
   unsigned warp_mask, warp_operation;
   int source_lane;
@@ -140,16 +145,18 @@ struct alignas(512) Block {  // a place for a block to run in; found by shifts, 
   Context scheduler;
   Launch* launch;
   uint3 index;
-  uint64_t number, serial;  // of the block in the grid; of what it runs: what it wrote before is known to all
+  uint64_t number, batch;  // of the block in the grid; see Device
   unsigned ready, at_barrier, exited;
   int predicate_sum, predicate_result;
-  bool fenced, used_atomics;
-  bool suspended;      // all its threads wait, for another block as it seems
-  unsigned idle;       // how often in a row a thread has found nothing changed
-  unsigned yields;     // how often one has looked since the block was last suspended
-  uint64_t since;      // `device.progress` when it was suspended
-  Block* next;         // in the queue of those that are suspended, or that are free
-  Block* cluster[16];  // the blocks of its cluster by their rank, itself among them
+  uint32_t id, clock, barrier_tick;  // its number among those that run in the batch; see emulator_order.h
+  unsigned learned_threads;
+  Knowledge *seen, *known;
+  bool suspended, waits;  // it lets other blocks run; for all its threads wait for another block, as it seems
+  unsigned idle;          // how often in a row a thread has found nothing changed
+  unsigned yields;        // how often one has looked since the block was last suspended
+  uint64_t since;         // `device.progress` when it was suspended; if it does not wait, none
+  Block* next;            // in the queue of those that are suspended, or that are free
+  Block* cluster[16];     // the blocks of its cluster by their rank, itself among them
   unsigned cluster_rank;
   uint64_t random;
   Ptx *ptx, *all_ptx;  // null until the block needs it; until a block of this place has
@@ -158,11 +165,12 @@ struct alignas(512) Block {  // a place for a block to run in; found by shifts, 
 };
 
 struct Buffer {
-  char name[16];
+  char name[64];
   uintptr_t base, bytes;
   int64_t rows, cols, ld;
   bool readable, writable, defined;
-  uint64_t* shadow;  // a word each: the last write; see global_stamp
+  bool variable;               // one of the library's: a __device__ or __constant__ variable
+  uint64_t *shadow, *readers;  // a word each: the last write and the last read; see GlobalStamp
 };
 
 struct Input {  // a buffer that may be read and not written
@@ -183,13 +191,15 @@ struct Launch {
   unsigned resident, most_resident;
   // The barrier of the whole grid.
   uint64_t arrived, phase;
-  uint64_t serial;
+  uint64_t batch;
 };
 
 // What runs at the moment.
 struct Device {
   Launch* launches[2];
   unsigned launch_count;
+  uint64_t batch;    // the launches that run at a time; what an earlier batch of the product wrote is known to all
+  uint32_t started;  // blocks of them
   volatile bool stop;
   int error;
   pthread_mutex_t lock;
@@ -197,7 +207,7 @@ struct Device {
   Block *free, *first, *last;  // places without a block; blocks that are suspended, the one that waits longest first
   unsigned used, running;      // places that have been used; host threads that run a block
   uint64_t progress;           // counts what may let a waiting block go on
-  unsigned idle_rounds;
+  unsigned idle_rounds, resumed;
 };
 
 struct Finding {
@@ -213,19 +223,17 @@ struct Finding {
 };
 
 constexpr unsigned MAX_WORKERS = 64, MAX_BLOCKS = 8192, MAX_BUFFERS = 16, MAX_FINDINGS = 256, MAX_OF_A_KIND = 32;
-constexpr uintptr_t STACKS_BYTES = MAX_FIBERS * STACK;
 
 // The shared memory of a place: static arrays end where dynamic memory starts. What is beyond the memory of the block is
 // there to catch what runs over.
 constexpr uintptr_t SHARED_RESERVED = 4 << 20, DYNAMIC_AT = SHARED_RESERVED - (1 << 19);
-constexpr uintptr_t ALL_SHARED_BYTES = MAX_BLOCKS * SHARED_RESERVED;
 
 static Block blocks[MAX_BLOCKS];
-static uintptr_t stacks;            // of the fibers
-static uintptr_t all_shared;        // of all places
-static Thread* all_threads;         // in the same order as the stacks
-static unsigned block_shift;        // of a distance on the stacks: the place that it is of
-static uintptr_t image, image_end;  // where the library lies
+static uintptr_t stacks, stacks_bytes;          // of the fibers
+static uintptr_t all_shared, all_shared_bytes;  // of all places
+static Thread* all_threads;                     // in the same order as the stacks
+static unsigned block_shift;                    // of a distance on the stacks: the place that it is of
+static uintptr_t image, image_end;              // where the library lies
 
 // The __shared__ arrays of all kernels, which are the library's thread-local variables. Each block has all of them, in the
 // same order, GAP bytes apart at least and aligned as in the library.
@@ -242,6 +250,8 @@ static uint32_t* place_of_shared;  // of each byte of the library's thread-local
 static uintptr_t static_bytes;     // where dynamic shared memory begins
 static Device device;
 static Buffer buffers[MAX_BUFFERS];
+static Buffer* variables;  // by their address
+static unsigned variable_count;
 static Input inputs[MAX_BUFFERS];
 static unsigned buffer_count, input_count;
 static Finding findings[MAX_FINDINGS];
@@ -255,8 +265,9 @@ constexpr unsigned THREADS_PER_SM = 2048, BLOCKS_PER_SM = 32;  // as on compute 
 constexpr size_t SHARED_PER_SM = 228 * 1024;
 static const void* stream = nullptr;  // that the host gives to sgemm
 static pthread_mutex_t launch_lock = PTHREAD_MUTEX_INITIALIZER, finding_lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_mutex_t atomic_lock = PTHREAD_MUTEX_INITIALIZER;  // of words that are accessed atomically
 
-// Where on the fibers' stacks the running code is; beyond STACKS_BYTES in host code.
+// Where on the fibers' stacks the running code is; beyond stacks_bytes in host code.
 EMULATOR_PLAIN inline uintptr_t place_on_stacks() {
 #ifdef __x86_64__
   uintptr_t stack_pointer;
@@ -270,11 +281,11 @@ EMULATOR_PLAIN inline uintptr_t place_on_stacks() {
 // The running thread, and its block; null in host code.
 EMULATOR_PLAIN inline Thread* this_thread() {
   uintptr_t place = place_on_stacks();
-  return place < STACKS_BYTES ? all_threads + place / STACK : nullptr;
+  return place < stacks_bytes ? all_threads + place / STACK : nullptr;
 }
 EMULATOR_PLAIN inline Block* this_block() {
   uintptr_t place = place_on_stacks();
-  return place < STACKS_BYTES ? blocks + (place >> block_shift) : nullptr;
+  return place < stacks_bytes ? blocks + (place >> block_shift) : nullptr;
 }
 
 EMULATOR_PLAIN inline uint64_t pack(uint3 v) {

@@ -8,36 +8,21 @@
 
 #include <cuda_runtime.h>
 
-struct EmulatorEvent;
-using cudaEvent_t = EmulatorEvent*;
-enum { cudaEventDefault, cudaEventBlockingSync, cudaEventDisableTiming };
-
 #define EMULATOR_NEVER_CALLED(name)  \
   template <typename... Arguments>   \
   cudaError_t name(Arguments&&...) { \
     return cudaErrorNotSupported;    \
   }
 EMULATOR_NEVER_CALLED(cudaDeviceReset)
-EMULATOR_NEVER_CALLED(cudaEventCreate)
-EMULATOR_NEVER_CALLED(cudaEventCreateWithFlags)
-EMULATOR_NEVER_CALLED(cudaEventDestroy)
 EMULATOR_NEVER_CALLED(cudaEventElapsedTime)
-EMULATOR_NEVER_CALLED(cudaEventQuery)
-EMULATOR_NEVER_CALLED(cudaEventRecord)
-EMULATOR_NEVER_CALLED(cudaEventSynchronize)
 EMULATOR_NEVER_CALLED(cudaFreeHost)
 EMULATOR_NEVER_CALLED(cudaHostAlloc)
 EMULATOR_NEVER_CALLED(cudaMallocHost)
 EMULATOR_NEVER_CALLED(cudaMallocManaged)
 EMULATOR_NEVER_CALLED(cudaMemGetInfo)
 EMULATOR_NEVER_CALLED(cudaMemPrefetchAsync)
-EMULATOR_NEVER_CALLED(cudaMemcpy)
 EMULATOR_NEVER_CALLED(cudaMemcpy2D)
 EMULATOR_NEVER_CALLED(cudaRuntimeGetVersion)
-EMULATOR_NEVER_CALLED(cudaStreamCreate)
-EMULATOR_NEVER_CALLED(cudaStreamCreateWithFlags)
-EMULATOR_NEVER_CALLED(cudaStreamDestroy)
-EMULATOR_NEVER_CALLED(cudaStreamWaitEvent)
 #undef EMULATOR_NEVER_CALLED
 
 #define Gemm Gemm_of_the_source

@@ -28,12 +28,19 @@ struct LaunchedKernel {
   }
 };
 
+template <typename... Parameters>
+cudaError_t emulator_run(const LaunchedKernel<Parameters...>& launched, emulator::Configuration as) {
+  as.closure_bytes = sizeof launched;
+  uintptr_t kernel = reinterpret_cast<uintptr_t>(launched.kernel);
+  return emulator_error(emulator::run_grid(launched.invoke, &launched, kernel, nullptr, as));
+}
+
 template <typename... Parameters, typename... Arguments>
 cudaError_t launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, size_t dynamic_shared_bytes,
                    cudaStream_t stream, Arguments... arguments) {
-  LaunchedKernel<Parameters...> launched{kernel, {static_cast<Parameters>(arguments)...}};
-  return static_cast<cudaError_t>(emulator::run_grid(launched.invoke, &launched, reinterpret_cast<uintptr_t>(kernel),
-                                                     nullptr, {grid, block, dynamic_shared_bytes, stream}));
+  emulator_run(LaunchedKernel<Parameters...>{kernel, {static_cast<Parameters>(arguments)...}},
+               {grid, block, dynamic_shared_bytes, stream});
+  return cudaGetLastError();
 }
 
 // The runtime's launches with a pointer to each argument.
@@ -45,9 +52,7 @@ LaunchedKernel<Parameters...> emulator_arguments(void (*kernel)(Parameters...), 
 template <typename... Parameters>
 cudaError_t emulator_launch_pointers(void (*kernel)(Parameters...), void** arguments,
                                      const emulator::Configuration& as) {
-  auto launched = emulator_arguments(kernel, arguments, std::index_sequence_for<Parameters...>());
-  return emulator_last_error = static_cast<cudaError_t>(
-             emulator::run_grid(launched.invoke, &launched, reinterpret_cast<uintptr_t>(kernel), nullptr, as));
+  return emulator_run(emulator_arguments(kernel, arguments, std::index_sequence_for<Parameters...>()), as);
 }
 template <typename... Parameters>
 cudaError_t cudaLaunchKernel(void (*kernel)(Parameters...), dim3 grid, dim3 block, void** arguments,
@@ -108,10 +113,8 @@ inline emulator::Configuration emulator_configuration(const cudaLaunchConfig_t& 
 template <typename... Parameters, typename... Arguments>
 cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(Parameters...),
                                Arguments&&... arguments) {
-  LaunchedKernel<Parameters...> launched{kernel, {static_cast<Parameters>(arguments)...}};
-  return emulator_last_error = static_cast<cudaError_t>(emulator::run_grid(launched.invoke, &launched,
-                                                                           reinterpret_cast<uintptr_t>(kernel), nullptr,
-                                                                           emulator_configuration(*config)));
+  return emulator_run(LaunchedKernel<Parameters...>{kernel, {static_cast<Parameters>(arguments)...}},
+                      emulator_configuration(*config));
 }
 template <typename... Parameters>
 cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t* config, void (*kernel)(Parameters...), void** arguments) {
@@ -122,7 +125,7 @@ cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t* config, void (*kernel)
 // emulator_launch(EMULATOR_KERNEL(kernel), grid, block, dynamic_shared_bytes, stream)(arguments).
 #define EMULATOR_TEXT_OF(...) #__VA_ARGS__
 #define EMULATOR_KERNEL(...) \
-  EMULATOR_TEXT_OF(__VA_ARGS__), [&](auto... emulator_arguments) EMULATOR_PLAIN { __VA_ARGS__(emulator_arguments...); }
+  EMULATOR_TEXT_OF(__VA_ARGS__), [=](auto... emulator_arguments) EMULATOR_PLAIN { __VA_ARGS__(emulator_arguments...); }
 
 template <typename Kernel>
 struct EmulatedLaunch {
@@ -139,14 +142,15 @@ struct EmulatedLaunch {
           "launch",
           "asks for more than 48 KiB of dynamic shared memory, for which cudaFuncSetAttribute(kernel, "
           "cudaFuncAttributeMaxDynamicSharedMemorySize, bytes) has to be called first");
-      emulator_last_error = cudaErrorInvalidValue;
+      emulator_error(cudaErrorInvalidValue);
       return;
     }
-    auto run = [&]() EMULATOR_PLAIN { kernel(arguments...); };
+    auto run = [kernel = kernel, arguments...]() EMULATOR_PLAIN { kernel(arguments...); };
     using Run = decltype(run);
     void (*invoke)(const void*) = [](const void* closure) EMULATOR_PLAIN { (*static_cast<const Run*>(closure))(); };
-    emulator_last_error = static_cast<cudaError_t>(emulator::run_grid(
-        invoke, &run, reinterpret_cast<uintptr_t>(invoke), name, {grid, block, dynamic_shared_bytes, stream}));
+    emulator::Configuration as = {grid, block, dynamic_shared_bytes, stream};
+    as.closure_bytes = sizeof run;
+    emulator_error(emulator::run_grid(invoke, &run, reinterpret_cast<uintptr_t>(invoke), name, as));
   }
 };
 template <typename Kernel>

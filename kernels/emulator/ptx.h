@@ -608,8 +608,8 @@ EMULATOR_INLINE void store(char* to, Order order, Vector<T, COUNT> values) {
     emulator::fence();
   }
   if (order >= VOLATILE) {
-    copy_unseen(to, &values, BYTES);
     emulator::strong_store(to, BYTES);
+    copy_unseen(to, &values, BYTES);
   } else {
     *reinterpret_cast<Words*>(to) = as<Words>(values);
   }

@@ -185,7 +185,235 @@ KERNEL(inclusive_sums_look_back) {
   }
 }
 
+KERNEL(two_float_sums_on_zero) {
+  float* sums = reinterpret_cast<float*>(flags + 64);
+  if (b < 2) atomicAdd(sums + i, float(i) / 2);
+  __threadfence();
+  __syncthreads();
+  if (i == 0) atomicAdd(flags, 1u);
+  if (b == 0) {
+    while (atomicAdd(flags, 0u) < gridDim.x) {
+    }
+    __threadfence();
+    c[i] = sums[i];
+  }
+}
+
+KERNEL(float_sums_in_turn) {
+  if (i == 0) {
+    while (*static_cast<volatile unsigned*>(flags) != b) {
+    }
+    __threadfence();
+  }
+  __syncthreads();
+  atomicAdd(c + i, float(i) / BLOCKS);
+  __syncthreads();
+  if (i == 0) {
+    __threadfence();
+    *static_cast<volatile unsigned*>(flags) = b + 1;
+  }
+}
+
+KERNEL(a_slot_is_written_again_after_it_was_read) {
+  if (b > 1) return;
+  for (unsigned round = 0; round < 4; ++round) {
+    if (i == 0) {
+      while (*static_cast<volatile unsigned*>(flags) != 2 * round + b) {
+      }
+      __threadfence();
+    }
+    __syncthreads();
+    if (b == 0) {
+      data[i] = i + round;
+    } else {
+      c[i] = data[i] - round;
+    }
+    __syncthreads();
+    if (i == 0) {
+      __threadfence();
+      atomicAdd(flags, 1u);
+    }
+  }
+}
+
 // Faults.
+
+KERNEL(no_fence_before_the_count) {
+  __shared__ bool last;
+  data[b * THREADS + i] = i;
+  __syncthreads();
+  if (i == 0) last = atomicAdd(flags, 1u) == gridDim.x - 1;
+  __syncthreads();
+  if (last) {
+    __threadfence();
+    for (unsigned j = 0; j < BLOCKS; ++j) {
+      c[i] += data[j * THREADS + i];  // found: race: .*that block has no fence between this and its flag.*
+    }
+  }
+}
+
+KERNEL(no_barrier_before_the_count) {
+  __shared__ bool last;
+  data[b * THREADS + i] = i;
+  __threadfence();
+  if (i == 0) last = atomicAdd(flags, 1u) == gridDim.x - 1;
+  __syncthreads();
+  if (last) {
+    __threadfence();
+    for (unsigned j = 0; j < BLOCKS; ++j) {
+      c[i] += data[j * THREADS + i];  // found: race: .*that block has no barrier between this and its flag.*
+    }
+  }
+}
+
+KERNEL(fence_before_the_write) {
+  __shared__ bool last;
+  __threadfence();
+  data[b * THREADS + i] = i;
+  __syncthreads();
+  if (i == 0) last = atomicAdd(flags, 1u) == gridDim.x - 1;
+  __syncthreads();
+  if (last) {
+    __threadfence();
+    for (unsigned j = 0; j < BLOCKS; ++j) {
+      c[i] += data[j * THREADS + i];  // found: race: .*that block has no fence between this and its flag.*
+    }
+  }
+}
+
+KERNEL(fence_of_the_block_alone) {
+  __shared__ bool last;
+  data[b * THREADS + i] = i;
+  __threadfence_block();
+  __syncthreads();
+  if (i == 0) last = atomicAdd(flags, 1u) == gridDim.x - 1;
+  __syncthreads();
+  if (last) {
+    __threadfence();
+    for (unsigned j = 0; j < BLOCKS; ++j) {
+      c[i] += data[j * THREADS + i];  // found: race: .*that block has no fence between this and its flag.*
+    }
+  }
+}
+
+KERNEL(no_fence_behind_the_flag) {
+  data[b * THREADS + i] = i;
+  __threadfence();
+  __syncthreads();
+  if (i == 0) {
+    atomicAdd(flags, 1u);
+    while (*static_cast<volatile unsigned*>(flags) < gridDim.x) {
+    }
+  }
+  __syncthreads();
+  float* to = data + (BLOCKS + b) * THREADS + i;
+  *to = data[(b + 1) % BLOCKS * THREADS + i];  // found: race: .*this block has no fence behind the flag.*
+}
+
+KERNEL(no_barrier_behind_the_flag) {
+  data[b * THREADS + i] = i;
+  __threadfence();
+  __syncthreads();
+  if (i == 0) {
+    atomicAdd(flags, 1u);
+    while (*static_cast<volatile unsigned*>(flags) < gridDim.x) {
+    }
+    __threadfence();
+  }
+  float other = data[(b + 1) % BLOCKS * THREADS + i];  // found: race: .*this block has (no barrier|seen no flag).*
+  if (other < 0) c[i] = other;
+}
+
+KERNEL(flag_before_the_data) {
+  if (b == 0) {
+    if (i == 0) {
+      __threadfence();
+      *static_cast<volatile unsigned*>(flags) = 1;
+    }
+    data[i] = i;
+  } else if (b == 1) {
+    while (*static_cast<volatile unsigned*>(flags) == 0) {
+    }
+    __threadfence();
+    c[i] = data[i];  // found: (race|uninitialised read): .*
+  }
+}
+
+KERNEL(an_atomic_and_a_fence_for_something_else) {
+  data[b * THREADS + i] = i;
+  __threadfence();
+  __syncthreads();
+  if (i == 0) atomicAdd(flags + b, 1u);
+  __threadfence();
+  if (b > 0) c[i] = data[i];  // found: (race|uninitialised read): .*
+}
+
+KERNEL(the_flag_of_another_block) {
+  data[b * THREADS + i] = i;
+  __threadfence();
+  __syncthreads();
+  if (i == 0) atomicExch(flags + b, 1u);
+  if (b == BLOCKS - 1) {
+    while (atomicAdd(flags, 0u) == 0) {
+    }
+    __threadfence();
+    c[i] = data[3 * THREADS + i];  // found: (race|uninitialised read): .*
+  }
+}
+
+KERNEL(look_back_without_a_fence) {
+  volatile unsigned* states = flags;
+  if (i == 0) {
+    data[b * THREADS] = b;
+    states[b] = 1;
+    if (b > 0) {
+      while (states[b - 1] == 0) {
+      }
+      __threadfence();
+      c[b] = data[(b - 1) * THREADS];  // found: race: .*that block has no fence between this and its flag.*
+    }
+  }
+}
+
+KERNEL(a_slot_is_written_while_it_is_read) {
+  if (b > 1) return;
+  for (unsigned round = 0; round < 4; ++round) {
+    if (b == 0) {
+      data[i] = i + round;  // found: race: .*block \(1,0,0\) (read|wrote), .*
+      __threadfence();
+      __syncthreads();
+      if (i == 0) atomicAdd(flags, 1u);
+    } else {
+      if (i == 0) {
+        while (*static_cast<volatile unsigned*>(flags) <= round) {
+        }
+        __threadfence();
+      }
+      __syncthreads();
+      c[i] = data[i];
+      data[i] = 0;
+      __syncthreads();
+    }
+  }
+}
+
+KERNEL(float_sums_in_whatever_order) {
+  atomicAdd(c + i, float(i) / 3);  // found: nondeterminism: .*
+}
+
+KERNEL(float_sums_on_what_is_there) {
+  if (b == 0) c[i] = i;
+  __threadfence();
+  __syncthreads();
+  if (i == 0) {
+    atomicAdd(flags, 1u);
+    while (*static_cast<volatile unsigned*>(flags) < gridDim.x) {
+    }
+    __threadfence();
+  }
+  __syncthreads();
+  if (b < 2) atomicAdd(c + i, 0.1f * (i + 1));  // found: nondeterminism: .*
+}
 
 KERNEL(flag_that_nobody_sets) {
   if (i == 0 && b == 3) {
@@ -227,6 +455,22 @@ const Kernel kernels[] = {barrier_by_counter_kernel,
                           a_warp_looks_at_all_flags_kernel,
                           a_block_looks_at_all_flags_kernel,
                           inclusive_sums_look_back_kernel,
+                          two_float_sums_on_zero_kernel,
+                          float_sums_in_turn_kernel,
+                          a_slot_is_written_again_after_it_was_read_kernel,
+                          no_fence_before_the_count_kernel,
+                          no_barrier_before_the_count_kernel,
+                          fence_before_the_write_kernel,
+                          fence_of_the_block_alone_kernel,
+                          no_fence_behind_the_flag_kernel,
+                          no_barrier_behind_the_flag_kernel,
+                          flag_before_the_data_kernel,
+                          an_atomic_and_a_fence_for_something_else_kernel,
+                          the_flag_of_another_block_kernel,
+                          look_back_without_a_fence_kernel,
+                          a_slot_is_written_while_it_is_read_kernel,
+                          float_sums_in_whatever_order_kernel,
+                          float_sums_on_what_is_there_kernel,
                           flag_that_nobody_sets_kernel,
                           two_blocks_wait_for_each_other_kernel,
                           barrier_of_more_blocks_than_there_are_kernel,

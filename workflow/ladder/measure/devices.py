@@ -8,6 +8,9 @@ from __future__ import annotations
 
 import ctypes
 import mmap
+import threading
+import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +25,8 @@ SENTINEL = np.uint32(0x7FC0DEAD)  # a quiet NaN that no arithmetic produces: wha
 ALIGNMENT = 256  # bytes, of what cudaMalloc gives
 MAP_NORESERVE = getattr(mmap, "MAP_NORESERVE", 0x4000)  # Python names it from 3.13 on
 EMULATED_STREAM = 0x57EA  # what the emulator is told to be the stream: any number, and not the default stream
+HELD_S = 5.0  # how long sgemm may take to queue a product on a stream that is held
+SEEN_AFTER_S = 0.05  # within which work on another stream than that one is seen
 EMULATED_SMS = 8  # as many as the emulator has at first: kernels/emulator/README.md
 
 
@@ -36,6 +41,7 @@ class Call:
     workspace: Any
     workspace_bytes: int
     blocks: int = 0  # the most that a launch in the emulator runs; 0 for all
+    deterministic: bool = True  # else the emulator may find sums in whatever order
 
 
 class CudaDevice:
@@ -69,6 +75,77 @@ class CudaDevice:
         stream.synchronize()
         return ""
 
+    def capture(self, library: Library, calls: Sequence[Call]) -> tuple[list[Any], str]:
+        """Capture each product into a graph; the graphs, and what went wrong, in one line, or nothing."""
+        graphs, runtime = [], self.arrays.cuda.runtime
+        for call in calls:
+            stream = self.arrays.cuda.Stream(non_blocking=True)
+            stream.begin_capture(runtime.streamCaptureModeThreadLocal)
+            error = library.queue(
+                call.shape, call.alpha, call.beta, call.operands, self.address(call.workspace), stream.ptr
+            )
+            try:
+                graphs.append(stream.end_capture())
+            except runtime.CUDARuntimeError as problem:
+                return [], f"cannot be captured into a graph ({problem})"
+            if error:
+                return [], f"sgemm returned {explain(error)} while its stream was captured"
+        return graphs, ""
+
+    def replay(self, library: Library, calls: Sequence[Call], graphs: Sequence[Any]) -> str:
+        """Run what was captured once more, each graph on a stream of its own; what went wrong, or nothing."""
+        streams = [self.arrays.cuda.Stream(non_blocking=True) for _ in graphs]
+        self.arrays.cuda.runtime.deviceSynchronize()
+        for graph, stream in zip(graphs, streams, strict=True):
+            graph.launch(stream)
+        for stream in streams:
+            stream.synchronize()
+        return ""
+
+    def queued_on_its_stream(self, library: Library, call: Call, written: Any) -> str:
+        """Queue a product on a stream that is held; whether it waits for its stream, and all its work for it, or not.
+
+        `written` is an array that the product writes to.
+        """
+        cupy = self.arrays
+        stream, beside = cupy.cuda.Stream(non_blocking=True), cupy.cuda.Stream(non_blocking=True)
+        hold = ctypes.CDLL("libcuda.so.1").cuStreamWaitValue32_v2
+        hold.argtypes = [ctypes.c_void_p, ctypes.c_uint64, ctypes.c_uint32, ctypes.c_uint]
+        released = cupy.zeros(1, np.int32)
+        before = written.copy()
+        cupy.cuda.runtime.deviceSynchronize()
+        if hold(stream.ptr, released.data.ptr, 1, 0):  # CU_STREAM_WAIT_VALUE_GEQ
+            raise RuntimeError("CUDA: cuStreamWaitValue32 is not supported")
+        workspace, errors = self.address(call.workspace), []
+
+        def queue() -> None:
+            cupy.cuda.Device(self.number).use()
+            errors.append(library.queue(call.shape, call.alpha, call.beta, call.operands, workspace, stream.ptr))
+
+        thread = threading.Thread(target=queue, daemon=True)
+        thread.start()
+        thread.join(HELD_S)
+        waited = thread.is_alive()
+        with beside:
+            time.sleep(SEEN_AFTER_S)
+            early = not bool((written.view(np.uint32) == before.view(np.uint32)).all())
+            released.fill(1)
+            beside.synchronize()
+        thread.join()
+        stream.synchronize()
+        with beside:
+            at_end = written.copy()
+            beside.synchronize()
+        cupy.cuda.runtime.deviceSynchronize()
+        if errors[0]:
+            return f"sgemm returned {explain(errors[0])}"
+        if waited:
+            return "sgemm waits for the stream that it was given, while the contract says that nothing waits"
+        if early:
+            return "writes C before the work that was queued on its stream earlier has ended"
+        complete = bool((written.view(np.uint32) == at_end.view(np.uint32)).all())
+        return "" if complete else "writes C when the work on its stream has ended"
+
     def clear(self) -> None:
         """Give back what is no longer used."""
         self.arrays.get_default_memory_pool().free_all_blocks()
@@ -78,6 +155,7 @@ class EmulatedDevice:
     """The CPU: memory by NumPy, and a library that was compiled for the emulator (kernels/emulator)."""
 
     arrays = np
+    stream = EMULATED_STREAM
 
     def __init__(self, threads: int, time_limit_s: float, first_only: bool = False) -> None:
         """Use so many threads; a launch that takes more CPU time than the limit, or than `_patience_s`, is a finding.
@@ -109,30 +187,68 @@ class EmulatedDevice:
 
         Raises OSError where the emulator cannot reserve what it keeps of each element that may be written.
         """
+        self.begin(library, [call], run)
+        error = library.queue(
+            call.shape, call.alpha, call.beta, call.operands, self.address(call.workspace), EMULATED_STREAM
+        )
+        return self.found(library, call) or (f"sgemm returned {explain(error)}" if error else "")
+
+    def begin(self, library: Library, calls: Sequence[Call], run: int = 0) -> None:
+        """Forget all findings, and tell the emulator of the memory of these products."""
         c = library.functions
         c.emulator_set_workers(ctypes.c_int(self.threads))
-        c.emulator_set_timeout(ctypes.c_double(min(self.time_limit_s, _patience_s(call.shape))))
-        c.emulator_set_most_blocks(ctypes.c_uint64(call.blocks))
+        c.emulator_set_timeout(ctypes.c_double(min(self.time_limit_s, _patience_s(calls[0].shape))))
+        c.emulator_set_most_blocks(ctypes.c_uint64(calls[0].blocks))
         c.emulator_set_stream(ctypes.c_void_p(EMULATED_STREAM))
         c.emulator_reset(ctypes.c_uint64(run + 1))
+        for number, call in enumerate(calls):
+            self._register(library, call, f" of product {number + 1}" if len(calls) > 1 else "")
+
+    def _register(self, library: Library, call: Call, of: str) -> None:
         shape, o = call.shape, call.operands
         inputs = b"r" if call.alpha != 0 and shape.k > 0 else b""
         words = call.workspace_bytes // 4
         for name, address, rows, columns, ld, access in (
-            (b"A", o.A, shape.m, shape.k, o.lda, inputs),
-            (b"B", o.B, shape.k, shape.n, o.ldb, inputs),
-            (b"C", o.C, shape.m, shape.n, o.ldc, b"w" if call.beta == 0 else b"rw"),
-            (b"workspace", self.address(call.workspace), 1, words, max(1, words), b"w"),
+            ("A", o.A, shape.m, shape.k, o.lda, inputs),
+            ("B", o.B, shape.k, shape.n, o.ldb, inputs),
+            ("C", o.C, shape.m, shape.n, o.ldc, b"w" if call.beta == 0 else b"rw"),
+            ("workspace", self.address(call.workspace), 1, words, max(1, words), b"w"),
         ):
             sizes = (ctypes.c_int64(size) for size in (rows, columns, ld))
-            if c.emulator_register_buffer(name, ctypes.c_void_p(address), *sizes, access):
-                raise OSError(f"no room for what the emulator keeps of {name.decode()}")
-        error = library.queue(shape, call.alpha, call.beta, o, self.address(call.workspace), EMULATED_STREAM)
+            named = ctypes.c_char_p((name + of).encode())
+            if library.functions.emulator_register_buffer(named, ctypes.c_void_p(address), *sizes, access):
+                raise OSError(f"no room for what the emulator keeps of {name}")
+
+    def found(self, library: Library, call: Call) -> str:
+        """The first finding since `begin`, or nothing."""
         text = ctypes.create_string_buffer(1 << 16)
-        c.emulator_report(text, ctypes.c_size_t(len(text)))
-        findings = sorted(text.value.decode(errors="replace").splitlines(), key=is_unfinished)
+        library.functions.emulator_report(text, ctypes.c_size_t(len(text)))
+        lines = text.value.decode(errors="replace").splitlines()
+        lines = [line for line in lines if call.deterministic or not line.startswith("nondeterminism: ")]
+        findings = sorted(lines, key=is_unfinished)
         self.stuck = any(self.first_only or is_unfinished(finding) for finding in findings)
-        return findings[0] if findings else f"sgemm returned {explain(error)}" if error else ""
+        return findings[0] if findings else ""
+
+    def capture(self, library: Library, calls: Sequence[Call]) -> tuple[list[int], str]:
+        """Capture each product's work; its numbers, and what went wrong, in one line, or nothing."""
+        self.begin(library, calls)
+        graphs, error = [], 0
+        for call in calls:
+            library.functions.emulator_begin_capture()
+            error = error or library.queue(
+                call.shape, call.alpha, call.beta, call.operands, self.address(call.workspace), EMULATED_STREAM
+            )
+            graphs.append(library.functions.emulator_end_capture())
+        wrong = self.found(library, calls[0])
+        return graphs, wrong or (f"sgemm returned {explain(error)} while its work was captured" if error else "")
+
+    def replay(self, library: Library, calls: Sequence[Call], graphs: Sequence[int]) -> str:
+        """Run what was captured once more, of two products at the same time; what went wrong, or nothing."""
+        library.functions.emulator_begin_replay()
+        beside = graphs[1] if len(graphs) > 1 else -1
+        error = library.functions.emulator_replay(ctypes.c_int(graphs[0]), ctypes.c_int(beside))
+        wrong = self.found(library, calls[0])
+        return wrong or (f"its work ended with {explain(error)}" if error else "")
 
     def clear(self) -> None:
         """Nothing is kept."""

@@ -111,6 +111,17 @@ EMULATED_ALONE = (
     Case(Shape(129, 5, 35), padding=1 << 26),
 )
 
+# What is asked of the host function beside products (`measure.check.probes`), and for which: of several tiles, and of a
+# sum so long that it may be split.
+PROBES = ("refusals", "nothing to compute", "query", "capture", "two at once", "stream")
+EMULATED_PROBES = (*PROBES[:-1], "errors")  # the emulator looks at streams in every case
+_PROBED = (Case(Shape(65, 68, 36), alpha=1.5, beta=0.5), Case(Shape(33, 36, 1030)))
+
+
+def probes(names: Iterable[str]) -> list[Case]:
+    """The cases that probe the host function in each of these ways."""
+    return [replace(case, probe=name) for name in names for case in _PROBED]
+
 
 def all_cases(
     shapes: Iterable[Shape],
@@ -138,7 +149,7 @@ def emulated_cases(cases: Iterable[Case]) -> list[Case]:
 
     All of small shapes; of every larger one and family a single one, another each time; of a very large or long one
     some blocks (`blocks`) at beta = 0, where it shows which elements they have computed. Of a long sum a GPU with a
-    single SM (`sms`). Then EMULATED_ALONE.
+    single SM (`sms`). Then EMULATED_ALONE, and what probes the host function.
     """
     chosen: dict[tuple[Shape, str], list[Case]] = {}
     for case in cases:
@@ -155,7 +166,7 @@ def emulated_cases(cases: Iterable[Case]) -> list[Case]:
             continue
         small = shape.flop <= EMULATED_SMALL and shape.k <= EMULATED_SHORT
         kept += of_shape if small else [computing[turn % len(computing)]]
-    return [*kept, *EMULATED_ALONE]
+    return [*kept, *EMULATED_ALONE, *probes(EMULATED_PROBES)]
 
 
 def is_unfinished(verdict: str) -> bool:

@@ -1,0 +1,226 @@
+// Of the emulator's engine: what a rung's host code asks of the CUDA runtime. Streams and events, work that is queued,
+// and its capture, by which it runs again later.
+#pragma once
+
+#include "emulator_memory.h"
+
+namespace emulator {
+
+// ---------------------------------------------------------------------------------------------------------------------
+// Streams. Work runs as it is queued, so no order is ever wrong by chance; whether the streams and events that the host
+// names order it is found by counting: of each stream, how much of the work of each other comes before what is queued next.
+
+constexpr unsigned MAX_STREAMS = 32;
+
+struct Stream {
+  const void* handle;
+  uint32_t behind[MAX_STREAMS];  // of itself: how much work has been queued on it
+};
+
+static Stream streams[MAX_STREAMS];  // the first is the one that sgemm is given, whose work begins with the call
+static unsigned stream_count;
+static uintptr_t created_streams;
+
+EMULATOR_PLAIN static void forget_streams() {
+  memset(streams, 0, sizeof streams);
+  streams[0].handle = stream;
+  streams[0].behind[0] = 1;
+  stream_count = 1;
+}
+
+EMULATOR_PLAIN static Stream& stream_of(const void* handle) {
+  if (stream_count == 0) {
+    forget_streams();
+  }
+  for (unsigned i = 0; i < stream_count; ++i) {
+    if (streams[i].handle == handle) {
+      return streams[i];
+    }
+  }
+  Stream& made = streams[stream_count < MAX_STREAMS ? stream_count++ : MAX_STREAMS - 1];
+  made.handle = handle;
+  return made;
+}
+
+EMULATOR_PLAIN static void come_behind(uint32_t* behind, const uint32_t* other) {
+  for (unsigned i = 0; i < MAX_STREAMS; ++i) {
+    behind[i] = behind[i] > other[i] ? behind[i] : other[i];
+  }
+}
+
+EMULATOR_NOINLINE void check_stream(const void* queued_on) {
+  Stream& s = stream_of(queued_on);
+  if (s.behind[0] == 0) {
+    report("stream", Where(),
+           "queues work on another stream than it was given; name the stream as the fourth argument of the launch");
+    s.behind[0] = 1;
+    streams[0].behind[&s - streams] = ~0u;  // told once
+  }
+  ++s.behind[&s - streams];
+}
+
+// When the call has ended: does the stream that it was given wait for all others?
+EMULATOR_PLAIN static void check_streams_joined() {
+  for (unsigned i = 1; i < stream_count; ++i) {
+    if (streams[i].behind[i] > streams[0].behind[i]) {
+      report("stream", Where(), "ends before the stream that it was given waits for its work on another stream");
+      streams[0].behind[i] = streams[i].behind[i];
+    }
+  }
+}
+
+struct Event {
+  uint32_t behind[MAX_STREAMS];
+};
+EMULATOR_NOINLINE void* create_stream() { return reinterpret_cast<void*>(0x57000000 + ++created_streams); }
+EMULATOR_NOINLINE void* create_event() { return calloc(1, sizeof(Event)); }
+EMULATOR_NOINLINE void record_event(void* event, const void* on) {
+  memcpy(static_cast<Event*>(event)->behind, stream_of(on).behind, sizeof(Event));
+}
+EMULATOR_NOINLINE void wait_for_event(const void* on, const void* event) {
+  come_behind(stream_of(on).behind, static_cast<const Event*>(event)->behind);
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// Work: launches, and copies and fillings by rows.
+
+struct Work {
+  Launch launch;  // where it has threads
+  void* to;
+  const void* from;  // null for a filling
+  size_t to_pitch, from_pitch, width, height;
+  int value;
+};
+struct Graph {
+  Work* work;
+  uint32_t count, capacity;
+};
+
+static Graph graphs[16];
+static unsigned graph_count;
+static bool capturing;
+static uint64_t work_count;   // queued since the host has asked
+static uint64_t failing = 0;  // which of them fails; 0 for none
+
+EMULATOR_PLAIN static void forget_graphs() {
+  for (unsigned i = 0; i < graph_count; ++i) {
+    for (uint32_t j = 0; j < graphs[i].count; ++j) {
+      free(const_cast<void*>(graphs[i].work[j].launch.closure));
+    }
+    free(graphs[i].work);
+  }
+  memset(graphs, 0, sizeof graphs);
+  graph_count = 0;
+  capturing = false;
+}
+
+// Whether this work is the one that has to fail.
+EMULATOR_PLAIN static bool fails() { return ++work_count == failing; }
+
+EMULATOR_PLAIN static void set_turns(Launch& launch) {
+  launch.clusters = launch.blocks / launch.cluster_blocks;
+  launch.turns =
+      most_blocks > 0 && most_blocks < launch.clusters && !launch.as.cooperative ? most_blocks : launch.clusters;
+}
+
+EMULATOR_PLAIN static int run_now(Launch* launch, Launch* beside) {
+  uint64_t batch = next_batch();
+  device.launch_count = beside != nullptr ? 2 : 1;
+  device.launches[0] = launch;
+  device.launches[1] = beside;
+  for (unsigned i = 0; i < device.launch_count; ++i) {
+    Launch& each = *device.launches[i];
+    each.batch = batch;
+    each.next = each.arrived = each.phase = 0;
+    each.resident = 0;
+    uint64_t random = seed + batch + i;
+    // Of some blocks the last one is the first to run: what lies farthest goes wrong most easily.
+    each.first = each.turns < each.clusters ? each.clusters - 1 : next_random(random) % each.clusters;
+    each.stride = coprime_step(each.clusters, random);
+  }
+  int error = run_launches();
+  device.launch_count = 0;
+  device.launches[0] = device.launches[1] = nullptr;
+  if (error != NEEDS_CLUSTER) {
+    return error;
+  }
+  for (Launch* each : {launch, beside}) {
+    if (each != nullptr && each->wanted.x > 0) {  // the kernel has said what its clusters are
+      uint3 cluster = each->as.cluster = each->wanted, grid = each->as.grid;
+      each->cluster_blocks = cluster.x * cluster.y * cluster.z;
+      if (each->cluster_blocks > 16 || grid.x % cluster.x != 0 || grid.y % cluster.y != 0 || grid.z % cluster.z != 0) {
+        report("launch", Where(), "a grid of (%u,%u,%u) blocks has no clusters of (%u,%u,%u)", grid.x, grid.y, grid.z,
+               cluster.x, cluster.y, cluster.z);
+        return 912;  // cudaErrorInvalidClusterSize
+      }
+      each->most_resident = each->most_resident > each->cluster_blocks ? each->most_resident : each->cluster_blocks;
+      set_turns(*each);
+    }
+  }
+  return run_now(launch, beside);
+}
+
+EMULATOR_PLAIN static void copy_now(const Work& w) {
+  const char* what = w.from != nullptr ? "copies to" : "fills";
+  for (size_t row = 0; row < w.height; ++row) {
+    char* to = static_cast<char*>(w.to) + row * w.to_pitch;
+    if (w.from != nullptr) {
+      const char* from = static_cast<const char*>(w.from) + row * w.from_pitch;
+      host_access(from, w.width, false, "copies from");
+      host_access(to, w.width, true, what);
+      memmove(to, from, w.width);
+    } else {
+      host_access(to, w.width, true, what);
+      memset(to, w.value, w.width);
+    }
+  }
+}
+
+EMULATOR_NOINLINE int queue_copy(void* to, size_t to_pitch, const void* from, size_t from_pitch, int value,
+                                 size_t width, size_t height, const void* queued_on) {
+  prepare_library();
+  if (fails()) {
+    return 719;  // cudaErrorLaunchFailure
+  }
+  check_stream(queued_on);
+  Work w = {};
+  w.to = to;
+  w.from = from;
+  w.to_pitch = to_pitch;
+  w.from_pitch = from_pitch;
+  w.width = width;
+  w.height = height;
+  w.value = value;
+  if (capturing) {
+    Graph& graph = graphs[graph_count - 1];
+    append(graph.work, graph.count, graph.capacity) = w;
+  } else {
+    copy_now(w);
+  }
+  return 0;
+}
+
+// Runs what was captured once more; or two such, each piece of work of the one beside that of the other, as two streams
+// may: kernels at the same time.
+EMULATOR_PLAIN static int replay(Graph& graph, Graph* beside) {
+  int error = 0;
+  uint32_t count = beside != nullptr && beside->count > graph.count ? beside->count : graph.count;
+  for (uint32_t i = 0; i < count && error == 0; ++i) {
+    Work* one = i < graph.count ? graph.work + i : nullptr;
+    Work* other = beside != nullptr && i < beside->count ? beside->work + i : nullptr;
+    if (one != nullptr && other != nullptr && one->launch.threads > 0 && other->launch.threads > 0) {
+      error = run_now(&one->launch, &other->launch);
+      continue;
+    }
+    for (Work* each : {one, other}) {
+      if (each != nullptr && each->launch.threads > 0) {
+        error = error != 0 ? error : run_now(&each->launch, nullptr);
+      } else if (each != nullptr) {
+        copy_now(*each);
+      }
+    }
+  }
+  return error;
+}
+
+}  // namespace emulator

@@ -1,0 +1,147 @@
+"""What the check asks of a host function, and static memory and streams in the emulator: sound sources and faults."""
+
+import os
+from dataclasses import replace
+
+import pytest
+from conftest import asked
+from emulator import compiled_engine
+from ladder.config.kernels import read_kernels
+from ladder.measure.check.emulate import emulate_source
+from ladder.model.cases import EMULATED_PROBES, probes
+from ladder.system.paths import ROOT
+
+NAIVE = read_kernels(ROOT / "config" / "kernels.yaml")["naive"]
+CASES = [asked("33x35x65", beta=0.5), *probes(EMULATED_PROBES)]
+
+# A product in two kernels: `halves` leaves the sums of both halves of k, `add` adds them.
+SOURCE = """#include "gemm.cuh"
+STATIC
+__global__ void halves(Gemm g, float* sums) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x, half = blockIdx.y;
+  if (i >= g.m * g.n) return;
+  float sum = 0;
+  for (int p = half * (g.k / 2); p < (half ? g.k : g.k / 2); ++p) {
+    sum += g.A[i / g.n * g.lda + p] * g.B[p * g.ldb + i % g.n];
+  }
+  SUMS[half * g.m * g.n + i] = sum;
+}
+__global__ void add(Gemm g, float* sums) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < g.m * g.n) store_result(g, i / g.n, i % g.n, SUMS[i] + SUMS[g.m * g.n + i]);
+}
+size_t needed(const Gemm& g) { return 8ull * g.m * g.n; }
+cudaError_t run(const Gemm& g, void* workspace, cudaStream_t stream) {
+  float* sums = static_cast<float*>(workspace);
+  unsigned blocks = (g.m * g.n + 255) / 256;
+  FIRST
+  cudaError_t error = launch(halves, dim3(blocks, 2), dim3(256), 0, stream, g, sums);
+  if (error != cudaSuccess) return error;
+  BETWEEN
+  return launch(add, dim3(blocks), dim3(256), 0, stream, g, sums);
+}
+EXPORT_SGEMM_WITH_WORKSPACE(run, needed)
+"""
+PLACES = {"STATIC": "", "SUMS": "sums", "FIRST": "", "BETWEEN": ""}
+OWN_SGEMM = """extern "C" int sgemm(int m, int n, int k, float alpha, const float* A, int64_t lda, const float* B,
+                     int64_t ldb, float beta, float* C, int64_t ldc, void* workspace, size_t* bytes, cudaStream_t stream) {
+  Gemm g{m, n, k, alpha, A, lda, B, ldb, beta, C, ldc};
+  if (bytes) { QUERY }
+  REFUSED
+  if (m == 0 || n == 0) return cudaSuccess;
+  if (k == 0 || alpha == 0) return launch(scale_kernel, dim3((m * n + 255) / 256), dim3(256), 0, stream, g);
+  return run(g, workspace, stream);
+}
+"""
+REFUSED = (
+    "if (m < 0 || n < 0 || k < 0 || lda < std::max(1, k) || ldb < std::max(1, n) || ldc < std::max(1, n)) return 1;"
+)
+
+
+def emulated(tmp_path, text: str, **places: str) -> tuple[str, str]:
+    """The status and the message of a source in which the places are filled."""
+    for name, filled in {**PLACES, **places}.items():
+        text = text.replace(name, filled)
+    source = tmp_path / "rung.cu"
+    source.write_text(text)
+    rung = replace(NAIVE, source=os.path.relpath(source, ROOT / "kernels"), macros={}, tuned=())
+    record = emulate_source(rung, CASES, 1, 60, tmp_path / "log", compiled_engine())
+    return record["status"], record["message"]
+
+
+def with_sgemm(query: str = "*bytes = needed(g); return 0;", refused: str = REFUSED) -> str:
+    own = OWN_SGEMM.replace("QUERY", query).replace("REFUSED", refused)
+    return SOURCE.replace("EXPORT_SGEMM_WITH_WORKSPACE(run, needed)\n", own)
+
+
+FORK = """static cudaStream_t beside; static cudaEvent_t begun, done;
+  if (!beside) { cudaStreamCreate(&beside); cudaEventCreate(&begun); cudaEventCreate(&done); }
+  cudaEventRecord(begun, stream); cudaStreamWaitEvent(beside, begun);
+  cudaMemsetAsync(sums, 0, 4, beside);
+"""
+JOIN = "cudaEventRecord(done, beside); cudaStreamWaitEvent(stream, done);"
+
+
+@pytest.mark.parametrize(
+    ("text", "places"),
+    [
+        (SOURCE, {}),
+        (with_sgemm(), {}),
+        (SOURCE, {"FIRST": f"{FORK}{JOIN}"}),
+        (SOURCE, {"FIRST": "cudaError_t memset = cudaMemsetAsync(sums, 0, 4, stream); if (memset) return memset;"}),
+    ],
+    ids=["partial sums", "own arguments' check", "fork and join by events", "memset"],
+)
+def test_a_sound_host_function_passes_every_probe(tmp_path, text, places):
+    if "beside" in places.get("FIRST", ""):
+        places = {"FIRST": places["FIRST"].replace("cudaMemsetAsync(sums, 0, 4, beside);", "CHECKED")}
+        places["FIRST"] = places["FIRST"].replace(
+            "CHECKED", "if (auto e = cudaMemsetAsync(sums, 0, 4, beside)) return e;"
+        )
+    assert emulated(tmp_path, text, **places) == ("emulated", "")
+
+
+STATIC_SUMS = "__device__ float kept[2 * 130 * 132];"
+
+
+@pytest.mark.parametrize(
+    ("text", "places", "message"),
+    [
+        (with_sgemm(refused=""), {}, "probe refusals: m = -1"),
+        (with_sgemm(refused="if (m < 0 || n < 0 || k < 0) return 1;"), {}, "probe refusals: lda = k - 1"),
+        (with_sgemm(refused=REFUSED.replace("return 1", "return 9")), {}, "instead of cudaErrorInvalidValue"),
+        (
+            with_sgemm(query="*bytes = needed(g); launch(add, dim3(1), dim3(1), 0, stream, g, g.C); return 0;"),
+            {},
+            "query",
+        ),
+        (with_sgemm(query="static size_t most; *bytes = needed(g) + (most += 256); return 0;"), {}, "the workspace"),
+        (SOURCE.replace("if (error != cudaSuccess) return error;", "(void)error;"), {}, "although launch"),
+        (
+            SOURCE.replace("return launch(add", "launch(add").replace(
+                "sums);\n}\nEXPORT", "sums);\n  return cudaSuccess;\n}\nEXPORT"
+            ),
+            {},
+            "although launch",
+        ),
+        (SOURCE, {"FIRST": "if (g.A[0] > 2) return cudaSuccess;"}, "reads A, which is in the memory of the GPU"),
+        (
+            SOURCE,
+            {"BETWEEN": "static const float* last; bool same = last == g.B; last = g.B; if (same) return cudaSuccess;"},
+            "",
+        ),
+        (SOURCE, {"STATIC": STATIC_SUMS, "SUMS": "kept"}, "two at once"),
+        (SOURCE, {"FIRST": FORK}, "stream: "),
+        (SOURCE, {"FIRST": "if (auto e = cudaMemsetAsync(sums, 0, 4)) return e;"}, "stream: "),
+        (SOURCE, {"FIRST": "cudaMemsetAsync(sums, 0, needed(g) + 4, stream);"}, "out of bounds: host code fills"),
+        (SOURCE, {"STATIC": "__device__ float kept[8];", "SUMS": "kept"}, "outside its array"),
+        (
+            SOURCE.replace("float sum = 0;", "float sum = kept[0]; if (i == 0) kept[0] = 0;"),
+            {"STATIC": "__device__ float kept[1];"},
+            "kept",
+        ),
+    ],
+)
+def test_a_fault_of_the_host_function_or_of_static_memory_is_found(tmp_path, text, places, message):
+    status, found = emulated(tmp_path, text, **places)
+    assert (status, message in found) == ("failed", True), found

@@ -1,0 +1,243 @@
+"""What the contract says of the host function, asked of it: arguments, queries, errors, captures, streams.
+
+A probe is a case (`ladder.model.cases.probes`) whose record holds a verdict and no errors.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ladder.build.library import Library, Operands, explain
+from ladder.measure.check.judge import case_error
+from ladder.measure.check.worker import buffer
+from ladder.measure.devices import EMULATED_SMS, SENTINEL, Call, CudaDevice, EmulatedDevice
+from ladder.measure.inputs import draw_inputs
+from ladder.model.cases import Case
+from ladder.model.shape import Shape
+
+Device = CudaDevice | EmulatedDevice
+INVALID = 1  # cudaErrorInvalidValue
+REPLAYS = 2
+
+
+def probe_case(
+    device: Device, library: Library, case: Case, seed: int, runs: int = 1, deterministic: bool = True, **judged: str
+) -> dict[str, Any]:
+    """The record of a probe, as `ladder.measure.check.worker.check_case` gives that of a product."""
+    if isinstance(device, EmulatedDevice):
+        library.functions.emulator_set_sms(ctypes.c_int(case.sms or EMULATED_SMS))
+    wrong = _PROBES[case.probe](
+        device, library, case, lambda: _Product(device, library, case, seed, deterministic, judged)
+    )
+    record = {**case.as_record(), "seed": seed, "error_componentwise": None, "error_normwise": None}
+    return record | {"verdict": wrong or "pass"}
+
+
+class _Product:
+    """One product in memory of its own, which can be computed on other inputs at the same addresses."""
+
+    made = 0
+
+    def __init__(
+        self, device: Device, library: Library, case: Case, seed: int, deterministic: bool, judged: dict[str, str]
+    ) -> None:
+        self.case, self.device, self.judged = case, device, judged
+        _Product.made += 1
+        self.seed = seed + 1000 * _Product.made
+        shape = case.shape
+        sizes = ((shape.m, shape.k), (shape.k, shape.n), (shape.m, shape.n))
+        self.buffers = [buffer(device, None, *size, 0, 0) for size in sizes]
+        A, B, C = self.buffers
+        a, b, c = (device.address(each.memory) + 4 * each.start for each in self.buffers)
+        operands = Operands(a, A.ld, b, B.ld, c, C.ld)
+        needed = library.workspace_bytes(shape, case.alpha, case.beta, operands)
+        workspace = device.put(np.full(max(1, needed // 4 + 1), SENTINEL, np.uint32))
+        self.call = Call(shape, case.alpha, case.beta, operands, workspace, needed, 0, deterministic)
+        self.fill()
+
+    def fill(self) -> None:
+        """Other inputs in the same place."""
+        self.seed += 1
+        drawn = draw_inputs(self.case.family, self.case.shape, True, self.case.beta != 0, self.seed)
+        for each, values in zip(self.buffers, (drawn.A, drawn.B, drawn.C), strict=True):
+            for matrix in (each.matrix, each.original):
+                matrix[...] = SENTINEL.view(np.float32) if values is None else self.device.arrays.asarray(values)
+        self.call.workspace.fill(SENTINEL)
+
+    def untouched(self) -> bool:
+        """Whether nothing has been written."""
+        workspace = bool((self.call.workspace == SENTINEL).all())
+        return workspace and not any(each.touched() for each in self.buffers)
+
+    def judge(self) -> str:
+        """What is wrong with C, or nothing."""
+        A, B, C = self.buffers
+        if C.touched_outside() or A.touched() or B.touched():
+            return "wrote outside the m x n elements of C"
+        case, matrices = self.case, (A.matrix, B.matrix, C.original, C.matrix)
+        verdict = case_error(case.shape, case.alpha, case.beta, *matrices, case.family, **self.judged)["verdict"]
+        return "" if verdict == "pass" else str(verdict)
+
+
+_Make = Callable[[], _Product]
+
+
+def _work(library: Library) -> int:
+    """How much has been queued in the emulator since the memory of a product was told to it."""
+    function = library.functions.emulator_work
+    function.restype = ctypes.c_uint64
+    return int(function())
+
+
+def _refusals(device: Device, library: Library, case: Case, make: _Make) -> str:
+    """Arguments outside the contract are refused, before anything is queued."""
+    product = make()
+    m, n, k = case.shape.m, case.shape.n, case.shape.k
+    o = product.call.operands
+    outside = {
+        "m = -1": (-1, n, k, o),
+        "n = -1": (m, -1, k, o),
+        "k = -1": (m, n, -1, o),
+        "lda = k - 1": (m, n, k, Operands(o.A, k - 1, o.B, o.ldb, o.C, o.ldc)),
+        "ldb = n - 1": (m, n, k, Operands(o.A, o.lda, o.B, n - 1, o.C, o.ldc)),
+        "ldc = n - 1": (m, n, k, Operands(o.A, o.lda, o.B, o.ldb, o.C, n - 1)),
+        "lda = 0 with k = 0": (m, n, 0, Operands(o.A, 0, o.B, o.ldb, o.C, o.ldc)),
+    }
+    workspace = device.address(product.call.workspace)
+    for words, (rows, columns, depth, operands) in outside.items():
+        if isinstance(device, EmulatedDevice):
+            device.begin(library, [product.call])
+        error = library.answer(rows, columns, depth, case.alpha, case.beta, operands, workspace)
+        if error != INVALID:
+            answer = f"returned {explain(error)}" if error else "took it for a product"
+            return f"{words}: sgemm {answer}, instead of cudaErrorInvalidValue"
+        _wait(device)
+        if not product.untouched() or (isinstance(device, EmulatedDevice) and _work(library)):
+            return f"{words}: sgemm refused it and queued work all the same"
+    return ""
+
+
+def _nothing_to_compute(device: Device, library: Library, case: Case, make: _Make) -> str:
+    """m, n or k of 0, and alpha = 0, are no errors; and what must not be read may be a null pointer."""
+    shape, nothing = case.shape, Operands(0, case.shape.k, 0, case.shape.n, 0, case.shape.n)
+    for words, m, n, k in (("m = 0", 0, shape.n, shape.k), ("n = 0", shape.m, 0, shape.k), ("both", 0, 0, 0)):
+        if error := library.answer(m, n, k, case.alpha, case.beta, nothing):
+            return f"{words}, with null pointers: sgemm returned {explain(error)}"
+        _wait(device)
+    for words, alpha, k in (("k = 0", case.alpha, 0), ("alpha = 0", 0.0, shape.k)):
+        product = make()
+        C = product.buffers[2]
+        operands = Operands(0, max(1, k), 0, shape.n, product.call.operands.C, C.ld)
+        empty = Shape(shape.m, shape.n, k)
+        call = Call(empty, alpha, case.beta, operands, product.call.workspace, product.call.workspace_bytes)
+        if wrong := device.compute(library, call, 0):
+            return f"{words}, with null pointers for A and B: {wrong}"
+        expected = np.float32(case.beta) * C.original if case.beta else np.zeros_like(C.original)
+        if not bool((C.matrix == expected).all()):
+            return f"{words}, with null pointers for A and B: C is not beta * C"
+    return ""
+
+
+def _query(device: Device, library: Library, case: Case, make: _Make) -> str:
+    """The query of the workspace does nothing else, and its answer depends on nothing but its arguments."""
+    product = make()
+    if isinstance(device, EmulatedDevice):
+        device.begin(library, [product.call])
+    answers = set()
+    for operands in (
+        product.call.operands,
+        product.call.operands,
+        Operands(0, case.shape.k, 0, case.shape.n, 0, case.shape.n),
+    ):
+        answers.add(library.workspace_bytes(case.shape, case.alpha, case.beta, operands))
+    _wait(device)
+    if isinstance(device, EmulatedDevice) and (wrong := device.found(library, product.call)):
+        return f"the query of the workspace: {wrong}"
+    if not product.untouched() or (isinstance(device, EmulatedDevice) and _work(library)):
+        return "the query of the workspace queues work"
+    return (
+        ""
+        if len(answers) == 1
+        else f"the workspace needs {min(answers)} bytes, and for the same product {max(answers)}"
+    )
+
+
+def _errors(device: Device, library: Library, case: Case, make: _Make) -> str:
+    """Whatever the runtime refuses to queue, sgemm says so; and after that it computes as before. In the emulator."""
+    assert isinstance(device, EmulatedDevice)
+    product = make()
+    if wrong := device.compute(library, product.call, 0):
+        return wrong
+    for work in range(1, _work(library) + 1):
+        device.begin(library, [product.call])
+        library.functions.emulator_fail(ctypes.c_uint64(work))
+        call = product.call
+        workspace, stream = device.address(call.workspace), device.stream
+        if not library.queue(call.shape, call.alpha, call.beta, call.operands, workspace, stream):
+            return f"sgemm returned cudaSuccess although launch, copy or memset number {work} failed"
+    product.fill()
+    return device.compute(library, product.call, 1) or product.judge()
+
+
+def _capture(device: Device, library: Library, case: Case, make: _Make) -> str:
+    """Captured once, the work computes whatever stands in A, B and C when it runs."""
+    product = make()
+    if wrong := device.compute(library, product.call, 0):
+        return wrong
+    product.fill()
+    graphs, wrong = device.capture(library, [product.call])
+    for _ in range(REPLAYS):
+        if wrong:
+            return wrong
+        product.fill()
+        wrong = device.replay(library, [product.call], graphs)
+        if not wrong and (wrong := product.judge()):
+            wrong = f"captured and run again with other inputs: {wrong}"
+    return wrong
+
+
+def _two_at_once(device: Device, library: Library, case: Case, make: _Make) -> str:
+    """Two products on two streams at the same time do not disturb each other."""
+    products = [make(), make()]
+    calls = [each.call for each in products]
+    graphs, wrong = device.capture(library, calls)
+    for _ in range(REPLAYS):
+        if wrong:
+            return wrong
+        for each in products:
+            each.fill()
+        wrong = device.replay(library, calls, graphs)
+        for each in products:
+            if not wrong and (wrong := each.judge()):
+                wrong = f"two products at the same time: {wrong}"
+    return wrong
+
+
+def _stream(device: Device, library: Library, case: Case, make: _Make) -> str:
+    """All work is behind what its stream was given before, and is done when the stream is. On a GPU."""
+    assert isinstance(device, CudaDevice)
+    product = make()
+    if wrong := device.compute(library, product.call, 0):
+        return wrong
+    product.fill()
+    return device.queued_on_its_stream(library, product.call, product.buffers[2].memory) or product.judge()
+
+
+def _wait(device: Device) -> None:
+    if isinstance(device, CudaDevice):
+        device.arrays.cuda.runtime.deviceSynchronize()
+
+
+_PROBES: dict[str, Callable[[Device, Library, Case, _Make], str]] = {
+    "refusals": _refusals,
+    "nothing to compute": _nothing_to_compute,
+    "query": _query,
+    "errors": _errors,
+    "capture": _capture,
+    "two at once": _two_at_once,
+    "stream": _stream,
+}
