@@ -9,7 +9,7 @@ ENV := $(firstword $(patsubst $(VENV)/.%,%,$(wildcard $(VENV)/.cuda12 $(VENV)/.r
 WHEELS ?=
 # the Python that `make wheels` collects for
 TARGET_PYTHON ?= $(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])')
-# an optional environment, envs/$(EXTRA).txt, in a folder of its own in .venv: triton, cutile
+# an optional environment, envs/$(EXTRA).txt, in a folder of its own in .venv: triton, cutile; slurm, in .venv itself
 EXTRA ?=
 ARGS ?=
 UV ?= uv
@@ -46,7 +46,7 @@ define CHECK_PYTHON
 	  echo 'make: $(PYTHON) has no venv module; on Debian and Ubuntu the package python3-venv brings it' >&2; exit 1; }
 endef
 
-.PHONY: help env run doctor dev test newest lint format docs library faults seeds mutants architectures lock wheels clean other
+.PHONY: help env run doctor dev test newest test-slurm lint format docs library faults seeds mutants architectures lock wheels clean other
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -62,6 +62,11 @@ $(VENV)/extra/%: envs/%.txt $(VENV)/.$(ENV)
 	$(BIN)/python $(PIP) install --require-hashes --no-compile $(if $(WHEELS),--no-index --find-links $(WHEELS)) \
 	  --target $@ -r $<
 	@touch $@
+
+# Snakemake finds an executor among the packages of .venv only.
+$(VENV)/extra/slurm: envs/slurm.txt $(VENV)/.$(ENV)
+	$(INSTALL) --no-deps -r $<
+	@mkdir -p $(@D) && touch $@
 
 # From nothing each time the pins change, so that it holds them and nothing else.
 $(VENV)/.$(ENV): envs/build.txt envs/$(ENV).txt envs/$(CUBLAS).txt $(OTHER)
@@ -84,7 +89,7 @@ $(VENV)/.$(ENV): envs/build.txt envs/$(ENV).txt envs/$(CUBLAS).txt $(OTHER)
 # ours, which says on which GPU and when its numbers were recorded.
 run: env ## run the pipeline (ARGS=... goes to snakemake)
 	@$(TOOLS) python -m snakemake --workflow-profile none --rerun-incomplete --quiet rules --logger ladder --nolock \
-	  --scheduler greedy --resources gpu=1 --cores all $(ARGS)
+	  --scheduler greedy --cores all $(ARGS)
 
 doctor: env ## say what this machine lacks to compile, measure and profile, and what to do
 	$(TOOLS) python workflow/doctor.py
@@ -108,6 +113,9 @@ newest: dev ## the tests of the workflow with the newest Snakemake (SNAKEMAKE=9.
 	set -ex; rm -rf build/newest; $(BIN)/python $(PIP) install --target build/newest "snakemake==$$other"; \
 	PYTHONPATH="$$PWD/build/newest" $(TOOLS) python -m pytest -n $$(nproc) --dist worksteal \
 	  $$(grep -l snakemake tests/test_*.py) $(ARGS)
+
+test-slurm: dev ## the tests on a Slurm of one node that is started here; skips in one line where it cannot be
+	$(TOOLS) python -m pytest -rs tests/test_slurm.py $(ARGS)
 
 lint: dev ## check style; changes nothing
 	$(TOOLS) snakefmt --check Snakefile workflow
@@ -161,6 +169,7 @@ lock: ## for maintainers: pin envs/*.in anew, with uv (ARGS=--upgrade takes newe
 	$(LOCK) envs/cublas-cuda12.in -c envs/cuda12.txt -o envs/cublas-cuda12.txt
 	$(LOCK) $(ARGS) envs/triton.in -o envs/triton.txt
 	$(LOCK) $(ARGS) envs/cutile.in -o envs/cutile.txt
+	$(LOCK) --no-deps envs/slurm.in -o envs/slurm.txt
 	$(LOCK) $(ARGS) envs/dev.in -c envs/requirements.txt -o envs/dev.txt
 	$(LOCK) $(ARGS) --no-deps envs/mutants.in -o envs/mutants.txt
 

@@ -80,7 +80,7 @@ rule gpu_file:
     conda:
         "envs/gemm-ladder.yaml"
     params:
-        device=SETTINGS["device"],
+        devices=SETTINGS["devices"],
     script:
         "workflow/scripts/gpu_file.py"
 

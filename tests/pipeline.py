@@ -113,32 +113,54 @@ def command(config: Sequence[str], arguments: Sequence[str]) -> list[str]:
     return [sys.executable, "-m", "snakemake", *cores, *arguments, *(("--config", *config) if config else ())]
 
 
-# As much of pynvml as the plan of a run asks for.
+# As much of pynvml as the plan of a run and jobs on stand-ins ask for. A handle is the name and the UUID of a card.
 NVML = """
 NVML_CLOCK_SM, NVML_CLOCK_MEM = 1, 2
+CARDS = CARDS_HERE
 
 
 class NVMLError(Exception):
     pass
 
 
+def nvmlDeviceGetHandleByIndex(index):
+    return CARDS[index]
+
+
+def nvmlDeviceGetHandleByUUID(uuid):
+    return next(card for card in CARDS if card[1].startswith(uuid))
+
+
 def __getattr__(name):
     answers = {
         "nvmlDeviceGetCudaComputeCapability": (9, 0),
         "nvmlSystemGetCudaDriverVersion": 13000,
-        "nvmlDeviceGetName": "NVIDIA H100 80GB HBM3",
-        "nvmlDeviceGetUUID": "UUID_HERE",
+        "nvmlSystemGetDriverVersion": "580.1",
+        "nvmlSystemGetNVMLVersion": "13.580.1",
         "nvmlDeviceGetMemoryInfo": type("Memory", (), {"total": 1 << 36}),
     }
-    return lambda *_: answers.get(name, 1000)
+    of_card = {"nvmlDeviceGetName": 0, "nvmlDeviceGetUUID": 1}
+    return lambda *given: given[0][of_card[name]] if name in of_card else answers.get(name, 1000)
 """
+H100, H200 = "NVIDIA H100 80GB HBM3", "NVIDIA H200"  # as NVML names them
+
+
+def a_machine(folder: Path, *cards: tuple[str, str]) -> dict[str, str]:
+    """Variables of the environment that let a run find these cards, (name, UUID), by way of a folder that is made."""
+    folder.mkdir()
+    (folder / "pynvml.py").write_text(NVML.replace("CARDS_HERE", repr(cards)))
+    return {"PYTHONPATH": str(folder)}
 
 
 def an_h100(folder: Path, uuid: str = "GPU-0a1b2c3d-4e5f") -> dict[str, str]:
-    """Variables of the environment that let a dry run find an H100, by way of a folder that is made."""
-    folder.mkdir()
-    (folder / "pynvml.py").write_text(NVML.replace("UUID_HERE", uuid))
-    return {"PYTHONPATH": str(folder)}
+    """`a_machine` with one H100."""
+    return a_machine(folder, (H100, uuid))
+
+
+def with_stand_ins(project: Path) -> Path:
+    """A copy of the project whose worker checks and times on no GPU (tests/stand_in.py); returns it."""
+    shutil.copy2(ROOT / "tests/stand_in.py", project / "workflow/ladder/measure/worker.py")
+    return project
 
 
 def snakemake(folder: Path, config: Sequence[str], *arguments: str, gpu: bool = False, **variables: str) -> Run:

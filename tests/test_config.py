@@ -122,9 +122,9 @@ def test_an_unknown_key_without_a_near_one_lists_the_known_ones():
         ({"kernels": [3]}, "kernels[0]: 3 is not of type string", ["kernels", "[]"]),
         ({"gpu": "H 100"}, "gpu: 'H 100' is not valid", ["gpu"]),
         ({"gpu": "../h100"}, "gpu: '../h100' is not valid", ["gpu"]),
-        ({"measure": "yes"}, "measure: 'yes' is none of ['auto', True, False]", ["measure"]),
-        ({"device": -1}, "device: -1 is less than 0", ["device"]),
-        ({"device": "x"}, "device: 'x' is not of type integer", ["device"]),
+        ({"measure": "yes"}, "measure: 'yes' is none of ['auto', True, False, 'cluster']", ["measure"]),
+        ({"devices": -1}, "devices: -1 is less than 0", ["devices"]),
+        ({"devices": 0.5}, "devices: 0.5 is not of type ['string', 'integer', 'array']", ["devices"]),
         ({"timing": 5}, "timing: 5 is not of type object", ["timing"]),
         ({"timing": "{iterations: foo}"}, "timing: '{iterations: foo}' is not of type object", ["timing"]),
         (
@@ -159,7 +159,7 @@ def test_a_value_that_breaks_the_schema_is_named_with_file_key_and_remedy(docume
 def test_a_value_that_came_from_the_command_line_is_said_to_be_from_there():
     sources = {"sizes": "--config"}
     assert line_of(validated, {"sizes": 0}, "config", "F", sources).startswith("--config: sizes: 0 is less than 1;")
-    assert line_of(validated, {"device": -1}, "config", "F", sources).startswith("F: device: -1 is less than 0;")
+    assert line_of(validated, {"devices": -1}, "config", "F", sources).startswith("F: devices: -1 is less than 0;")
 
 
 @pytest.mark.parametrize("document", [5, "text", [1]])
@@ -172,7 +172,7 @@ def test_a_document_that_is_no_mapping_is_one_line(document):
 @pytest.mark.parametrize(
     ("document", "path", "value"),
     [
-        ({"device": "1"}, ["device"], 1),
+        ({"remeasure": "true"}, ["remeasure"], True),
         ({"timing": {"iterations": "7"}}, ["timing", "iterations"], 7),
         ({"timing": {"budget_s": "0.5"}}, ["timing", "budget_s"], 0.5),
         ({"profile": {"enabled": "false"}}, ["profile", "enabled"], False),
@@ -192,10 +192,10 @@ def test_text_becomes_the_number_or_truth_value_that_the_schema_wants(document, 
 
 def test_an_empty_configuration_gets_every_default():
     found = validated(None, "config", "F")
-    assert {key: found[key] for key in ("gpu", "measure", "device", "kernels", "sizes")} == {
+    assert {key: found[key] for key in ("gpu", "measure", "devices", "kernels", "sizes")} == {
         "gpu": "auto",
         "measure": "auto",
-        "device": 0,
+        "devices": "all",
         "kernels": "all",
         "sizes": "gpu",
     }
@@ -808,7 +808,7 @@ def with_nvml(monkeypatch):
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
 
     def forget():
-        nvml.present.cache_clear()
+        nvml._present.cache_clear()
         nvml._nvml.cache_clear()
 
     def pretend(**functions):
@@ -873,8 +873,9 @@ def test_a_card_of_which_nvml_knows_no_power_limit_is_present_all_the_same(with_
 def machine(project, monkeypatch):
     """Sets the GPU that this machine has."""
 
-    def has(device):
-        monkeypatch.setattr(nvml, "present", lambda index=0: device)
+    def has(*devices):
+        cards = [device for device in devices if device is not None]
+        monkeypatch.setattr(nvml, "present", lambda index=0: cards[index] if index < len(cards) else None)
 
     has(None)
     return has
@@ -926,10 +927,47 @@ def test_a_gpu_that_is_to_be_measured_and_is_not_here_is_an_error(machine, devic
     assert line_of(plan.plan, {"gpu": wanted, "measure": measure}).endswith(message)
 
 
-def test_the_device_that_is_asked_for_is_the_one_looked_at(machine, monkeypatch):
-    monkeypatch.setattr(nvml, "present", lambda index=0: [H100, T4][index])
-    assert plan.plan({"device": 1}).gpu.name == "t4"
-    assert plan.plan({"device": "0"}).gpu.name == "h100-sxm"
+CARDS = [a_device(uuid="GPU-aaaaaaaa-1"), a_device("Tesla T4", uuid="GPU-bbbbbbbb-1"), a_device(uuid="GPU-cccccccc-1")]
+
+
+@pytest.mark.parametrize(
+    ("settings", "gpu", "devices"),
+    [
+        ({}, "h100-sxm", [0, 2]),
+        ({"gpu": "t4"}, "t4", [1]),
+        ({"devices": 1}, "t4", [1]),
+        ({"devices": "0"}, "h100-sxm", [0]),
+        ({"devices": [2, "GPU-aaaaaaaa"]}, "h100-sxm", [2, 0]),
+        ({"devices": [0, 1], "gpu": "t4"}, "t4", [1]),
+    ],
+)
+def test_every_gpu_of_one_kind_is_measured_on_or_those_that_are_asked_for(machine, settings, gpu, devices):
+    machine(*CARDS)
+    found = plan.plan(settings)
+    assert (found.gpu.name, list(found.devices)) == (gpu, [CARDS[i] for i in devices])
+
+
+def test_a_gpu_that_this_machine_has_not_is_one_line_that_says_which_it_has(machine):
+    machine(*CARDS)
+    message = "devices: 3 is no GPU here; here are 0 (GPU-aaaaaaaa), 1 (GPU-bbbbbbbb), 2 (GPU-cccccccc)"
+    assert line_of(plan.plan, {"devices": [0, 3]}).endswith(message)
+
+
+def test_the_records_of_several_gpus_lie_in_a_folder_that_names_them_or_bears_the_name_that_is_given(machine):
+    machine(*CARDS)
+    several = plan.plan({})
+    assert several.raw().parent.name == "GPU-aaaaaaaa+GPU-cccccccc"
+    assert several.headline.startswith("measuring on 2 x NVIDIA H100 80GB HBM3 ")
+    assert plan.plan({"records": "bench"}).raw().parent.name == "bench"
+    assert "'GPU-1' is not the device here, GPU-aaaaaaaa+GPU-cccccccc; " in line_of(plan.plan, {"records": "GPU-1"})
+
+
+def test_a_run_on_a_cluster_measures_a_gpu_that_is_named_and_looks_at_none(machine):
+    machine(*CARDS)
+    found = plan.plan({"measure": "cluster", "gpu": "t4"})
+    assert (found.measuring, found.devices, found.raw().parent.name) == (True, (), "cluster")
+    assert found.headline.startswith("measuring on nodes of the cluster with NVIDIA Tesla T4 (config/gpus/t4.yaml); ")
+    assert "the nodes' GPUs are not seen from here; name one" in line_of(plan.plan, {"measure": "cluster"})
 
 
 def test_the_headline_names_the_measured_gpu_and_its_driver(machine):

@@ -280,7 +280,7 @@ def test_each_side_compiles_its_own_rungs(tmp_path, monkeypatch):
         made.append((cwd, env["PYTHONPATH"], json.loads(command[-1])["rungs"]))
         return real(["false"], capture_output=True, text=True, check=False)
 
-    asked = SimpleNamespace(settings={"gpu": "auto", "device": 0})
+    asked = SimpleNamespace(settings={"gpu": "auto"}, device=a_device())
     monkeypatch.setattr(regress.subprocess, "run", run)
     assert "its rungs cannot be compiled" in line_of(regress._built, tmp_path, asked, ["naive"], tmp_path / "made")
     assert made == [(tmp_path, str(tmp_path / "workflow"), ["naive"])]

@@ -30,6 +30,7 @@ from ladder.records.provenance import environment, settings_digest
 from ladder.records.timings import read_time_record
 from ladder.system.errors import LadderError
 from ladder.system.paths import ROOT
+from ladder.system.process import LEASED
 from record_architectures import FLAGS
 from recording import record_as
 
@@ -260,7 +261,7 @@ def attacked(run: Plan, name: str, builds: Mapping[str, Build], folder: Path) ->
     if made.record["status"] != "ok":
         return {"stage": "compile", "message": made.record["message"], "times_ms": {}}
     try:
-        device, check = run.settings["device"], run.settings["check"]
+        device, check = LEASED, run.settings["check"]
         checked = check_rung(made, run.cases(), device, 30, lambda _: {}, log, lambda *_: None, check["runs"])
         if checked["status"] != "pass":
             return {"stage": "check", "message": checked["message"], "times_ms": {}}
@@ -275,7 +276,7 @@ def timed(run: Plan, name: str, builds: Mapping[str, Build], folder: Path) -> tu
     samples, log = folder / f"{name}.zip", folder / f"{name}.log"
     samples.unlink(missing_ok=True)
     beside = {each: builds[each] for each in run.side_by_side(name)}
-    shapes, settings, device = list(map(str, run.timed(name))), run.settings["timing"], run.settings["device"]
+    shapes, settings, device = list(map(str, run.timed(name))), run.settings["timing"], LEASED
     where = place(run, builds[name])
     expected_of = run.expected(list(beside))
     message = time_rung(name, beside, shapes, expected_of, settings, device, where, samples, log, lambda *_: None)

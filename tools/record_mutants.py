@@ -35,6 +35,7 @@ from ladder.records import provenance, store
 from ladder.records.provenance import environment
 from ladder.system.errors import LadderError
 from ladder.system.paths import ROOT, shown
+from ladder.system.process import LEASED
 from mutants import Mutant, drawn, written
 from mutation_operators import OPERATORS
 from record_attacks import compiled, timed
@@ -381,7 +382,7 @@ class OnGpu:
 
     def seen(self) -> dict[str, Any] | None:
         """What the check or compute-sanitizer says of a variant; None where all pass both."""
-        begun, device, runs = time.monotonic(), self.run.settings["device"], self.run.settings["check"]["runs"]
+        begun, device, runs = time.monotonic(), LEASED, self.run.settings["check"]["runs"]
         for rung, made in self.builds():
             log, cases = made.folder / "log", self.run.cases(rung.name)
             said = check_rung(made, cases, device, 30, lambda _: {}, log, lambda *_: None, runs, rung.declared)

@@ -19,6 +19,7 @@ from ladder.records.provenance import environment, settings_digest
 from ladder.records.store import read_record
 from ladder.system.errors import LadderError
 from ladder.system.paths import ROOT
+from ladder.system.process import LEASED
 from ladder.tables.regression import CONFIRMED, SCREENED, observed
 from recording import checked_builds, record_as
 
@@ -57,7 +58,7 @@ def measured(run: Plan, seconds: int) -> dict[str, Any]:
     rows: list[dict[str, Any]] = []
     begun, process = time.monotonic(), 0
     while time.monotonic() - begun < seconds:
-        timing, device, log = run.settings["timing"], run.settings["device"], ROOT / "build/regression/log"
+        timing, device, log = run.settings["timing"], LEASED, ROOT / "build/regression/log"
         expected, order = run.expected([RUNG]), blocks(process)
         timings = time_in_turn(order, builds, SHAPES, expected, timing, device, where, log, lambda *_: None)
         same, slower = observed(timings), observed(timings, "planted")

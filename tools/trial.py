@@ -34,7 +34,7 @@ from ladder.records import store  # noqa: E402
 from ladder.records.provenance import environment, settings_digest  # noqa: E402
 from ladder.system.errors import LadderError  # noqa: E402
 from ladder.system.paths import shown  # noqa: E402
-from ladder.system.process import gpu_lock  # noqa: E402
+from ladder.system.process import LEASED, gpu_lock  # noqa: E402
 
 
 def planned(variants: Sequence[str], sizes: Sequence[str], overrides: Sequence[str]) -> Plan:
@@ -93,7 +93,7 @@ def record_trial(name: str, run: Plan) -> Path:
                 bench.check(run, builds[each], log, names, full=False)
             where = environment(ROOT, run.device, builds[names[0]].record, settings_digest({"settings": settings}))
             expected = run.expected(names)
-            shapes, device = in_order(list(run.shapes)), run.settings["device"]
+            shapes, device = in_order(list(run.shapes)), LEASED
             message = time_rung(names[0], builds, shapes, expected, settings, device, where, samples, log, _progress)
         if message:
             raise LadderError(f"{name}: not recorded: {message}")

@@ -18,9 +18,10 @@ if PLAN.measuring:
         conda:
             CONDA
         resources:
-            gpu=1,
+            gpu=GPUS_OF_A_JOB,
+            gres=PLAN.gpu.gres,
         params:
-            device=SETTINGS["device"],
+            devices=SETTINGS["devices"],
             settings=SETTINGS["accuracy"],
         script:
             "../scripts/measure_accuracy.py"

@@ -15,9 +15,10 @@ if PLAN.measuring:
         conda:
             CONDA
         resources:
-            gpu=1,
+            gpu=GPUS_OF_A_JOB,
+            gres=PLAN.gpu.gres,
         params:
-            device=SETTINGS["device"],
+            devices=SETTINGS["devices"],
             cases=lambda wildcards: PLAN.cases(wildcards.kernel),
             drawing=lambda wildcards: PLAN.drawing(wildcards.kernel),
             runs=SETTINGS["check"]["runs"],

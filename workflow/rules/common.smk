@@ -121,13 +121,23 @@ def records(stage, ending, names):
     return paths if PLAN.measuring else present(paths)
 
 
-# An input of what measures: the device and software of this run. Where one changes, the stages that measure run again.
+# Each job takes a GPU that no other job is on; no more jobs begin than there are GPUs, or than --resources gpu=N says.
+if PLAN.devices and "gpu" not in workflow.global_resources:
+    workflow.register_resource("gpu", len(PLAN.devices))
+# A batch system gives jobs the GPU that their gres names; Snakemake need not count them.
+GPUS_OF_A_JOB = min(1, len(PLAN.devices))
+GPUS_OF_A_TIMING = len(PLAN.devices) if SETTINGS["exclusive"] else GPUS_OF_A_JOB
+
+# An input of what measures: the devices and software of this run. Where one changes, the stages that measure run again.
 MEASURED_ON = ".snakemake/measured_on"
 if workflow.is_main_process and PLAN.measuring:
     software = {} if uses_conda(ARGUMENTS) else cublas_versions()
-    device = repr(made_on({"gpu": vars(PLAN.device), "software": software}))
-    if not os.path.exists(MEASURED_ON) or Path(MEASURED_ON).read_text() != device:
-        Path(MEASURED_ON).write_text(device)
+    devices = [
+        made_on({"gpu": vars(device), "software": software}) for device in PLAN.devices
+    ]
+    devices = ", ".join(map(repr, devices)) or "nodes of a cluster"
+    if not os.path.exists(MEASURED_ON) or Path(MEASURED_ON).read_text() != devices:
+        Path(MEASURED_ON).write_text(devices)
 
 
 # Each run writes it anew: an input whose time counts where the machine kept an earlier run from profiling.

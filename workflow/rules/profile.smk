@@ -16,9 +16,10 @@ if PLAN.measuring:
         conda:
             CONDA
         resources:
-            gpu=1,
+            gpu=GPUS_OF_A_JOB,
+            gres=PLAN.gpu.gres,
         params:
-            device=SETTINGS["device"],
+            devices=SETTINGS["devices"],
             shapes=lambda wildcards: [
                 str(shape) for shape in PLAN.profile_shapes_of(wildcards.kernel)
             ],

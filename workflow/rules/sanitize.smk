@@ -16,9 +16,10 @@ if PLAN.measuring:
         conda:
             CONDA
         resources:
-            gpu=1,
+            gpu=GPUS_OF_A_JOB,
+            gres=PLAN.gpu.gres,
         params:
-            device=SETTINGS["device"],
+            devices=SETTINGS["devices"],
             cases=lambda wildcards: PLAN.sanitizer_cases(wildcards.kernel),
             compute_sanitizer=SETTINGS["sanitize"]["compute_sanitizer"],
             time_limit_s=SETTINGS["sanitize"]["time_limit_s"],

@@ -27,9 +27,10 @@ if PLAN.measuring:
         conda:
             CONDA
         resources:
-            gpu=1,
+            gpu=GPUS_OF_A_JOB,
+            gres=PLAN.gpu.gres,
         params:
-            device=SETTINGS["device"],
+            devices=SETTINGS["devices"],
             expected=lambda wildcards: PLAN.expected(
                 PLAN.surveyed_beside(wildcards.kernel)
             ),

@@ -26,9 +26,11 @@ if PLAN.measuring:
         conda:
             CONDA
         resources:
-            gpu=1,
+            gpu=GPUS_OF_A_TIMING,
+            gres=PLAN.gpu.gres,
         params:
-            device=SETTINGS["device"],
+            devices=SETTINGS["devices"],
+            exclusive=SETTINGS["exclusive"],
             shapes=lambda wildcards: [
                 str(shape) for shape in PLAN.sustained_shapes_of(wildcards.kernel)
             ],

@@ -49,9 +49,10 @@ if PLAN.measuring:
         conda:
             CONDA
         resources:
-            gpu=1,
+            gpu=GPUS_OF_A_JOB,
+            gres=PLAN.gpu.gres,
         params:
-            device=SETTINGS["device"],
+            devices=SETTINGS["devices"],
             rungs=lambda wildcards: [
                 rung for rung in PLAN.ladder.values() if rung.entry == wildcards.entry
             ],

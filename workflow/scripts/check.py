@@ -5,17 +5,19 @@ from pathlib import Path
 
 from ladder.build.compile import Build
 from ladder.measure.check.stage import check_rung
+from ladder.measure.pool import candidates, lease
 from ladder.model.claims import claimed_cases
 from ladder.records import store
 from ladder.records.checks import drawn_by, held_cases, merge_check
 from ladder.records.provenance import environment, settings_digest
-from ladder.system.nvml import present
 from ladder.system.paths import ROOT
-from ladder.system.process import gpu_lock
+from ladder.system.process import LEASED
 from ladder.system.terminal import job
 
 with job(snakemake) as progress:
-    output, params, device = Path(snakemake.output[0]), snakemake.params, present(snakemake.params.device)
+    output, params = Path(snakemake.output[0]), snakemake.params
+    devices = candidates(snakemake.wildcards.gpu, params.devices, output)
+    device = devices[0]
     made, asked = Build(Path(snakemake.input[0])), snakemake.params.cases
 
     def started(done, case):
@@ -31,9 +33,9 @@ with job(snakemake) as progress:
     drawn = params.drawing.cases(next(iter(drawn_by(held)), 0) or 1 + secrets.randbits(31))
     cases = [case for case in asked + claimed_cases(params.claims, drawn) if case not in held]
     if cases:
-        with gpu_lock(device.uuid):
+        with lease(devices) as device:
             log, limit_s = Path(snakemake.log[0]), params.time_limit_s
-            done = made, cases, params.device, limit_s, where, log, started, params.runs, params.declared
+            done = made, cases, LEASED, limit_s, where, log, started, params.runs, params.declared
             record = check_rung(*done)
         record = {"stage": "check", "rung": snakemake.wildcards.kernel, **merge_check(output, record)}
     else:

@@ -1,13 +1,12 @@
 """Keep the properties of the GPU that is present as a file in config/gpus."""
 
 from ladder.config import gpus
-from ladder.system import nvml
 from ladder.system.errors import LadderError
 from ladder.system.paths import shown
 from ladder.system.terminal import job, say
 
 with job(snakemake):
-    device = nvml.present(snakemake.params.device)
+    device = next(iter(gpus.chosen(snakemake.params.devices)), None)
     if device is None:
         raise LadderError("gpu_file: there is no GPU here whose properties could be kept")
     known = gpus.recognise(device)

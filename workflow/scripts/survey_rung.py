@@ -4,24 +4,24 @@ import secrets
 from pathlib import Path
 
 from ladder.build.compile import Build, why_not_measured
+from ladder.measure.pool import candidates, lease
 from ladder.measure.survey.stage import survey_rung
 from ladder.records import store
 from ladder.records.provenance import environment
 from ladder.records.survey import survey_digest, survey_held
-from ladder.system.nvml import present
 from ladder.system.paths import ROOT
-from ladder.system.process import gpu_lock
+from ladder.system.process import LEASED
 from ladder.system.terminal import job
 
 with job(snakemake) as progress:
     name, output, log = snakemake.wildcards.kernel, Path(snakemake.output[0]), Path(snakemake.log[0])
-    params, device = snakemake.params, present(snakemake.params.device)
+    params, devices = snakemake.params, candidates(snakemake.wildcards.gpu, snakemake.params.devices, output)
     builds = {folder.name: Build(folder) for folder in map(Path, snakemake.input.builds)}
     checks = {path.stem: store.read_record(path) for path in map(Path, snakemake.input.checks)}
     reasons = {kernel: why_not_measured(made, checks[kernel]) for kernel, made in builds.items()}
     sound = {kernel: made for kernel, made in builds.items() if not reasons[kernel]}
     digests = {kernel: made.record["build_digest"] for kernel, made in sound.items()}
-    where = environment(ROOT, device, builds[name].record, survey_digest(params.settings)) if name in sound else {}
+    where = environment(ROOT, devices[0], builds[name].record, survey_digest(params.settings)) if name in sound else {}
     seed = None if params.settings["seed"] == "new" else params.settings["seed"]
 
     if not where:
@@ -30,8 +30,9 @@ with job(snakemake) as progress:
         record = store.read_record(output)
     else:
         seed = secrets.randbits(31) if seed is None else seed
-        asked = (name, sound, params.expected, params.settings, seed, params.device, where, log)
-        with gpu_lock(device.uuid):
+        with lease(devices) as device:
+            where |= {"gpu": vars(device)}
+            asked = (name, sound, params.expected, params.settings, seed, LEASED, where, log)
             record = survey_rung(*asked, lambda kernel, at: progress(at) if kernel == name else None)
     if record["status"] != "failed" or not output.exists():  # what an earlier run recorded outlives a failure
         store.write_json(output, {"stage": "survey", "rung": name, **record})

@@ -3,32 +3,34 @@
 from pathlib import Path
 
 from ladder.build.compile import Build, why_not_measured
+from ladder.measure.pool import candidates, lease
 from ladder.measure.sustained.stage import sustain_rung
 from ladder.records import store
 from ladder.records.provenance import environment
 from ladder.records.sustained import held, sustained_digest
-from ladder.system.nvml import present
 from ladder.system.paths import ROOT
-from ladder.system.process import gpu_lock
+from ladder.system.process import LEASED
 from ladder.system.terminal import job
 
 with job(snakemake) as progress:
     name, output, log = snakemake.wildcards.kernel, Path(snakemake.output[0]), Path(snakemake.log[0])
-    params, device = snakemake.params, present(snakemake.params.device)
+    params, devices = snakemake.params, candidates(snakemake.wildcards.gpu, snakemake.params.devices, output)
     builds = {folder.name: Build(folder) for folder in map(Path, snakemake.input.builds)}
     checks = {path.stem: store.read_record(path) for path in map(Path, snakemake.input.checks)}
     reasons = {kernel: why_not_measured(made, checks[kernel]) for kernel, made in builds.items()}
     sound = {kernel: made for kernel, made in builds.items() if not reasons[kernel]}
     digests = {kernel: made.record["build_digest"] for kernel, made in sound.items()}
-    where = environment(ROOT, device, builds[name].record, sustained_digest(params.settings)) if name in sound else {}
+    digest = sustained_digest(params.settings)
+    where = environment(ROOT, devices[0], builds[name].record, digest) if name in sound else {}
 
     if not where:
         record = {"status": "failed", "message": reasons[name], "shapes": params.shapes, "parts": []}
     elif held(output, digests, params.shapes, where) and not snakemake.config["remeasure"]:
         record = store.read_record(output)
     else:
-        asked = (name, sound, params.shapes, params.expected, params.settings, params.device)
-        with gpu_lock(device.uuid):
+        asked = (name, sound, params.shapes, params.expected, params.settings, LEASED)
+        with lease(devices, params.exclusive) as device:
+            where |= {"gpu": vars(device)}
             record = sustain_rung(*asked, where, log, lambda kernel, at: progress(at) if kernel == name else None)
     if record["status"] != "failed" or not output.exists():  # what an earlier run recorded outlives a failure
         store.write_json(output, {"stage": "sustained", "rung": name, **record})

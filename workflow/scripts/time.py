@@ -3,19 +3,20 @@
 from pathlib import Path
 
 from ladder.build.compile import Build, why_not_measured
+from ladder.measure.pool import candidates, lease
 from ladder.measure.time.stage import time_rung
 from ladder.model.shape import Shape, in_order
 from ladder.records import store
 from ladder.records.provenance import environment
 from ladder.records.timings import DISHONEST, timed_shapes, timing_digest
-from ladder.system.nvml import present
 from ladder.system.paths import ROOT
-from ladder.system.process import gpu_lock
+from ladder.system.process import LEASED
 from ladder.system.terminal import job
 
 with job(snakemake) as progress:
     name, output, log = snakemake.wildcards.kernel, Path(snakemake.output[0]), Path(snakemake.log[0])
-    settings, device = snakemake.params.settings, present(snakemake.params.device)
+    settings, params = snakemake.params.settings, snakemake.params
+    devices = candidates(snakemake.wildcards.gpu, params.devices, output)
     builds = {folder.name: Build(folder) for folder in map(Path, snakemake.input.builds)}
     checks = {path.stem: store.read_record(path) for path in map(Path, snakemake.input.checks)}
     reasons = {kernel: why_not_measured(made, checks.get(kernel)) for kernel, made in builds.items()}
@@ -23,7 +24,7 @@ with job(snakemake) as progress:
     compiled, message = builds[name].record, reasons[name]
 
     shapes = in_order([Shape.parse(shape) for shape in snakemake.params.shapes])
-    where = environment(ROOT, device, compiled, timing_digest(settings)) if not message else {}
+    where = environment(ROOT, devices[0], compiled, timing_digest(settings)) if not message else {}
     if where and not snakemake.config["remeasure"]:
         held = timed_shapes(output, settings, where)
         shapes = [shape for shape in shapes if shape not in held]
@@ -33,10 +34,9 @@ with job(snakemake) as progress:
             progress(f"{shape}  ({shapes.index(shape) + 1}/{len(shapes)} sizes)")
 
     if where and shapes:
-        with gpu_lock(device.uuid):
-            index = snakemake.params.device
-            expected = snakemake.params.expected
-            message = time_rung(name, sound, shapes, expected, settings, index, where, output, log, started)
+        with lease(devices, params.exclusive) as device:
+            where, expected = where | {"gpu": vars(device)}, params.expected
+            message = time_rung(name, sound, shapes, expected, settings, LEASED, where, output, log, started)
     store.conclude_timing(output, message, compiled["build_digest"])
     if message:
         progress.ended("dishonest" if message.startswith(DISHONEST) else "not timed", message.removeprefix(DISHONEST))

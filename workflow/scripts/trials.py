@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from ladder.build.compile import Build
+from ladder.measure.pool import candidates, lease
 from ladder.measure.tune.stage import Search, default_trial, round_settings, shape_cases
 from ladder.model.cases import all_cases
 from ladder.model.claims import claimed_cases
@@ -11,14 +12,14 @@ from ladder.model.shape import Shape
 from ladder.records import store
 from ladder.records.provenance import environment
 from ladder.records.trials import Record
-from ladder.system.nvml import present
 from ladder.system.paths import ROOT
-from ladder.system.process import gpu_lock
+from ladder.system.process import LEASED
 from ladder.system.terminal import job
 
 with job(snakemake, "tune") as progress:
     entry, params = snakemake.wildcards.entry, snakemake.params
-    device, tune = present(params.device), params.tune
+    tune, output = params.tune, Path(snakemake.output[0])
+    devices = candidates(snakemake.wildcards.gpu, params.devices, output)
     shapes = [Shape.parse(shape) for shape in params.shapes]
     listed, baseline = Path(snakemake.input.builds), Build(Path(snakemake.input.baseline))
     names = store.read_json(listed)["trials"]
@@ -45,14 +46,14 @@ with job(snakemake, "tune") as progress:
         variants=[rung.macros for rung in params.rungs],
         precision=BOUNDS[params.rungs[0].precision],
         batch=tune["batch"],
-        device=params.device,
+        device=LEASED,
         time_limit_s=tune["time_limit_s"],
         where=where,
         log=Path(snakemake.log[0]),
         progress=progress,
     )
-    with gpu_lock(device.uuid):  # which what is left of a killed run may hold, and be writing the record
-        record = Record.read(Path(snakemake.output[0]), entry)
+    with lease(devices) as device:  # which what is left of a killed run may hold, and be writing the record
+        record = Record.read(output, entry)
         search.run(record)
     failed = [name for (name, _), trial in record.trials.items() if trial["status"] not in ("ok", "does not compile")]
     progress(f"done: {len(names)} trials" + (f", {len(failed)} not right or not running" if failed else ""))

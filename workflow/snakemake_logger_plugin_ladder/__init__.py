@@ -97,8 +97,12 @@ class LogHandler(LogHandlerBase):
     def _job_failed(self, record: LogRecord) -> None:
         """Name the log of a job whose script has not said itself what failed, with what Snakemake knows of it."""
         logs = [Path(path) for path in record.log or ()]
-        if not any("gemm-ladder: " in path.read_text(errors="replace") for path in logs if path.is_file()):
-            where = f"; see {', '.join(map(str, logs))}" if logs else ""
+        texts = [path.read_text(errors="replace") for path in logs if path.is_file()]
+        said = [line for text in texts for line in text.splitlines() if line.startswith("gemm-ladder: ")]
+        where = f"; see {', '.join(map(str, logs))}" if logs else ""
+        if reason := " ".join((getattr(record, "rule_msg", None) or "").split()):  # of a batch system
+            self._write(said[-1] if said else f"gemm-ladder: {record.rule_name}: the job failed: {reason}{where}")
+        elif not said:
             self._write("\n".join([*self.untold, f"gemm-ladder: {record.rule_name}: the job failed{where}"]))
         self.untold.clear()
 

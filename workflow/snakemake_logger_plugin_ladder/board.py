@@ -36,12 +36,13 @@ def seconds_left(
     typical: Mapping[str, float],
     at_once: int,
     alone: Iterable[str] = (),
+    gpus: int = 1,
 ) -> float | None:
     """About how long a run still takes; None before anything is known.
 
     `waiting` counts the jobs of each rule that have not begun, `running` are the rules and seconds of those that have,
     `typical` is what a job of a rule takes. Rules of which nothing is known count as the mean of the others. `at_once`
-    jobs run side by side, but those of the rules `alone` one after another.
+    jobs run side by side, but those of the rules `alone` one after another on each of the `gpus`.
     """
     if not typical:
         return None
@@ -50,7 +51,7 @@ def seconds_left(
     for rule, gone in running:
         work[rule] = work.get(rule, 0.0) + max(0.0, typical.get(rule, unknown) - gone)
     one_by_one = sum(work.get(rule, 0.0) for rule in set(alone))
-    return max(one_by_one, sum(work.values()) / max(1, at_once))
+    return max(one_by_one / max(1, gpus), sum(work.values()) / max(1, at_once))
 
 
 @dataclass
@@ -64,7 +65,8 @@ class State:
     took: dict[str, list[float]] = field(default_factory=dict)
     earlier: dict[str, float] = field(default_factory=dict)
     at_once: int = 1
-    alone: set[str] = field(default_factory=set)  # rules whose jobs run one after another, on the GPU
+    alone: set[str] = field(default_factory=set)  # rules whose jobs run one after another, on a GPU
+    gpus: int = 1
 
     @property
     def typical(self) -> dict[str, float]:
@@ -75,7 +77,7 @@ class State:
         """`23/64 steps, 1:02 gone, about 1:50 left`."""
         running = [(rule, now - since) for rule, _, since in self.running.values()]
         waiting = self.total - self.done - Counter(rule for rule, _ in running)
-        left = seconds_left(waiting, running, self.typical, self.at_once, self.alone)
+        left = seconds_left(waiting, running, self.typical, self.at_once, self.alone, self.gpus)
         about = f", about {clock(left)} left" if left is not None and (waiting or running) else ""
         return f"{self.done.total()}/{self.total.total()} steps, {clock(now - self.began)} gone{about}"
 
@@ -112,11 +114,13 @@ class Board:
                 state.began = self.now()
             elif event == LogEvent.RESOURCES_INFO:
                 state.at_once = getattr(record, "cores", None) or state.at_once
+                given = getattr(record, "provided_resources", None) or {}
+                state.gpus = given["gpu"].value if "gpu" in given else state.gpus
             elif event == LogEvent.JOB_INFO:
                 names = record.wildcards or {}
                 name = names.get("kernel") or names.get("entry") or ""
                 state.running[record.jobid] = (record.rule_name, name, self.now())
-                if "gpu" in dict(record.resources or {}):
+                if dict(record.resources or {}).get("gpu"):
                     state.alone.add(record.rule_name)
             elif event == LogEvent.JOB_FINISHED and record.job_id in state.running:
                 rule, _, since = state.running.pop(record.job_id)

@@ -30,13 +30,14 @@ from ladder.config.plan import KERNELS, Plan, check_macros, plan
 from ladder.config.sources import sources
 from ladder.measure.check.emulate import emulate_source
 from ladder.measure.check.stage import check_rung
+from ladder.measure.pool import lease
 from ladder.model.cases import Case, all_cases
 from ladder.model.rung import Rung, parse_variant, variant_name
 from ladder.model.shape import Shape, in_order
 from ladder.records.provenance import environment
 from ladder.system.errors import LadderError
 from ladder.system.paths import ROOT, shown
-from ladder.system.process import gpu_lock
+from ladder.system.process import LEASED
 from ladder.system.terminal import Progress, waiting
 
 COMMAND_LINE = "command line"
@@ -108,7 +109,7 @@ def _parser() -> argparse.ArgumentParser:
         nargs="+",
         default=[],
         metavar="KEY=VALUE",
-        help="settings as snakemake takes them: gpu=t4, device=1, timing='{iterations: 10}'",
+        help="settings as snakemake takes them: gpu=t4, devices=1, timing='{iterations: 10}'",
     )
     parser.add_argument("--watch", action="store_true", help="run anew each time a source is saved, until Ctrl-C")
     parser.add_argument("--all", action="store_true", help="check every case, also after the first finding")
@@ -229,7 +230,8 @@ def on_cpu(run: Plan, compiles: Mapping[str, Future[Build]], folder: Path, every
 def on_gpu(run: Plan, builds: dict[str, Build], folder: Path) -> None:
     """Check the rungs of a plan on the GPU, time them, and print their lines."""
     names = [rung.name for rung in run.rungs]
-    with gpu_lock(run.device.uuid):
+    with lease(run.devices) as device:
+        run = dataclasses.replace(run, devices=(device,))
         for name, made in builds.items():
             check(run, made, folder / "log", list(builds), full=name in names)
         from ladder.show.summary import heading, line
@@ -326,7 +328,7 @@ def check(run: Plan, made: Build, log: Path, names: list[str], full: bool) -> No
     record = check_rung(
         made,
         cases,
-        run.settings["device"],
+        LEASED,
         settings["time_limit_s"],
         lambda compiled: environment(ROOT, run.device, compiled, ""),
         log,
@@ -358,7 +360,7 @@ def timed(run: Plan, name: str, builds: dict[str, Build], folder: Path) -> Seque
     chosen = {each: builds[each] for each in dict.fromkeys([name, *_beside(run, run.by_name(name))])}
     where = environment(ROOT, run.device, builds[name].record, timing_digest(run.settings["timing"]))
     record, settings = folder / f"{name}.zip", run.settings["timing"]
-    expected, device = run.expected(list(chosen)), run.settings["device"]
+    expected, device = run.expected(list(chosen)), LEASED
     message = time_rung(name, chosen, shapes, expected, settings, device, where, record, folder / "log", started)
     if message:
         raise LadderError(f"{name}: not timed: {message}")

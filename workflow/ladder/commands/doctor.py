@@ -7,7 +7,7 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -40,8 +40,9 @@ class Check:
 
 def examine(settings: dict[str, Any], root: Path) -> Iterator[Check]:
     """Look at everything that the stages need; `settings` is the configuration, `root` the checkout."""
-    device = nvml.present(settings["device"])
-    yield from _gpu(device, settings["device"])
+    devices = gpus.chosen(settings["devices"])
+    device = next(iter(devices), None)
+    yield from _gpus(devices)
     nvcc, finding = _nvcc(settings["compile"]["nvcc"])
     yield finding
     if nvcc and device:
@@ -54,12 +55,17 @@ def examine(settings: dict[str, Any], root: Path) -> Iterator[Check]:
     yield _disk(root)
 
 
-def _gpu(device: Present | None, index: int) -> Iterator[Check]:
-    if device is None:
+def _gpus(devices: Sequence[Present]) -> Iterator[Check]:
+    if not devices:
         driver = shutil.which("nvidia-smi")
         remedy = "`nvidia-smi` says why" if driver else "to measure, run where there is an NVIDIA GPU with its driver"
         yield Check("GPU", "note", "none: recorded measurements are shown, the emulator checks", remedy)
-        return
+    here = [device.uuid for device in nvml.visible()]
+    for device in devices:
+        yield from _gpu(device, here.index(device.uuid))
+
+
+def _gpu(device: Present, index: int) -> Iterator[Check]:
     size = f"{device.memory_bytes / 2**30:.0f} GiB"
     yield Check("GPU", "ok", f"{device.name}, compute capability {device.compute_capability}, {size}")
     known = gpus.recognise(device)

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
@@ -17,6 +18,7 @@ from ladder.build.compile import Build
 from ladder.commands.bench import COMMAND_LINE, setting
 from ladder.config.documents import read_yaml
 from ladder.config.plan import Plan, plan
+from ladder.measure.pool import lease
 from ladder.measure.regress.stage import time_in_turn
 from ladder.model.shape import in_order
 from ladder.records.baseline import unpacked
@@ -24,8 +26,9 @@ from ladder.records.provenance import environment, settings_digest
 from ladder.records.store import write_text
 from ladder.show.regression import Comparison, markdown
 from ladder.system.errors import LadderError
+from ladder.system.nvml import VISIBLE
 from ladder.system.paths import ROOT, shown
-from ladder.system.process import gpu_lock
+from ladder.system.process import LEASED
 from ladder.system.terminal import Progress, say
 from ladder.tables.regression import CONFIRMED, SCREENED, aliases, decided, observed, suspects
 
@@ -36,6 +39,7 @@ NOTHING_SLOWER, SLOWER, NOT_COMPARED = 0, 1, 2
 BUILD = """
 import json, sys
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from ladder.build.compile import build
 from ladder.build.toolchain import find_nvcc
@@ -97,7 +101,8 @@ def regress(run: Plan, against: str, rungs: Sequence[str] = (), summary: Path | 
             name for name, both in pairs.items() if len({each.record["build_digest"] for each in both.values()}) == 1
         ]
         changed = {name: both for name, both in pairs.items() if name not in same}
-        with gpu_lock(run.device.uuid):
+        with lease(run.devices) as device:
+            run = replace(run, devices=(device,))
             table = compared(run, changed, in_order(list(run.shapes)), folder / "log")
     found = Comparison(table, against, tuple(same), left_out, f"{run.device.name}, driver {run.device.driver}")
     text = markdown(found)
@@ -118,7 +123,7 @@ def compared(run: Plan, pairs: Mapping[str, Mapping[str, Build]], shapes: list[s
         where = environment(ROOT, run.device, pairs[name]["after"].record, settings_digest({}))
         progress = Progress("regress", name)
         progress(f"process {number + 1}: {', '.join(of)}")
-        timing, device = run.settings["timing"], run.settings["device"]
+        timing, device = run.settings["timing"], LEASED
         expected, order = run.expected([name]), aliases(number)
         timings = time_in_turn(order, pairs[name], of, expected, timing, device, where, log, lambda *_: None)
         return observed(timings).assign(rung=name)
@@ -148,9 +153,9 @@ def in_two_steps(
 def _built(tree: Path, run: Plan, rungs: Sequence[str], folder: Path) -> dict[str, Build]:
     """The rungs of a checkout, compiled by that checkout's own package."""
     folder.mkdir()
-    settings = {key: run.settings[key] for key in ("gpu", "device")}
+    settings = {"gpu": run.settings["gpu"]}
     request = json.dumps({"settings": settings, "rungs": list(rungs), "folder": str(folder)})
-    path = {**os.environ, "PYTHONPATH": str(tree / "workflow")}
+    path = {**os.environ, "PYTHONPATH": str(tree / "workflow"), VISIBLE: run.device.uuid}
     done = subprocess.run(
         [sys.executable, "-c", BUILD, request], cwd=tree, env=path, capture_output=True, text=True, check=False
     )

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from ladder.config.documents import nearest, of_fields, read_yaml, validated
 from ladder.model.gpu import Gpu, slug
+from ladder.system import nvml
 from ladder.system.errors import LadderError
 from ladder.system.nvml import Present
 from ladder.system.paths import GPU_FILES, read_text, shown
@@ -41,7 +42,8 @@ def read_gpu(name: str, where: str = "gpu") -> Gpu:
     values = _values(path)
     limits = {key: values[key] for key in SM_LIMITS} if all(key in values for key in SM_LIMITS) else {}
     own = {"name": name, "sizes": tuple(values.get("sizes", ())), "file": shown(path), "limits": limits}
-    return Gpu(**of_fields(Gpu, values) | own)
+    slurm = {"gres": values["slurm"]["gres"]} if values.get("slurm") else {}
+    return Gpu(**of_fields(Gpu, values) | own | slurm)
 
 
 # What an SM of a GPU has, by the keys in GPU files; of one compute capability all GPUs have the same.
@@ -110,6 +112,34 @@ def recognise(device: Present) -> str | None:
         both = f"{' and '.join(found)} both fit {device.name!r}"
         raise LadderError(f"{shown(GPU_FILES)}/{found[1]}.yaml: match.name: {both}; let one file fit each GPU")
     return found[0] if found else None
+
+
+def kind(device: Present) -> str:
+    """The name of a device's GPU: its file's, or one from its own name; raises LadderError as `recognise` does."""
+    return recognise(device) or slug(device.name)
+
+
+def of_kind(gpu: str, devices: Iterable[Present]) -> list[Present]:
+    """Those of the devices that are the GPU of this name."""
+    return [device for device in devices if kind(device) == gpu]
+
+
+def chosen(devices: str | int | Sequence[str | int], place: str = "devices") -> list[Present]:
+    """The GPUs of this machine that a configuration chooses: `all`, or some by index or by the beginning of the UUID.
+
+    None are where this machine has none. Raises LadderError for one that it has not.
+    """
+    here = nvml.visible()
+    if devices == "all" or not here:
+        return here
+    found = {}
+    for one in devices if isinstance(devices, list) else [devices]:
+        named = [device for i, device in enumerate(here) if str(one) == str(i) or device.uuid.startswith(str(one))]
+        if not named:
+            there = ", ".join(f"{i} ({device.folder})" for i, device in enumerate(here))
+            raise LadderError(f"{place}: {one!r} is no GPU here; here are {there}")
+        found[named[0].uuid] = named[0]
+    return list(found.values())
 
 
 def from_device(device: Present) -> Gpu:

@@ -30,8 +30,7 @@ from ladder.model.rung import Rung
 from ladder.model.shape import Shape, in_order, work_key
 from ladder.records import store
 from ladder.records.digests import source_of
-from ladder.records.identity import DEVICES, RecordPlace
-from ladder.system import nvml
+from ladder.records.identity import DEVICES, RecordPlace, names_devices
 from ladder.system.errors import LadderError
 from ladder.system.nvml import Present
 from ladder.system.paths import ROOT, read_text, shown
@@ -40,11 +39,13 @@ KERNELS = ROOT / "config" / "kernels.yaml"
 RESULTS = ROOT / "results"
 MISREAD = '"$`\\{}: \t\n'  # by nvcc, its shell or Snakemake, in the path of a ladder or of results outside the project
 PROGRAMS = {"nvcc": "compile", "ncu": "profile", "compute-sanitizer": "sanitize"}  # where settings name a program
+CLUSTER = "cluster"  # what `measure` says where jobs run on nodes of a batch system, and the folder of their records
 # The settings that change nothing of what is derived of a GPU's records.
 DERIVES_THE_SAME = {
     "gpu",
     "fallback_gpu",
-    "device",
+    "devices",
+    "exclusive",
     "measure",
     "records",
     "remeasure",
@@ -62,7 +63,7 @@ class Plan:
     """One run, decided when the Snakefile is read."""
 
     gpu: Gpu
-    device: Present | None
+    devices: tuple[Present, ...]  # the GPUs of this machine that are measured; none where the jobs are sent to others
     measuring: bool
     rungs: tuple[Rung, ...]
     ladder: Mapping[str, Rung]
@@ -91,6 +92,11 @@ class Plan:
         if not held or not missing:
             return line
         return f"{line}; not recorded: {', '.join(missing)}; recorded are {', '.join(in_order(list(held)))}"
+
+    @property
+    def device(self) -> Present | None:
+        """The first of the GPUs that are measured here."""
+        return next(iter(self.devices), None)
 
     @property
     def baseline(self) -> Rung:
@@ -346,8 +352,7 @@ def plan(config: Mapping[str, Any], sources: Mapping[str, str] | None = None, co
     results = _outside(settings, "results", at) or beside
     added = [rung for name, rung in own.items() if name not in ladder]
     ladder = own or ladder
-    device = nvml.present(settings["device"])
-    gpu, measuring = _choose(settings, device, at)
+    gpu, devices, measuring = _choose(settings, at)
     for tool, section in PROGRAMS.items():
         key = tool.replace("-", "_")
         if (
@@ -357,7 +362,7 @@ def plan(config: Mapping[str, Any], sources: Mapping[str, str] | None = None, co
         ):
             place = f"{at(f'{section}.{key}')}: {section}.{key}"
             raise LadderError(f"{place}: {named!r} is no program; give the path of {tool}, or auto")
-    whose = _own(settings["records"], gpu, device, measuring, results, f"{at('records')}: records")
+    whose = _own(settings, gpu, devices, measuring, results, f"{at('records')}: records")
     if settings["tune"]["use"]:
         ladder = _with_all_tuned(ladder, gpu.name, results)
         ladder = with_tuned(ladder, tuned_file(gpu.name, results / gpu.name / DEVICES / whose)) if whose else ladder
@@ -376,7 +381,7 @@ def plan(config: Mapping[str, Any], sources: Mapping[str, str] | None = None, co
         check_macros(rung, f"{rung.file}: {rung.entry}.variants" if rung.name in ladder else at_kernels)
     made = Plan(
         gpu=gpu,
-        device=device if measuring else None,
+        devices=tuple(devices) if measuring else (),
         measuring=measuring,
         rungs=tuple(rungs),
         ladder=ladder,
@@ -467,38 +472,47 @@ def _check_shapes(settings: Mapping[str, Any], at: Callable[[str], str]) -> None
                 raise LadderError(f"{at(key)}: {key}: {problem}; write 127 or 31x33x0") from None
 
 
-def _choose(settings: Mapping[str, Any], device: Present | None, where: Callable[[str], str]) -> tuple[Gpu, bool]:
-    """The GPU of this run and whether it is measured."""
+def _choose(settings: Mapping[str, Any], where: Callable[[str], str]) -> tuple[Gpu, list[Present], bool]:
+    """The GPU of this run, those of it that this machine has, and whether it is measured."""
     name, measure = settings["gpu"], settings["measure"]
-    at = {key: f"{where(key)}: {key}" for key in ("gpu", "fallback_gpu", "measure")}
+    at = {key: f"{where(key)}: {key}" for key in ("gpu", "fallback_gpu", "measure", "devices")}
+    if measure == CLUSTER:
+        if name == "auto":
+            raise LadderError(f"{at['gpu']}: auto, but the nodes' GPUs are not seen from here; name one: gpu=h100-sxm")
+        return gpus.read_gpu(name, at["gpu"]), [], True
+    here = gpus.chosen(settings["devices"], at["devices"])
+    device = next(iter(here), None)
     if name == "auto":
         if device is None:
             if measure is True:
                 raise LadderError(f"{at['measure']}: true, but there is no GPU here; run where `nvidia-smi` lists one")
-            return gpus.read_gpu(settings["fallback_gpu"], at["fallback_gpu"]), False
+            return gpus.read_gpu(settings["fallback_gpu"], at["fallback_gpu"]), [], False
         known = gpus.recognise(device)
-        return (gpus.read_gpu(known) if known else gpus.from_device(device)), measure is not False
+        gpu = gpus.read_gpu(known) if known else gpus.from_device(device)
+        return gpu, gpus.of_kind(gpu.name, here), measure is not False
     gpu = gpus.read_gpu(name, at["gpu"])
-    here = device is not None and gpus.recognise(device) == name
+    found = gpus.of_kind(name, here)
     if measure is False or (device is None and measure == "auto"):
-        return gpu, False
-    if not here:
-        found = f"the GPU here is {device.name}" if device else "there is no GPU here"
+        return gpu, found, False
+    if not found:
+        others = f"the GPU here is {device.name}" if device else "there is no GPU here"
         raise LadderError(
-            f"{at['gpu']}: {name!r} is to be measured, but {found}; set gpu=auto, or measure=false for its records"
+            f"{at['gpu']}: {name!r} is to be measured, but {others}; set gpu=auto, or measure=false for its records"
         )
-    return gpu, True
+    return gpu, found, True
 
 
-def _own(records: str, gpu: Gpu, device: Present | None, measuring: bool, results: Path, place: str) -> str:
-    """Whose records a run makes or shows: the folder of a device of the user's own, or empty for those that ship."""
-    found = own_devices(gpu, results)
-    here = device.folder if device is not None and (measuring or gpus.recognise(device) == gpu.name) else ""
+def _own(
+    settings: Mapping[str, Any], gpu: Gpu, devices: Sequence[Present], measuring: bool, results: Path, place: str
+) -> str:
+    """Whose records a run makes or shows: the folder of GPUs of the user's own, or empty for those that ship."""
+    records, found = settings["records"], own_devices(gpu, results)
+    here = CLUSTER if settings["measure"] == CLUSTER else "+".join(sorted(device.folder for device in devices))
     if records == "shipped":
         return ""
     if records == "auto":
         return here if measuring or here in found else ""
-    if measuring and records != here:
+    if measuring and records != here and names_devices(records):
         raise LadderError(f"{place}: {records!r} is not the device here, {here}; set records=auto, or measure=false")
     if not measuring and records not in found:
         known = nearest(records, ["auto", "shipped", *found])
@@ -514,8 +528,12 @@ def own_devices(gpu: Gpu, results: Path) -> list[str]:
 def _headline(run: Plan) -> str:
     """The first line of a run."""
     gpu, device = run.gpu, run.device
+    if run.measuring and device is None:
+        line = f"measuring on nodes of the cluster with {gpu.title} (config/gpus/{gpu.name}.yaml)"
+        return f"{line}; records: {shown(run.raw())}"
     if run.measuring and device is not None:
-        line = f"measuring on {device.name} (config/gpus/{gpu.name}.yaml), driver {device.driver}"
+        number = f"{len(run.devices)} x " if len(run.devices) > 1 else ""
+        line = f"measuring on {number}{device.name} (config/gpus/{gpu.name}.yaml), driver {device.driver}"
         if gpus.recognise(device) is None:
             line = (
                 f"measuring on {device.name}, which has no file in config/gpus and runs from its own properties; "

@@ -33,6 +33,7 @@ class Gpu:
     cuda: str
     file: str
     limits: Mapping[str, int]  # of an SM, by their keys in GPU files; empty where they are not known
+    gres: str = "gpu:1"  # what a job on a Slurm cluster asks for to get one
 
     @property
     def peak_gflops(self) -> float:

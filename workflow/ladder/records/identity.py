@@ -1,8 +1,9 @@
 """What a record says it is of, its stage, rung and device, beside the place where it lies; a reader refuses a stranger.
 
 The place is the path: results/GPU/raw/STAGE/NAME for the records that ship, results/GPU/devices/DEVICE/raw/STAGE/NAME
-for those of a device of the user's own, where DEVICE is the beginning of its UUID. NAME is the rung's, or an entry's of
-trials or an experiment's.
+for those of a device of the user's own, where DEVICE is the beginning of its UUID, several such joined by `+`, or a
+name that the user chose for any number of GPUs, as `cluster` is for those of a batch system. NAME is the rung's, or an
+entry's of trials or an experiment's.
 """
 
 from __future__ import annotations
@@ -68,12 +69,12 @@ def require(path: Path, record: Mapping[str, Any], place: RecordPlace) -> None:
     name = _NAMES.get(place.stage, "rung")
     if place.stage == "experiments" and "stage" not in record:  # docs/trials.md names two of another GPU
         place = replace(place, gpu="")
-    uuids = [gpu.get("uuid", "") for gpu in _devices(record)]
-    strangers = [uuid for uuid in uuids if not uuid.startswith(place.device)]
+    uuids = [gpu.get("uuid", "") for gpu in devices_of(record)]
+    strangers = [uuid for uuid in uuids if not uuid.startswith(_beginnings(place.device))]
     for key, said, expected in [
         ("stage", _stage(record, place.stage), place.stage),
         (name, record.get(name, place.name), place.name),
-        *(("gpu", gpu["name"], place.gpu) for gpu in _devices(record) if not _belongs(gpu["name"], place.gpu)),
+        *(("gpu", gpu["name"], place.gpu) for gpu in devices_of(record) if not _belongs(gpu["name"], place.gpu)),
         *(("device", uuid, place.device) for uuid in strangers),
     ]:
         if expected and said != expected:
@@ -83,16 +84,31 @@ def require(path: Path, record: Mapping[str, Any], place: RecordPlace) -> None:
             )
 
 
+def names_devices(folder: str) -> bool:
+    """Whether a folder of `devices` says which GPUs its records are of; others take those of any GPU of their kind."""
+    return folder.startswith("GPU-")
+
+
+def _beginnings(folder: str) -> tuple[str, ...]:
+    """How the UUIDs of a folder's GPUs begin."""
+    return tuple(folder.split("+")) if names_devices(folder) else ("",)
+
+
 def _stage(record: Mapping[str, Any], expected: str) -> str:
     old = next((stage for stage, keys in _KEYS.items() if keys <= record.keys()), "unknown")
     return record.get("stage") or (expected if (old, expected) == ("time", "experiments") else old)
 
 
-def _devices(record: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+def devices_of(record: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
     """NVML's descriptions of the devices that a record was made on: its own, its shapes' or its batches'."""
+    yield from (where["gpu"] for where in places_of(record))
+
+
+def places_of(record: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """Where the parts of a record were made, as `ladder.records.provenance.environment` says it."""
     shapes = record.get("shapes")
     parts = [record, *(shapes.values() if isinstance(shapes, Mapping) else ()), *record.get("batches", ())]
-    yield from (part["where"]["gpu"] for part in parts if part.get("where"))
+    yield from (part["where"] for part in parts if part.get("where"))
 
 
 @cache

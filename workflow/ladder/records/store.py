@@ -28,7 +28,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from ladder.records.identity import RecordPlace, require
+from ladder.records.identity import RecordPlace, devices_of, require
 from ladder.system.errors import LadderError
 
 SCHEMA_VERSION = 1
@@ -132,6 +132,18 @@ def write_archive(path: Path, members: Mapping[str, bytes]) -> None:
                 archive.writestr(zipfile.ZipInfo(name, _EPOCH), members[name], packed, 9)
         file.seek(0)
         write_bytes(path, file.read())
+
+
+def made_by(path: Path) -> list[str]:
+    """The UUIDs of the GPUs that made a record of any stage, those of its latest part last; empty where none is named.
+
+    Raises LadderError where the record is damaged.
+    """
+    if path.suffix == ".zip":
+        records = [run_record(files, path) for files in read_runs(path, "record.json").values()]
+    else:
+        records = [read_record(path)]
+    return [gpu.get("uuid", "") for record in records for gpu in devices_of(record)]
 
 
 FAILURE = "failure.json"  # in a time record: why the last attempt did not complete

@@ -32,6 +32,9 @@ class Present:
         return self.uuid[:12]
 
 
+VISIBLE = "CUDA_VISIBLE_DEVICES"
+
+
 @cache
 def _nvml() -> Any:
     """NVML, initialised once for all that a process asks of it."""
@@ -43,16 +46,28 @@ def _nvml() -> Any:
 
 def _handle(nvml: Any, index: int) -> Any:
     """NVML's handle of the CUDA device with this index, which CUDA_VISIBLE_DEVICES may have renumbered."""
-    asked = os.environ.get("CUDA_VISIBLE_DEVICES")
+    asked = os.environ.get(VISIBLE)
     if asked is None:
         return nvml.nvmlDeviceGetHandleByIndex(index)
     chosen = [part.strip() for part in asked.split(",") if part.strip()][index]
     return nvml.nvmlDeviceGetHandleByIndex(int(chosen)) if chosen.isdigit() else nvml.nvmlDeviceGetHandleByUUID(chosen)
 
 
-@cache
+def visible() -> list[Present]:
+    """The GPUs that CUDA_VISIBLE_DEVICES leaves, in CUDA's order; none where NVML finds no driver."""
+    found: dict[str, Present] = {}
+    while (device := present(len(found))) is not None and device.uuid not in found:  # one may be named twice
+        found[device.uuid] = device
+    return list(found.values())
+
+
 def present(index: int = 0) -> Present | None:
     """The GPU with this index, or None where NVML finds no driver or no such device."""
+    return _present(index, os.environ.get(VISIBLE))
+
+
+@cache
+def _present(index: int, visible: str | None) -> Present | None:
     try:
         nvml = _nvml()
         device = _handle(nvml, index)

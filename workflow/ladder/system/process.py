@@ -24,12 +24,13 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from ladder.system.errors import LadderError
+from ladder.system.nvml import VISIBLE
 
 Event = dict[str, Any]
 LOCKS = Path("/tmp")  # one place for all users and jobs of a machine, whatever their TMPDIR
@@ -58,13 +59,59 @@ class Outcome:
         return self
 
 
+LEASED = 0  # the index of the GPU whose lock is held: CUDA and NVML are shown no other
+
+
 @contextlib.contextmanager
 def gpu_lock(uuid: str) -> Iterator[None]:
     """Hold the GPU alone: at most one process of this machine is inside for each GPU, whatever started it.
 
     The lock is the kernel's (flock). Workers inherit it, so that it ends when the last process that may use the GPU has
-    ended, however that ended.
+    ended, however that ended. Inside, the GPU is the only one that is visible, with the index LEASED.
     """
+    with gpu_lease([uuid]):
+        yield
+
+
+@contextlib.contextmanager
+def gpu_lease(uuids: Sequence[str], resting: Iterable[str] = ()) -> Iterator[str]:
+    """Hold one of these GPUs alone, as `gpu_lock` does, the first that is free; gives its UUID.
+
+    With `resting` no other job is on those GPUs either. Raises LadderError where there is none to choose from.
+    """
+    if not uuids:
+        raise LadderError("no GPU is left to measure on; `nvidia-smi -L` and CUDA_VISIBLE_DEVICES say which there are")
+    with contextlib.ExitStack() as stack:
+        if resting:
+            taken = uuids[0]
+            for uuid in sorted({taken, *resting}):  # in one order, so that two jobs never wait for each other
+                stack.enter_context(_held(uuid))
+        else:
+            taken = _first_free(uuids, stack)
+        stack.enter_context(_visible_alone(taken))
+        yield taken
+
+
+LOOK_AGAIN_S = 0.2
+_locks: list[int] = []
+
+
+def _first_free(uuids: Sequence[str], stack: contextlib.ExitStack) -> str:
+    """Hold the lock of the first of these GPUs that is free, in this stack; waits where none is."""
+    if len(uuids) == 1:
+        stack.enter_context(_held(uuids[0]))
+        return uuids[0]
+    while True:
+        for uuid in uuids:
+            with contextlib.suppress(BlockingIOError):
+                stack.enter_context(_held(uuid, wait=False))
+                return uuid
+        time.sleep(LOOK_AGAIN_S)
+
+
+@contextlib.contextmanager
+def _held(uuid: str, wait: bool = True) -> Iterator[None]:
+    """Hold the lock of one GPU; raises BlockingIOError where it is taken and is not to be waited for."""
     path = LOCKS / f"gemm-ladder-{uuid}.lock"
     try:
         handle = os.open(path, os.O_RDWR)
@@ -73,7 +120,7 @@ def gpu_lock(uuid: str) -> Iterator[None]:
         with contextlib.suppress(OSError):
             os.chmod(path, 0o666)  # other users of the machine have to be able to wait for it
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
+        fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
         _locks.append(handle)
         yield
     finally:
@@ -82,7 +129,17 @@ def gpu_lock(uuid: str) -> Iterator[None]:
         os.close(handle)
 
 
-_locks: list[int] = []
+@contextlib.contextmanager
+def _visible_alone(uuid: str) -> Iterator[None]:
+    """Show this process, and those that it starts, one GPU only."""
+    before = os.environ.get(VISIBLE)
+    os.environ[VISIBLE] = uuid
+    try:
+        yield
+    finally:
+        os.environ.pop(VISIBLE)
+        if before is not None:
+            os.environ[VISIBLE] = before
 
 
 def start(command: Sequence[str], handles: Sequence[int] = (), **arguments: Any) -> subprocess.Popen[bytes]:
