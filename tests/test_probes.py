@@ -44,7 +44,8 @@ EXPORT_SGEMM_WITH_WORKSPACE(run, needed)
 """
 PLACES = {"STATIC": "", "SUMS": "sums", "FIRST": "", "BETWEEN": ""}
 OWN_SGEMM = """extern "C" int sgemm(int m, int n, int k, float alpha, const float* A, int64_t lda, const float* B,
-                     int64_t ldb, float beta, float* C, int64_t ldc, void* workspace, size_t* bytes, cudaStream_t stream) {
+                     int64_t ldb, float beta, float* C, int64_t ldc, void* workspace, size_t* bytes,
+                     cudaStream_t stream) {
   Gemm g{m, n, k, alpha, A, lda, B, ldb, beta, C, ldc};
   if (bytes) { QUERY }
   REFUSED
