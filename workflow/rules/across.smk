@@ -22,7 +22,7 @@ rule across:
         shapes=[] if SETTINGS["sizes"] == "gpu" else SHAPES,
         baseline=PLAN.baseline.name,
         first=PLAN.first.name,
-        results=RESULTS,
+        results=lambda wildcards: RESULTS,
         own=RAW if PLAN.own else None,
     script:
         "../scripts/across.py"

@@ -81,10 +81,8 @@ RAW_OF = RAW.replace(
 )  # as the rules that measure name it
 DERIVED = f"{HOME}/{PLAN.folder}"
 # What the pipeline makes again: in the project, or with the results that the user keeps elsewhere.
-BUILD, LOGS = (
-    f"{'' if RESULTS == 'results' else RESULTS + '/'}{each}"
-    for each in ("build", "logs")
-)
+BESIDE = "" if RESULTS == "results" else f"{RESULTS}/"
+BUILD, LOGS = f"{BESIDE}build", f"{BESIDE}logs"
 RECORDED = recorded_on(Path(RAW))
 
 # What is ready is begun in this order: what a GPU is free for, what the last steps of a run wait for, all else.
