@@ -54,7 +54,7 @@ def test_without_a_gpu_a_rung_that_passes_in_the_emulator_ends_well_and_one_line
     result = run("tiled@TILE=4", "64", "96", *QUICK, here=tmp_path)
     assert result.returncode == 0, result.stderr
     assert result.stdout.splitlines() == [
-        "tiled@TILE=4: passes the check in the emulator (12 cases)",
+        "tiled@TILE=4: passes the check in the emulator (24 cases)",
         f"Not timed: 64, 96, for that needs the GPU: {H100}",
     ]
     ended = [line.rpartition("  ")[0] for line in result.stderr.splitlines()]  # without the seconds
@@ -103,7 +103,13 @@ def test_with_watch_it_runs_anew_at_each_save_until_it_is_interrupted(tmp_path):
     shutil.copy(TEST_KERNELS / "sound.cu", own)
     command = [sys.executable, str(ROOT / "workflow/bench.py"), str(own), "64", *QUICK, "--watch"]
     with (tmp_path / "log").open("wb") as log:
-        process = subprocess.Popen(command, env=environment(ROOT, gpu=False), stdout=log, stderr=log)
+        process = subprocess.Popen(
+            command,
+            env=environment(ROOT, gpu=False),
+            stdout=log,
+            stderr=log,
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),  # a background job ignores it
+        )
     try:
 
         def said(text: str, times: int) -> None:

@@ -11,5 +11,6 @@ with job(snakemake) as progress:
     (rung,), target = snakemake.params.rung, Target(*snakemake.params.target)
     nvcc = find_nvcc(snakemake.params.nvcc)
     record = build(rung, target, nvcc, snakemake.params.flags, Path(snakemake.output[0]))
-    Path(snakemake.log[0]).write_text(record["log"])
+    compiler = f"compiler: {snakemake.params.compiler}\n" if snakemake.params.compiler else ""
+    Path(snakemake.log[0]).write_text(compiler + record["log"])
     progress.ended(record["status"], record["message"] or target.architecture)

@@ -19,7 +19,7 @@ from ladder.model.rung import Rung
 from ladder.show.numbers import number, percent
 from ladder.tables.timings import largest
 
-_DATA = yaml.safe_load((Path(__file__).parents[2] / "data" / "explanations.yaml").read_text())
+_DATA = yaml.safe_load((Path(__file__).parents[2] / "data" / "explanations.yaml").read_text(encoding="utf-8"))
 WHY_CHAINS: Mapping[str, Mapping] = _DATA["why"]
 PROMISES: Mapping[str, Sequence[str]] = _DATA["promises"]
 NSIGHT: Mapping[str, Mapping[str, str]] = _DATA["nsight"]

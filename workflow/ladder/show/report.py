@@ -434,7 +434,9 @@ def _section(rung: Rung, material: Material) -> dict[str, Any]:
         "title": rung.title,
         "status": row["status"],
         "message": row["message"] if isinstance(row["message"], str) else "",
-        "page": Markup(samples.with_links(_page(page.read_text(), rung.name, material.results), rung.name))
+        "page": Markup(
+            samples.with_links(_page(page.read_text(encoding="utf-8"), rung.name, material.results), rung.name)
+        )
         if page.exists()
         else "",
         "file": shown(source),

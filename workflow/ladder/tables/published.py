@@ -230,7 +230,7 @@ def _row(
 
 def read_metrics() -> tuple[Mapping[str, str], Sequence[Mapping[str, Any]]]:
     """The published metrics: reasons by their names, and a set of metrics for each publication and kernel."""
-    data = yaml.safe_load(PUBLISHED_METRICS.read_text())
+    data = yaml.safe_load(PUBLISHED_METRICS.read_text(encoding="utf-8"))
     return data["reasons"], data["profiles"]
 
 
