@@ -6,9 +6,15 @@ from dataclasses import replace
 import pytest
 from conftest import asked
 from emulator import compiled_engine
+from ladder.build.compile import Build, build
+from ladder.build.library import Library
+from ladder.config import gpus
 from ladder.config.kernels import read_kernels
 from ladder.measure.check.emulate import emulate_source
-from ladder.model.cases import EMULATED_PROBES, probes
+from ladder.measure.check.probes import probe_case
+from ladder.measure.devices import CudaDevice
+from ladder.model.cases import EMULATED_PROBES, PROBES, probes
+from ladder.system import nvml
 from ladder.system.paths import ROOT
 
 NAIVE = read_kernels(ROOT / "config" / "kernels.yaml")["naive"]
@@ -146,3 +152,31 @@ STATIC_SUMS = "__device__ float kept[2 * 130 * 132];"
 def test_a_fault_of_the_host_function_or_of_static_memory_is_found(tmp_path, text, places, message):
     status, found = emulated(tmp_path, text, **places)
     assert (status, message in found) == ("failed", True), found
+
+
+ON_A_GPU = {
+    "sound": (SOURCE, {}, ""),
+    "refuses nothing": (with_sgemm(refused=""), {}, "m = -1"),
+    "waits": (SOURCE, {"BETWEEN": "cudaStreamSynchronize(stream);"}, "captured"),
+    "another stream": (SOURCE, {"FIRST": "cudaMemsetAsync(g.C, 0, 4);"}, "C"),
+}
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(nvml.present() is None, reason="there is no GPU here")
+@pytest.mark.parametrize("name", ON_A_GPU)
+def test_on_a_gpu_the_host_function_is_probed_too(tmp_path, nvcc, gpu_alone, name):
+    text, places, message = ON_A_GPU[name]
+    for place, filled in {**PLACES, **places}.items():
+        text = text.replace(place, filled)
+    (tmp_path / "rung.cu").write_text(text)
+    here = nvml.present()
+    known = gpus.recognise(here)
+    rung = replace(NAIVE, source=str(tmp_path / "rung.cu"), macros={}, tuned=())
+    made = build(rung, gpus.read_gpu(known) if known else gpus.from_device(here), nvcc, ["-std=c++17"], tmp_path)
+    assert made["status"] == "ok", made["log"]
+    device, library = CudaDevice(0), Library(Build(tmp_path).library)
+    wrong = [probe_case(device, library, case, 1)["verdict"] for case in probes(PROBES)]
+    assert any(message in verdict for verdict in wrong if verdict != "pass") if message else set(wrong) == {"pass"}, (
+        wrong
+    )
