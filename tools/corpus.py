@@ -171,6 +171,7 @@ _FOUND = {
     "wrote into": "forbidden write",
     "differs from the first": "nondeterminism",
     "sgemm returned": "error",
+    "captured and run again": "capture",
 }
 _KIND = re.compile(r"([a-z][a-z -]*): ")
 FIRST_CASES = 24  # the smallest: most faults show there, and then no other case is run
@@ -183,10 +184,11 @@ def emulate(source: Path) -> dict[str, Any]:
     Keys: `status` and `message` as of the stage; `found`, the kind of the first finding, empty where there is none;
     `case`, the one that showed it, or null.
     """
-    run, engine = the_plan(), cached_engine(ROOT / "build/emulator")
+    engine = cached_engine(ROOT / "build/emulator")
     with tempfile.TemporaryDirectory() as folder:
         rung = as_rung(source, Path(folder))
-        cases = sorted(run.emulated_cases(), key=lambda case: case.shape.flop)
+        run = replace(the_plan(), ladder={rung.name: rung})
+        cases = sorted(run.emulated_cases(rung.name), key=lambda case: case.shape.flop)
         for some in (cases[:FIRST_CASES], cases[FIRST_CASES:]):
             record = emulate_source(rung, some, 1, LIMIT_S, Path(folder) / "log", engine, first_only=True)
             if record["status"] != EMULATED:
@@ -206,4 +208,4 @@ def kind_of(verdict: str) -> str:
     """The kind of a finding, by the verdict on a case; `values` where the result alone is wrong."""
     kinds = [kind for mark, kind in _FOUND.items() if mark in verdict]
     named = _KIND.match(verdict)
-    return named[1] if named else kinds[0] if kinds else "values"
+    return kinds[0] if kinds else named[1] if named else "values"

@@ -58,6 +58,7 @@ def where() -> dict[str, Any]:
 def emulator_digest() -> str:
     """What identifies the emulator and its cases: entries of a record that has another one are recorded again."""
     files = sorted(path for path in EMULATOR.rglob("*") if path.suffix in (".h", ".cuh", ".cpp", ".txt"))
+    files.append(ROOT / "workflow/ladder/model/drawn.py")
     return store.digest(*(path.read_text() for path in files), *map(str, the_plan().emulated_cases()))
 
 
@@ -287,7 +288,7 @@ def corpus() -> dict[str, Any]:
         {
             "name": source.stem,
             "what": source.read_text().partition(": no fault. ")[2].partition("\n")[0].removesuffix("."),
-            "emulator": {PASSED: "passes", "failed": in_emulator[source.stem]["found"]}.get(
+            "emulator": {PASSED: "passes", "failed": in_emulator[source.stem]["found"] or "crashes"}.get(
                 in_emulator[source.stem]["status"], in_emulator[source.stem]["status"]
             ),
             "on_gpu": by_gpu(gpu.get(source.stem)) or "passes",
