@@ -132,8 +132,12 @@ def _comment(source: Path) -> str:
 
 def title(source: Path) -> str:
     """What a fault is: the first sentence of its comment."""
-    line = _comment(source).partition("\n")[0].removeprefix(f"// {source.stem}: ")
-    return line.partition(". ")[0].removesuffix(".")
+    return first_line(source).removeprefix(f"// {source.stem}: ").partition(". ")[0].removesuffix(".")
+
+
+def first_line(source: Path) -> str:
+    """The first comment without its headers."""
+    return _comment(source).partition("\n")[0]
 
 
 def header(source: Path, key: str) -> str:

@@ -15,7 +15,19 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
-from corpus import CLASSES, CONTROLS, FAULTS, as_rung, emulate, expected, header, source_digest, the_plan, title
+from corpus import (
+    CLASSES,
+    CONTROLS,
+    FAULTS,
+    as_rung,
+    emulate,
+    expected,
+    first_line,
+    header,
+    source_digest,
+    the_plan,
+    title,
+)
 from emulator import RUNGS, SMALL, compile_rung, run
 from ladder.build.compile import Build, build
 from ladder.build.emulator import EMULATED as PASSED
@@ -287,13 +299,13 @@ def corpus() -> dict[str, Any]:
     controls = [
         {
             "name": source.stem,
-            "what": source.read_text().partition(": no fault. ")[2].partition("\n")[0].removesuffix("."),
+            "what": first_line(source).partition(": no fault. ")[2].removesuffix("."),
             "emulator": {PASSED: "passes", "failed": in_emulator[source.stem]["found"] or "crashes"}.get(
                 in_emulator[source.stem]["status"], in_emulator[source.stem]["status"]
             ),
             "on_gpu": by_gpu(gpu.get(source.stem)) or "passes",
             "blame": header(source, "Blamed"),
-            "blamed": bool(in_emulator[source.stem]["found"])
+            "blamed": in_emulator[source.stem]["status"] == "failed"
             or by_gpu(gpu.get(source.stem)) not in ("", "not tried yet"),
         }
         for source in CONTROLS
