@@ -7,6 +7,7 @@ from corpus import CONTROLS, FAULTS, as_rung, expected, kind_of
 from emulator import AWKWARD, RUNGS, SMALL, Case, compile_rung, run
 from ladder.build.emulator import compile_for_emulator
 from ladder.build.library import Library, Operands
+from ladder.measure.check.probes import probe_case
 from ladder.measure.check.worker import check_case
 from ladder.measure.devices import EMULATED_SMS, EmulatedDevice
 from ladder.model.cases import Case as ACase
@@ -82,9 +83,10 @@ CAUGHT = [fault for fault in FAULTS if by_emulator(fault, RECORDED[fault.stem])]
 @pytest.mark.parametrize("source", CAUGHT, ids=lambda p: p.stem)
 def test_a_fault_is_caught_by_the_case_that_showed_it(for_the_emulator, source_of, source, tmp_path):
     library = Library(for_the_emulator(source_of(source.stem)))
-    case, declared = RECORDED[source.stem]["case"], as_rung(source, tmp_path).declared
-    device = EmulatedDevice(threads=1, time_limit_s=30)
-    record = check_case(device, library, ACase.of(case), case["seed"], emulated_runs(ACase.of(case)), **declared)
+    recorded, declared = RECORDED[source.stem]["case"], as_rung(source, tmp_path).declared
+    case, device = ACase.of(recorded), EmulatedDevice(threads=1, time_limit_s=30)
+    check = probe_case if case.probe else check_case
+    record = check(device, library, case, recorded["seed"], emulated_runs(case), **declared)
     assert kind_of(record["verdict"]) in expected(source), record["verdict"]
     assert kind_of(record["verdict"]) in OF_VALUES or PLACED.fullmatch(record["verdict"])
 
