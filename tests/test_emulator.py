@@ -74,7 +74,7 @@ def test_sections_of_multiply_adds_are_right_for_whichever_tiles(for_the_emulato
 # What is said of a thread names the kernel, block, thread and line; what is said of a launch, the kernel.
 THREAD = r"[\w<>, ]+ block \(\d+,\d+,\d+\) thread \(\d+,\d+,\d+\) .*; \w+\.cuh?:\d+(; the other: \w+\.cuh?:\d+)?"
 PLACED = re.compile(rf"(launch|stream|timeout): sgemm_kernel .*|[a-z ]+: (host code .*|{THREAD})")
-OF_VALUES = {"values", "nondeterminism"}
+OF_VALUES = {"values", "nondeterminism", "capture"}
 
 
 CAUGHT = [fault for fault in FAULTS if by_emulator(fault, RECORDED[fault.stem])]
