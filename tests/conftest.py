@@ -14,6 +14,7 @@ from emulator import compile_rung
 from hypothesis import settings
 from ladder.build import toolchain
 from ladder.build.compile import Build
+from ladder.build.occupancy import compile_calculator
 from ladder.config import plan
 from ladder.model import rung
 from ladder.model.cases import Case
@@ -120,6 +121,14 @@ def project(tmp_path, monkeypatch):
 def nvcc():
     """The nvcc that the pipeline would use."""
     return toolchain.find_nvcc()
+
+
+@pytest.fixture(scope="session")
+def calculator(tmp_path_factory):
+    """NVIDIA's occupancy calculator, compiled."""
+    library = tmp_path_factory.mktemp("calculator") / "occupancy.so"
+    compile_calculator(toolchain.find_nvcc(), library)
+    return library
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from conftest import ROUND_GPU, a_rung, an_evidence, line_of, write
 from ladder.build import sass
 from ladder.build.compile import Build, build
 from ladder.build.inspection import inspect, multiplying_kernel
-from ladder.build.occupancy import LIMITS, compile_calculator, occupancy
+from ladder.build.occupancy import LIMITS, occupancy
 from ladder.build.sass import Instruction
 from ladder.build.toolchain import find_nvcc
 from ladder.config.gpus import names, read_gpu
@@ -47,6 +47,26 @@ def test_a_listing_is_read_kernel_by_kernel_without_the_padding():
     assert found["kernel_a"][-1] == Instruction(0x90, "BRA 0x90")
     assert found["kernel_a"][1].opcode == "LDS"
     assert found["kernel_a"][1].width_bits == 128
+
+
+def test_an_instruction_has_the_source_line_that_the_listing_named_last():
+    named = LISTING.replace("        /*0020*/", '\t//## File "/x/kernels/a/b.py", line 7\n        /*0020*/', 1)
+    named = named.replace("        /*0060*/", '\t//## File "/x/lib/c.py", line 9\n        /*0060*/', 1)
+    body = sass.parse(named)["kernel_a"]
+    assert body == sass.parse(LISTING)["kernel_a"]
+    assert [(each.file, each.line) for each in body[1:3]] == [("", 0), ("/x/kernels/a/b.py", 7)]
+    assert sass.source_lines(sass.inner_loop(body)) == [
+        {"file": "c.py", "line": 9, "text": "", "instructions": 1, "mix": {"other": 1}},
+        {"file": "kernels/a/b.py", "line": 7, "text": "", "instructions": 4, "mix": {"FFMA": 3, "LDS": 1}},
+    ]
+    assert sass.source_lines(sass.parse(LISTING)["kernel_a"]) == []
+
+
+def test_without_ffmas_the_inner_loop_is_that_of_the_fmuls():
+    body = sass.parse(LISTING.replace("FFMA", "FMUL"))["kernel_a"]
+    assert [each.offset for each in sass.inner_loop(body)] == [0x10, 0x20, 0x30, 0x40, 0x50, 0x60]
+    fused = sass.parse(LISTING.replace("LDC R1, c[0x0][0x28]", "FFMA R1, R2, R3, R4").replace("FFMA R9", "FMUL R9"))
+    assert len(sass.inner_loop(fused["kernel_a"])) == 6
 
 
 def test_a_branch_to_itself_is_no_loop_and_the_inner_loop_is_that_of_the_ffmas():
@@ -204,13 +224,6 @@ def test_the_inner_loop_of_ptx_is_the_one_with_most_fmas():
     assert sass.ptx_loop(ptx, "absent") == sass.ptx_loop(ptx, "other") == []
 
 
-@pytest.fixture(scope="module")
-def calculator(tmp_path_factory):
-    library = tmp_path_factory.mktemp("calculator") / "occupancy.so"
-    compile_calculator(find_nvcc(), library)
-    return library
-
-
 HOPPER = read_gpu("h100-sxm")
 
 
@@ -325,15 +338,28 @@ def test_a_rung_of_another_class_has_its_floors_and_waves_on_paper_but_no_ceilin
     assert own["bound_by"] == ""
 
 
+def test_the_thread_tile_of_a_rung_in_another_language_is_not_known_on_paper():
+    rung = replace(a_rung("naive"), language="triton")
+    own = paper_table([an_evidence(rung=rung, inspection=an_inspection())], ROUND_GPU).iloc[0]
+    assert own[["TM", "TN", "shared_reads_per_result", "intensity_shared"]].isna().all()
+    assert own["bound_by"] == "load pipe"
+    assert own["compute_floor_ms"] > 0
+
+
 def test_a_rung_of_the_ladder_has_its_inner_loop_in_sass_and_ptx(tmp_path, calculator):
     rung, gpu, nvcc = read_kernels(KERNELS)["tiled@TILE=16"], read_gpu("h100-sxm"), find_nvcc()
-    build(rung, gpu, nvcc, ["-O3", "-std=c++17"], Path(tmp_path / "tiled"))
+    build(rung, gpu, nvcc, ["-O3", "-std=c++17", "-lineinfo"], Path(tmp_path / "tiled"))
     record = inspect(Build(tmp_path / "tiled"), ["256"], gpu, tmp_path / "log", nvcc, calculator)
     launch, kernel = multiplying_kernel(record, "256")
     assert kernel["code"]["loop"]["mix"]["FFMA"] == 16
     assert launch["occupancy"]["percent"] == 100
     assert sum("FFMA" in line for line in kernel["code"]["loop_sass"]) == 16
     assert sum("fma.rn.f32" in line for line in kernel["code"]["loop_ptx"]) == 16
+    lines = kernel["code"]["loop_lines"]
+    (multiplying,) = (line for line in lines if line["mix"].get("FFMA"))
+    assert (multiplying["file"], multiplying["mix"]["FFMA"]) == ("kernels/sgemm/tiled.cu", 16)
+    assert multiplying["text"] in (ROOT / "kernels/sgemm/tiled.cu").read_text()
+    assert sum(line["instructions"] for line in lines) == len(kernel["code"]["loop_sass"])
 
 
 def test_a_kernel_that_no_shape_launches_is_named_and_not_disassembled(tmp_path):

@@ -1,5 +1,6 @@
 """Rungs in Triton and cuTile: compiled without a GPU behind the same contract, inspected, and checked on the CPU."""
 
+import re
 import shutil
 import subprocess
 from dataclasses import replace
@@ -7,9 +8,11 @@ from dataclasses import replace
 import pytest
 import yaml
 from conftest import a_check, an_evidence, line_of, write
+from ladder.build import sass
 from ladder.build.compile import NO_COMPILER, Build, build
 from ladder.build.inspection import inspect
 from ladder.build.languages import compile as languages
+from ladder.build.languages.compile import compiler_version
 from ladder.build.library import Library
 from ladder.config import gpus
 from ladder.config.kernels import read_kernels
@@ -19,9 +22,10 @@ from ladder.measure.check.emulate import emulate_source
 from ladder.model.cases import Case
 from ladder.model.rung import TunedClass
 from ladder.model.shape import Shape
-from ladder.show.pages import own_words
+from ladder.show.pages import own_words, page
 from ladder.show.summary import FAILURES
 from ladder.system.paths import ROOT
+from ladder.tables.every import all_tables
 
 H100 = gpus.read_gpu("h100-sxm")
 FLAGS = ["-O3", "-std=c++17"]
@@ -63,13 +67,13 @@ def test_a_ladder_in_the_project_keeps_its_records_beside_all_others():
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_every_rung_compiles_is_launched_by_the_contract_and_is_inspected(name, tmp_path, nvcc):
+def test_every_rung_compiles_is_launched_by_the_contract_and_is_inspected(name, tmp_path, nvcc, calculator):
     rung = ALL[name]
     needs(rung.language)
     record = build(rung, H100, nvcc, FLAGS, tmp_path)
     assert (record["status"], record["message"]) == ("ok", "")
     assert any(flag.startswith(f"{rung.language} ") for flag in record["flags"])
-    found = inspect(Build(tmp_path), ["1024", "1023"], H100, tmp_path / "log", nvcc)
+    found = inspect(Build(tmp_path), ["1024", "1023"], H100, tmp_path / "log", nvcc, calculator)
     (aligned,), (other,) = found["launches"]["1024"], found["launches"]["1023"]
     assert (aligned["symbol"], other["symbol"]) == ("gemm_aligned", "gemm")
     values = rung.wrap["parameters"]
@@ -81,6 +85,38 @@ def test_every_rung_compiles_is_launched_by_the_contract_and_is_inspected(name, 
     on_tensor_cores = mix.get("HGMMA", 0) + mix.get("HMMA", 0) > 0
     assert on_tensor_cores == (rung.precision != "fp32")
     assert kernel["registers"] <= 255
+    assert 0 < aligned["occupancy"]["percent"] <= 100
+    code = kernel["code"]
+    assert sum(line["instructions"] for line in code["loop_lines"]) == code["loop"]["instructions"]
+    multiplying = [line for line in code["loop_lines"] if re.search(r"\b(dot|mma)\(", line["text"])]
+    assert multiplying
+    for line in multiplying:
+        source = ROOT / line["file"]
+        assert source.parent == ROOT / "kernels" / rung.language
+        assert source.read_text().splitlines()[line["line"] - 1].strip() == line["text"]
+    of_them = sum(line["instructions"] for line in multiplying)
+    assert of_them > code["loop"]["instructions"] / 10
+    assert bool(code["loop_ptx"]) == (rung.language == "triton")
+    shown = page(
+        rung, found, all_tables([an_evidence(rung=rung, inspection=found, check=None)], H100, "cublas", "naive")
+    )
+    assert f"Compiled by {compiler_version(rung.language)}, and its host code by nvcc" in shown
+    assert f"| {multiplying[0]['file']}:{multiplying[0]['line']} |" in shown
+
+
+def test_lines_that_move_in_a_shared_file_are_those_of_the_next_build(tmp_path, nvcc):
+    needs("triton")
+    shutil.copytree(ROOT / "kernels/triton", tmp_path / "kernels/mine")
+    tiles = tmp_path / "kernels/mine/tiles.py"
+    rung = replace(ALL["triton_tiled"], source=str(tmp_path / "kernels/mine/tiled.py"))
+    found = []
+    for text in (tiles.read_text(), "# moved\n" + tiles.read_text()):
+        tiles.write_text(text)
+        build(rung, H100, nvcc, FLAGS, tmp_path / "b")
+        launches = Library(tmp_path / "b/library.so").launches(Shape.parse("1024"), H100.sms)
+        (body,) = sass.disassemble(tmp_path / "b/library.so", {launches[0].kernel}, nvcc).values()
+        found.append({each.line for each in body if each.opcode == "FFMA"})
+    assert found[1] == {line + 1 for line in found[0]}
 
 
 @pytest.mark.parametrize("name", [name for name in ALL if name.startswith("triton")])

@@ -32,6 +32,11 @@ def made(tmp_path_factory):
     for kernel in inspection["kernels"]:
         if kernel["code"]:
             kernel["code"] |= {"loop_sass": [f"{i:04x}  FFMA" for i in range(100)], "loop_ptx": ["fma.rn.f32"]}
+            place = {"file": "kernels/sgemm/naive.cu", "text": "sum += a[p] * b[p];"}
+            kernel["code"]["loop_lines"] = [
+                {**place, "line": line, "instructions": line, "mix": {"LDG": 1, "FFMA": line - 1}}
+                for line in range(2, 14)
+            ]
     times = a_timing("naive", "1024", {"naive": [4.0], "cublas": [1.0]})
     items = [
         an_evidence("naive", (times,), inspection=inspection, profiles=RECORDED["naive"]),
@@ -75,6 +80,10 @@ def test_a_page_has_the_words_the_numbers_the_limits_and_the_inner_loop(made):
     assert rows_of(text, "line")[0]["line"] == "kernels/sgemm/naive.cu:22"
     assert "... 40 lines ..." in text
     assert "fma.rn.f32" in text
+    lines = rows_of(text, "source line of the inner loop")
+    assert [row["instructions"] for row in lines] == [str(count) for count in range(13, 3, -1)]
+    assert lines[0]["source line of the inner loop"] == "kernels/sgemm/naive.cu:13"
+    assert lines[0]["of which"] == "12 FFMA, 1 LDG"
     counted = {row["of the inner loop"] for row in rows_of(text, "of the inner loop")}
     assert {"FFMA, share of the issue slots", "FFMAs with a register-bank conflict"} <= counted
     assert any(name.startswith("LDS of ") for name in counted)

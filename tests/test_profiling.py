@@ -205,6 +205,7 @@ class Action:
         return f"   LDS  R{(address - self.START) // 16}, [R0]"
 
 
+TILES = "kernels/triton/tiles.py"
 STALLED = {
     "smsp__pcsamp_warps_issue_stalled_mio_throttle": {0: 5, 1: 9, 2: 7, 3: 1},
     "smsp__pcsamp_warps_issue_stalled_wait": {0: 1, 1: 0, 2: 0, 3: 0},
@@ -218,6 +219,23 @@ def test_samples_are_summed_by_source_line():
         {"file": "b.h", "line": 1, "text": "", "samples": {"mio_throttle": 1}},
         {"file": "kernels/sgemm/a.cu", "line": 2, "text": "second", "samples": {"mio_throttle": 12, "wait": 1}},
     ]
+
+
+def test_a_line_of_a_python_rung_has_its_text_from_the_report_or_from_the_project():
+    class Here(Action):
+        LINES = ((str(ROOT / TILES), 32),)
+
+    class Elsewhere(Action):
+        LINES = ((f"/home/me/{TILES}", 32),)
+
+        def source_files(self):
+            return {f"/home/me/{TILES}": "\n" * 31 + "  dot(a, b)\n"}
+
+    counts = {"smsp__pcsamp_warps_issue_stalled_wait": {0: 3}}
+    expected = {"file": TILES, "line": 32, "samples": {"wait": 3}}
+    text = (ROOT / TILES).read_text().splitlines()[31].strip()
+    assert sampled_lines(Here(counts)) == [expected | {"text": text}]
+    assert sampled_lines(Elsewhere(counts)) == [expected | {"text": "dot(a, b)"}]
 
 
 def test_the_most_sampled_instructions_come_first_with_their_offset_in_the_kernel():

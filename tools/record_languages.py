@@ -101,7 +101,7 @@ def compiled_by_language(rung: Rung, nvcc: Nvcc) -> dict[str, Any]:
     kernel = next(each for each in found["kernels"] if each["symbol"] == launch["symbol"])
     count = counts[launch["symbol"]]
     return {
-        **{"source_digest": record["source_digest"], "compiler": _compiler(record), "lines": lines_of_code(rung)},
+        **{"source_digest": record["source_digest"], "compiler": record["compiler"], "lines": lines_of_code(rung)},
         **{"cpu_s": round(took, 1), "threads": launch["block"][0] * launch["block"][1] * launch["block"][2]},
         **{"registers": kernel["registers"], "stack_bytes": kernel["stack_bytes"]},
         "shared_bytes": kernel["static_shared_bytes"] + launch["dynamic_shared_bytes"],
@@ -109,11 +109,6 @@ def compiled_by_language(rung: Rung, nvcc: Nvcc) -> dict[str, Any]:
         "multiplies": {name: count[name] for name in MULTIPLIES if count[name]},
         "copies": {name: count[name] for name in COPIES if count[name]},
     }
-
-
-def _compiler(record: Mapping[str, Any]) -> str:
-    named = [flag for flag in record["flags"] if flag.startswith(("triton ", "cutile "))]
-    return named[0] if named else f"nvcc {record['nvcc']}"
 
 
 def _cpu_s() -> float:

@@ -152,9 +152,10 @@ def compile_rung(rung: Rung, target: Target, nvcc: Nvcc, flags: list[str], libra
 
     A rung that has another library's product (`ladder.build.borrowed`) fails too, and leaves no library.
 
-    Keys: status, message, nvcc, flags, architecture, source_digest, build_digest (of the code and all that made it),
-    log (the compiler's output with the resource report). Raises LadderError where nvcc fails whatever the source
-    (`run_compiler`): no record is left of that, so that the next run compiles again.
+    Keys: status, message, nvcc, compiler (of the kernels, with its version), flags, architecture, source_digest,
+    build_digest (of the code and all that made it), log (the compiler's output with the resource report). Raises
+    LadderError where nvcc fails whatever the source (`run_compiler`): no record is left of that, so that the next run
+    compiles again.
     """
     if made := generated(rung):
         (library.parent / made[0]).write_text(made[1])
@@ -182,6 +183,7 @@ def compile_rung(rung: Rung, target: Target, nvcc: Nvcc, flags: list[str], libra
         "status": "failed" if error else "ok",
         "message": error,
         "nvcc": nvcc.version,
+        "compiler": made_by[0] if made_by else f"nvcc {nvcc.version}",
         "flags": [
             *flags,
             *made_by,

@@ -30,13 +30,13 @@ def inspect(
     Keys: status and message (the compile record's, or `unusable` and why the library cannot be asked), kernels (name,
     symbol, what `resource_report` gives for each kernel of the library, and its `code`), launches (for each shape the
     launches that the rung makes on a GPU with as many SMs: symbol, grid, block, dynamic_shared_bytes, and the
-    `occupancy` where the calculator is given). `code` is what `sass.describe` says of the whole
-    kernel and of its inner loop (null where none multiplies), with that loop as SASS and PTX; null where the kernel is
-    launched at none of the shapes.
+    `occupancy` where the calculator is given). `code` is what `sass.code_summary` says of the whole
+    kernel and of its inner loop (null where none multiplies), with that loop as SASS and PTX and the source lines that
+    it is of (`sass.source_lines`); null where the kernel is launched at none of the shapes.
     """
     compiled = made.record
     record: dict[str, Any] = {key: compiled[key] for key in ("status", "message", "rung")}
-    record |= {key: compiled.get(key, "") for key in ("nvcc", "architecture", "source_digest")}
+    record |= {key: compiled.get(key, "") for key in ("nvcc", "compiler", "architecture", "source_digest")}
     report = resource_report(compiled["log"]) if compiled["status"] == "ok" else {}
     launches: dict[str, Any] = {}
     if compiled["status"] == "ok":
@@ -70,7 +70,7 @@ def inspect(
 def _code(made: Build, symbols: set[str], nvcc: Nvcc | None) -> dict[str, Any]:
     """What these kernels of a library compiled to, by their mangled names."""
     bodies = sass.disassemble(made.library, symbols, nvcc) if symbols else {}
-    ptx = made.ptx.read_text() if made.ptx.exists() else ""
+    ptx = "".join(path.read_text() for path in sorted(made.folder.glob("*.ptx")))
     found = {}
     for symbol in symbols:
         body = bodies.get(symbol, [])
@@ -80,6 +80,7 @@ def _code(made: Build, symbols: set[str], nvcc: Nvcc | None) -> dict[str, Any]:
             "loop": sass.code_summary(loop) if loop else None,
             "loop_sass": [f"{each.offset:04x}  {each.text}" for each in loop],
             "loop_ptx": sass.ptx_loop(ptx, symbol) if loop else [],
+            "loop_lines": sass.source_lines(loop),
         }
     return found
 

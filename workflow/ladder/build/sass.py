@@ -7,7 +7,7 @@ import re
 import subprocess
 import tempfile
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -15,6 +15,7 @@ from typing import Any
 
 from ladder.build.toolchain import Nvcc, tool_beside
 from ladder.system.errors import LadderError
+from ladder.system.paths import ROOT
 
 # Opcodes by what they are, in the order of tables and figures; NVIDIA's names: CUDA Binary Utilities, Instruction Set
 # Reference. What is in none of them is `other`.
@@ -33,10 +34,13 @@ CLASSES = {
     r"|BMSK|SGXT|POPC|FLO|PRMT|SEL|MOV|R2UR|S2R|S2UR|CS2R|LDC|LDCU)",
 }
 MULTIPLYING = ("HGMMA", "HMMA", "FFMA")  # the classes that a product is computed by, the fastest unit first
+_UNITS = (*MULTIPLYING, "FMUL")  # the last for a compiler that joins no product with its sum, as cuTile's
 _CLASSES = {name: re.compile(pattern) for name, pattern in CLASSES.items()}
 _FUNCTION = re.compile(r"^\s*(\d+):.* FUNC .* (\S+)$", re.MULTILINE)  # of readelf: its index and name
 _KERNEL = re.compile(r"^\.text\.", re.MULTILINE)
-_LINE = re.compile(r"^(?:(\S+):|\s+/\*([0-9a-f]{4,})\*/\s+([^;\n]*?)\s*;)", re.MULTILINE)
+_LINE = re.compile(
+    r'^(?:(\S+):|\s+/\*([0-9a-f]{4,})\*/\s+([^;\n]*?)\s*;|\s*//## File "([^"]+)", line (\d+))', re.MULTILINE
+)
 _LABEL = re.compile(r"`\(([^)]+)\)")
 _PREDICATE = re.compile(r"^@!?U?P\w+\s+")
 _TARGET = re.compile(r"\b0x([0-9a-f]+)\s*$")
@@ -46,13 +50,16 @@ _REGISTER = re.compile(r"\bR(\d+)\b(\.reuse)?")
 
 @dataclass(frozen=True)
 class Instruction:
-    """One instruction: its offset in bytes from the kernel's start, and its text.
+    """One instruction: its offset in bytes from the kernel's start, its text, and the source line that it is of.
 
-    `opcode` and `kind` follow from the text: what the functions of those names say of it.
+    `file` is as the compiler names it, and empty without line information. `opcode` and `kind` follow from the text:
+    what the functions of those names say of it.
     """
 
     offset: int
     text: str
+    file: str = field(default="", compare=False)
+    line: int = field(default=0, compare=False)
     opcode: str = field(init=False, compare=False)
     kind: str = field(init=False, compare=False)
 
@@ -67,6 +74,10 @@ class Instruction:
         """Bits that a thread loads or stores with it: 128, 64, else 32."""
         match = _WIDTH.search(_PREDICATE.sub("", self.text).split()[0])
         return int(match[1]) if match else 32
+
+    def is_of(self, unit: str) -> bool:
+        """Whether it multiplies with a unit that `unit_of` names."""
+        return unit in (self.kind, self.opcode)
 
     @property
     def target(self) -> int | None:
@@ -110,9 +121,9 @@ def disassemble(library: Path, symbols: Collection[str], nvcc: Nvcc | None = Non
         for cubin in sorted([*Path(folder).glob("*.cubin"), *library.parent.resolve().glob("*.cubin")]):
             listed = _said(library, Path("readelf"), "--syms", "--wide", cubin)
             kernels = [index for index, name in _FUNCTION.findall(listed) if name in symbols]
-            if kernels:  # -ndf leaves out an analysis of jumps that nothing here reads
+            if kernels:  # -ndf leaves out an analysis of jumps that nothing here reads; -g adds source lines
                 chosen = ["-fun", ",".join(kernels)]
-                listings.append(_said(library, tool_beside(nvcc, "nvdisasm"), "-c", "-ndf", *chosen, cubin))
+                listings.append(_said(library, tool_beside(nvcc, "nvdisasm"), "-c", "-ndf", "-g", *chosen, cubin))
     return {name: body for listing in listings for name, body in parse(listing).items()}
 
 
@@ -131,21 +142,34 @@ def parse(listing: str) -> dict[str, list[Instruction]]:
         name, _, code = part.partition(":\n")
         offsets, body = {name: "0"}, []
         waiting: list[str] = []  # the labels of the next instruction
-        for label, offset, text in _LINE.findall(code):
+        file, line = "", 0  # of all instructions to the next that the listing names
+        for label, offset, text, named, number in _LINE.findall(code):
             if label:
                 waiting.append(label)
+                continue
+            if named:
+                file, line = named, int(number)
                 continue
             offsets.update(dict.fromkeys(waiting, offset))
             waiting.clear()
             if opcode(text) != "NOP":
-                body.append((int(offset, 16), " ".join(text.split())))
-        found[name] = [Instruction(offset, _placed(text, offsets) if "`" in text else text) for offset, text in body]
+                body.append((int(offset, 16), " ".join(text.split()), file, line))
+        found[name] = [
+            Instruction(offset, _placed(text, offsets) if "`" in text else text, *source)
+            for offset, text, *source in body
+        ]
     return found
 
 
 def _placed(text: str, offsets: Mapping[str, str]) -> str:
     """An instruction with the offsets of labels, in hexadecimal digits, in their place."""
     return _LABEL.sub(lambda label: f"0x{int(offsets[label[1]], 16):x}" if label[1] in offsets else label[0], text)
+
+
+def unit_of(instructions: Iterable[Instruction]) -> str:
+    """The fastest unit that any of these instructions multiplies with (`Instruction.is_of`); empty where none does."""
+    names = {name for each in instructions for name in (each.kind, each.opcode)}
+    return next((unit for unit in _UNITS if unit in names), "")
 
 
 def loops(body: Sequence[Instruction]) -> list[list[Instruction]]:
@@ -223,9 +247,8 @@ def inner_loop(body: Sequence[Instruction]) -> list[Instruction]:
     which has no guards at the edges. Empty where no loop multiplies.
     """
     found = loops(body)
-    mixes = [mix(loop) for loop in found]
-    unit = next((name for name in MULTIPLYING if any(counts[name] for counts in mixes)), "")
-    spans = [(loop[0].offset, loop[-1].offset, counts.get(unit, 0)) for loop, counts in zip(found, mixes, strict=True)]
+    unit = unit_of(each for loop in found for each in loop)
+    spans = [(loop[0].offset, loop[-1].offset, sum(each.is_of(unit) for each in loop)) for loop in found]
     chosen = innermost(spans)
     return found[spans.index(chosen)] if chosen else []
 
@@ -248,6 +271,44 @@ def mix(body: Sequence[Instruction]) -> dict[str, int]:
     """How many instructions of each class there are, in the order of CLASSES, `other` last."""
     counted = Counter(each.kind for each in body)
     return {name: counted[name] for name in [*CLASSES, "other"]}
+
+
+def source_lines(body: Sequence[Instruction]) -> list[dict[str, Any]]:
+    """The source lines that instructions are of, in the order of file and line; empty without line information.
+
+    Keys: file (a path in this project, or a name), line, text (empty where the file cannot be read), instructions (how
+    many), and mix (how many of each class that there is).
+    """
+    places: dict[tuple[str, int], list[Instruction]] = {}
+    for each in body:
+        if each.line:
+            places.setdefault((each.file, each.line), []).append(each)
+    found = []
+    for (file, line), own in places.items():
+        counts = {kind: count for kind, count in mix(own).items() if count}
+        place = {"file": source_name(file), "line": line, "text": line_text(file, line)}
+        found.append({**place, "instructions": len(own), "mix": counts})
+    return sorted(found, key=lambda each: (each["file"], each["line"]))
+
+
+def source_name(file: str) -> str:
+    """How a source file of line information is named: its path in this project, or else its name."""
+    inside = file.rpartition("/kernels/")
+    return "kernels/" + inside[2] if inside[1] else file.rpartition("/")[2]
+
+
+def line_text(file: str, line: int) -> str:
+    """A line of a source that a compiler names by its path, maybe from the project's folder; empty if unreadable."""
+    lines = _lines_of(ROOT / file)
+    return lines[line - 1].strip() if line <= len(lines) else ""
+
+
+@cache
+def _lines_of(file: Path) -> list[str]:
+    try:
+        return file.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return []
 
 
 def widths(body: Sequence[Instruction]) -> dict[str, dict[str, int]]:
@@ -306,7 +367,7 @@ def code_summary(body: Sequence[Instruction]) -> dict[str, Any]:
 def ratios(loop: Mapping[str, Any]) -> dict[str, float]:
     """What the counts of an inner loop say for each FFMA; empty where its product is computed by another unit.
 
-    `loop` is of `describe`.
+    `loop` is of `code_summary`.
 
     Keys: ffma_share (of issue slots), shared_loads_per_ffma and global_loads_per_ffma (instructions),
     load_bytes_per_ffma (bytes that a thread's loads bring into registers), and wavefronts_per_ffma: the fewest passes

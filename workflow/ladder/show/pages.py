@@ -29,6 +29,7 @@ from ladder.tables.paper import default_macros
 from ladder.tables.timings import headline_shape, largest
 
 LINES = 60  # of an inner loop that a page shows at most
+TOP_LINES = 10  # of its source that a page lists
 LISTED = 4  # limits of a rung that a page lists, of those that are shares of the same
 _share = partial(percent, decimals=1)
 CHANGED = 5.0  # percent by which a share has to change from one rung to the next to be worth a line
@@ -118,7 +119,7 @@ def page(rung: Rung, inspection: Mapping[str, Any], tables: Mapping[str, pd.Data
     parts += _against(rung, tables, shape)
     parts += explanation(rung, tables)
     parts += _limits(own["diagnosis"])
-    parts += _resources(own["resources"], shape)
+    parts += _resources(own["resources"], shape, inspection.get("compiler", ""))
     parts += _paper(own["paper"])
     parts += _hotspots(own["hotspots"])
     parts += _profile(own["profiles"])
@@ -286,7 +287,7 @@ def _limits(diagnosis: pd.DataFrame) -> list[str]:
     return [*parts, "", *_picture("issue_slots", "Issue slots of all rungs")]
 
 
-def _resources(resources: pd.DataFrame, shape: str | None) -> list[str]:
+def _resources(resources: pd.DataFrame, shape: str | None, by: str) -> list[str]:
     """What each kernel takes of an SM at a shape, or else at the largest, as compiled, and what limits it."""
     shapes = list(resources["shape"].unique())
     shape = shape if shape in shapes else largest(shapes)
@@ -299,7 +300,9 @@ def _resources(resources: pd.DataFrame, shape: str | None) -> list[str]:
         "spill_store_bytes": "spilled, byte", "blocks_per_sm": "blocks an SM", "occupancy_percent": "occupancy, %",
         "occupancy_limited_by": "limited by",
     }  # fmt: skip
-    compiler = f"Compiled by nvcc {at['nvcc'].iloc[0]} for {at['architecture'].iloc[0]}."
+    nvcc = f"nvcc {at['nvcc'].iloc[0]}"
+    compilers = f"{by}, and its host code by {nvcc}," if by not in ("", nvcc) else nvcc
+    compiler = f"Compiled by {compilers} for {at['architecture'].iloc[0]}."
     picture = _picture("occupancy_limits", "Warps that an SM holds of each rung")
     return [f"## Resources at {shape}", "", compiler, "", *_columns(at, heads), *picture]
 
@@ -437,10 +440,22 @@ def _loop(inspection: Mapping[str, Any], instructions: pd.DataFrame) -> list[str
     parts = ["## Inner loop", "", size, ""]
     parts += _counts(instructions, largest(shapes))
     parts += _picture("instruction_mix", "Instructions of all inner loops")
+    parts += _source_lines(code["loop_lines"])
     parts += ["SASS:", "", *_code(code["loop_sass"], "asm")]
     if code["loop_ptx"]:
         parts += ["PTX:", "", *_code([line.replace("\t", " ") for line in code["loop_ptx"]], "asm")]
     return parts
+
+
+def _source_lines(lines: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The source lines that most instructions of the inner loop are of, most first, and what these are."""
+    most = sorted(lines, key=lambda line: -line["instructions"])[:TOP_LINES]
+    rows = []
+    for line in most:
+        kinds = sorted(line["mix"].items(), key=lambda item: -item[1])
+        mix = ", ".join(f"{count} {kind}" for kind, count in kinds)
+        rows.append((f"{line['file']}:{line['line']}", line["instructions"], mix, line["text"] and f"`{line['text']}`"))
+    return markdown_table(rows, ["source line of the inner loop", "instructions", "of which", "source"])
 
 
 def pages_index(rungs: Sequence[Rung], tables: Mapping[str, pd.DataFrame]) -> str:

@@ -116,7 +116,8 @@ def paper_table(evidence: Sequence[Evidence], gpu: Gpu) -> pd.DataFrame:
     """The calculation on paper (`ladder.tables.paper`) beside what was measured: one row a rung and shape.
 
     Where tensor cores multiply, or another class than fp32 is claimed, what only FFMAs have is empty: the compute
-    floor, the thread tile and its reads from shared memory, the ceilings.
+    floor, the thread tile and its reads from shared memory, the ceilings. The thread tile of a rung in another language
+    is its compiler's choice, and empty too.
 
     Columns: rung, shape, flop, minimum_bytes, compute_floor_ms, memory_floor_ms, intensity_minimum, BM, BN, TM, TN,
     global_reads_per_result, shared_reads_per_result (elements), intensity_global, intensity_shared (FLOP a byte),
@@ -148,7 +149,9 @@ def paper_table(evidence: Sequence[Evidence], gpu: Gpu) -> pd.DataFrame:
             timing = item.timings.get(shape) if item.sound else None
             measured = shape.flop / np.median(timing.own.times_s) / 1e9 if timing else math.nan
             asked = accesses(tile, shape.k, not by_ffmas or bool(kernel["code"]["whole"]["mix"]["LDS"]))
-            of_ffmas = ("compute_floor_ms", "TM", "TN", "shared_reads_per_result", "intensity_shared")
+            of_threads = ("TM", "TN", "shared_reads_per_result", "intensity_shared")
+            known = by_ffmas and item.rung.language == "cuda"
+            unknown = (*(() if by_ffmas else ("compute_floor_ms",)), *(() if known else of_threads))
             rows.append(
                 {
                     "rung": item.rung.name,
@@ -156,7 +159,7 @@ def paper_table(evidence: Sequence[Evidence], gpu: Gpu) -> pd.DataFrame:
                     **floors(shape, gpu),
                     **tile,
                     **asked,
-                    **({} if by_ffmas else dict.fromkeys(of_ffmas, math.nan)),
+                    **dict.fromkeys(unknown, math.nan),
                     "blocks": blocks,
                     "blocks_per_sm": held,
                     **filled,

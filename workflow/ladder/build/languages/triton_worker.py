@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
+import tempfile
+from pathlib import Path
 from typing import Any
 
 from ladder.build.languages.worker import POINTERS, answer_with, load, place_of
@@ -15,7 +18,16 @@ _ALIGNED = {**dict.fromkeys(POINTERS, 16), **dict.fromkeys(("n", "k", "lda", "ld
 
 
 def compile_triton(asked: dict[str, Any]) -> dict[str, Any]:
-    """Compile the image that is asked for; threads, shared memory, or the error of the source."""
+    """Compile the image that is asked for; threads, shared memory, or the error of the source.
+
+    Its PTX is left beside it. Triton's own cache is not used: it does not look at the lines on which a source stands.
+    """
+    with tempfile.TemporaryDirectory(prefix="gemm-ladder-") as folder:
+        os.environ["TRITON_CACHE_DIR"] = folder
+        return _compile(asked)
+
+
+def _compile(asked: dict[str, Any]) -> dict[str, Any]:
     import triton
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource, CompilationError
@@ -46,8 +58,8 @@ def compile_triton(asked: dict[str, Any]) -> dict[str, Any]:
         return {"error": place_of(error, asked["file"])}
     if made.metadata.global_scratch_size:
         return {"error": f"{asked['kernel']}: needs scratch memory, which a rung has not; leave out tensor descriptors"}
-    with open(asked["output"], "wb") as file:
-        file.write(made.asm["cubin"])
+    Path(asked["output"]).write_bytes(made.asm["cubin"])
+    Path(asked["output"]).with_suffix(".ptx").write_text(made.asm["ptx"])
     threads = 32 * made.metadata.num_warps
     return {"threads": threads, "launch_threads": threads, "shared_bytes": made.metadata.shared}
 

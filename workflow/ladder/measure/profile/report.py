@@ -90,17 +90,14 @@ def _by_address(action: Any) -> dict[int, dict[str, int]]:
 def _place(action: Any, address: int) -> tuple[str, int]:
     """The source file (as a path in this project where it is one) and line of an instruction; "" and 0 if unknown."""
     info = action.source_info(address)
-    if info is None:
-        return "", 0
-    file = info.file_name()
-    inside = file.rpartition("/kernels/")
-    return ("kernels/" + inside[2] if inside[1] else file.rpartition("/")[2]), info.line()
+    return ("", 0) if info is None else (sass.source_name(info.file_name()), info.line())
 
 
 def sampled_lines(action: Any) -> list[dict[str, Any]]:
     """The source lines at which warps were sampled, in the order of file and line; none without line information.
 
-    Each has its file, line, text (empty where the report has no source) and samples (by what the warps waited for).
+    Each has its file, line, text (empty where neither the report nor this machine has the source) and samples (by what
+    the warps waited for).
     """
     text = {file: content.splitlines() for file, content in dict(action.source_files()).items()}
     lines: dict[tuple[str, int], dict[str, Any]] = {}
@@ -108,8 +105,9 @@ def sampled_lines(action: Any) -> list[dict[str, Any]]:
         file, number = _place(action, address)
         if not number:
             continue
-        source = text.get(action.source_info(address).file_name(), [])
-        here = source[number - 1].strip() if number <= len(source) else ""
+        path = action.source_info(address).file_name()
+        source = text.get(path, [])
+        here = source[number - 1].strip() if number <= len(source) else sass.line_text(path, number)
         line = lines.setdefault((file, number), {"file": file, "line": number, "text": here, "samples": {}})
         for reason, count in samples.items():
             line["samples"][reason] = line["samples"].get(reason, 0) + count
@@ -135,17 +133,17 @@ def loop_samples(action: Any) -> dict[str, int]:
     """How often warps were sampled in the loop that multiplies, by what they waited for.
 
     So those are left out that only copy, or have nothing left to do. The loop is the outermost one (`sass.loops`) that
-    holds the instruction of the fastest unit (`sass.MULTIPLYING`) that is executed most. Empty where none multiplies in
+    holds the instruction of the fastest unit (`sass.unit_of`) that is executed most. Empty where none multiplies in
     a loop, or the report does not say how often instructions are executed.
     """
     counts = _counts(action, EXECUTED_AT)
     texts = {address: " ".join(action.sass_by_pc(address).split()) for address in sorted(counts)}
     body = [sass.Instruction(address, text) for address, text in texts.items() if text]
     ran = [each for each in body if counts[each.offset]]
-    unit = next((name for name in sass.MULTIPLYING if any(each.kind == name for each in ran)), None)
-    if unit is None:
+    unit = sass.unit_of(ran)
+    if not unit:
         return {}
-    hottest = max((each for each in ran if each.kind == unit), key=lambda each: counts[each.offset])
+    hottest = max((each for each in ran if each.is_of(unit)), key=lambda each: counts[each.offset])
     inside = {each.offset for each in max((loop for loop in sass.loops(body) if hottest in loop), key=len, default=())}
     found: Counter[str] = Counter()
     for address, samples in _by_address(action).items():
