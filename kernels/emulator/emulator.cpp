@@ -439,6 +439,7 @@ EMULATOR_NOINLINE static void continue_block(Block& b) {
         report_waiting(b, AT_BARRIER, "divergent barrier",
                        "block (%u,%u,%u) thread (%u,%u,%u) waits at the barrier, thread (%u,%u,%u) %s");
       }
+      share_known(b);
       ++b.interval;
       b.barrier_tick = tick(b);
       share_learned(b);
@@ -446,7 +447,8 @@ EMULATOR_NOINLINE static void continue_block(Block& b) {
       for (unsigned j = 0; j < b.count; ++j) {
         Thread& t = b.threads[j];
         if (t.state == AT_BARRIER) {
-          t.stamp = static_cast<Stamp>(b.interval) << 32 | j;
+          Stamp epochs = b.launch->cluster_blocks > 1 ? t.stamp & WARP_INTERVAL : 0;  // other blocks know them by number
+          t.stamp = static_cast<Stamp>(b.interval) << 32 | epochs | j;
           t.state = READY;
           if (site != 0 && site != t.barrier_at) {
             Where where;

@@ -108,12 +108,19 @@ EMULATOR_PLAIN inline unsigned number_for(const Block& other, const Block& b, un
   return (b.cluster_rank + blocks - other.cluster_rank) % blocks * b.count + number;
 }
 
+// A clock that was begun in an earlier interval of its block tells nothing new of the block itself, but of the other
+// blocks of the cluster, whose threads count their epochs on.
+EMULATOR_PLAIN inline void begin_clock(uint32_t* clock, uint32_t& interval, const Block& b) {
+  if (interval != b.interval) {
+    unsigned kept = interval == 0 ? b.count : cluster_threads(b);
+    interval = b.interval;
+    memset(clock, 0, b.count * sizeof *clock);
+    memset(clock + kept, 0, (MAX_KNOWN - kept) * sizeof *clock);
+  }
+}
 EMULATOR_PLAIN inline uint32_t* known_by(Block& b, unsigned number) {
   Ptx& p = *b.ptx;
-  if (p.interval_of_known[number] != b.interval) {
-    p.interval_of_known[number] = b.interval;
-    memset(p.known[number], 0, sizeof(Clock));
-  }
+  begin_clock(p.known[number], p.interval_of_known[number], b);
   return p.known[number];
 }
 __attribute__((optimize("O3"))) EMULATOR_PLAIN inline void merge(uint32_t* __restrict__ to,
@@ -170,11 +177,18 @@ EMULATOR_PLAIN inline void acquire_from(const uint32_t* clock, Thread* t) {
   Block& b = *t->block;
   merge(known_by(b, t->number), clock, width_of(b));
 }
-// A clock that was begun in an earlier interval tells nothing new.
-EMULATOR_PLAIN inline void begin_clock(uint32_t* clock, uint32_t& interval, const Block& b) {
-  if (interval != b.interval) {
-    interval = b.interval;
-    memset(clock, 0, sizeof(Clock));
+// All threads of a block are about to leave its barrier: of the other blocks of the cluster each knows what any knew.
+EMULATOR_NOINLINE static void share_known(Block& b) {
+  unsigned others = b.ptx == nullptr ? 0 : cluster_threads(b) - b.count;
+  if (others == 0) {
+    return;
+  }
+  uint32_t any[MAX_KNOWN] = {};
+  for (unsigned i = 0; i < b.count; ++i) {
+    merge(any, known_by(b, i) + b.count, others);
+  }
+  for (unsigned i = 0; i < b.count; ++i) {
+    memcpy(known_by(b, i) + b.count, any, others * sizeof any[0]);
   }
 }
 

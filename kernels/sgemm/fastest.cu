@@ -30,6 +30,7 @@
 #include "gemm.cuh"
 #include "second_kernel.cuh"
 #include "stream_k.cuh"
+#include "thin_sums.cuh"
 #include "vector.cuh"
 
 #if defined(__CUDACC__) && __CUDA_ARCH_LIST__ >= 900
@@ -149,8 +150,7 @@ constexpr int UNROLLED = 8;
 
 template <class T>
 __global__ void __launch_bounds__(T::THREADS + COPIERS, T::BLOCKS)
-    sgemm_fastest_roles(Gemm g, Plan plan, float* partials, const __grid_constant__ CUtensorMap map_B, bool engine,
-                        bool aligned_A) {
+    sgemm_fastest_roles(Gemm g, Plan plan, float* partials, const __grid_constant__ MapsOfB maps, bool aligned_A) {
   float* shared = dynamic_shared<float>();
   __shared__ uint64_t full[T::STAGES];   // the copies to a stage have arrived
   __shared__ uint64_t empty[T::STAGES];  // every warp of the group has read it
@@ -158,7 +158,7 @@ __global__ void __launch_bounds__(T::THREADS + COPIERS, T::BLOCKS)
   int tid = threadIdx.x;
   if (tid == 0) {
     for (int stage = 0; stage < T::STAGES; ++stage) {
-      mbarrier_init(&full[stage], COPIERS + (engine ? 1 : COPIERS));
+      mbarrier_init(&full[stage], COPIERS + (maps.count > 0 ? 1 : COPIERS));
       mbarrier_init(&empty[stage], T::GROUP_THREADS / 32);
     }
     mbarrier_init(&unused, T::THREADS / 32);
@@ -173,6 +173,9 @@ __global__ void __launch_bounds__(T::THREADS + COPIERS, T::BLOCKS)
     int copier = tid - T::THREADS;
     int row = ShareOfA<T>::row(copier);
     int p = ShareOfA<T>::step(copier);
+    // The order of the steps in a stage is that of B's rows.
+    int apart = maps.count == 4 ? T::BK / 4 * T::PITCH_A : T::PITCH_A;
+    int to_A = (maps.count == 4 ? p / 4 : p) * T::PITCH_A + row;
     int parity_unused = 1;
     for_each_piece<T>(plan, [&](Tile tile, int first, int last, int) {
       // A copier loads its share of A AHEAD steps before it stores it in a stage. The engine copies B by itself.
@@ -199,17 +202,14 @@ __global__ void __launch_bounds__(T::THREADS + COPIERS, T::BLOCKS)
           float* to = shared + place.stage * T::STAGE;
           uint64_t* arrived = &full[place.stage];
           mbarrier_wait(&empty[place.stage], place.parity ^ 1);
-          if (!engine) {
+          if (maps.count == 0) {
             copy_tile_B<T>(to + T::TILE_A, g, tile.col, step * T::BK, copier);
             mbarrier_arrive_copies(arrived);
           } else if (copier == 0) {
             mbarrier_arrive_expect(arrived, T::BK * T::BN * 4);
-#pragma unroll
-            for (int c = 0; c < T::BN; c += BOX_COLS<T>) {
-              bulk_copy_box(to + T::TILE_A + c * T::BK, &map_B, step * T::BK, tile.col + c, arrived);
-            }
+            start_tile_B<T>(to + T::TILE_A, maps, step * T::BK, tile.col, arrived);
           }
-          shares[i].store(to + p * T::PITCH_A + row);
+          shares[i].store(to + to_A, apart);
           mbarrier_arrive(arrived);
           place.advance(1);
         }
@@ -296,14 +296,217 @@ __global__ void __launch_bounds__(T::THREADS + COPIERS, T::BLOCKS)
 
 template <class T>
 cudaError_t launch_fastest_roles(const Gemm& g, const Plan& plan, float* partials, int sms, cudaStream_t stream) {
-  CUtensorMap map_B = {};
-  bool engine = make_tensor_map(&map_B, g.B, g.k, g.n, g.ldb, T::BK, BOX_COLS<T>, CU_TENSOR_MAP_SWIZZLE_NONE);
   dim3 grid(std::min(plan.whole + plan.sharers, sms * T::BLOCKS));
   return launch(sgemm_fastest_roles<T>, grid, dim3(T::THREADS + COPIERS), T::SHARED_BYTES, stream, g, plan, partials,
-                map_B, engine, vector_width(g.A, g.lda) == 4);
+                maps_of_B<T>(g), vector_width(g.A, g.lda) == 4);
 }
 
 #endif
+
+// Products of few rows or few columns: at most FEW. Each element of the large matrix is used a few times only, so what
+// counts is that it streams from memory: many loads on their way, each of whole sectors, wherever its rows begin.
+constexpr int FEW = 16;
+constexpr int THIN_THREADS = WARPS * 32;
+
+// C has at most N columns. A warp takes ROWS rows of A, and its lanes take neighbouring steps of k. A block brings the
+// rows of B to shared memory, CHUNK at a time, for all its warps.
+constexpr int CHUNK = 256;
+template <int N>
+__global__ void __launch_bounds__(THIN_THREADS, 2) sgemm_few_columns(Gemm g, Ways ways) {
+  constexpr int ROWS = N > 4 ? 4 : 8, STEPS = CHUNK / 32;
+  constexpr int PITCH = N > 4 ? N + 4 : N;  // vectors of eight lanes are in different banks
+  constexpr int VALUES = ROWS * N;
+  __shared__ __align__(16) float shared[CHUNK * PITCH > WARPS * VALUES ? CHUNK * PITCH : WARPS * VALUES];
+  int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+  int way = warp % ways.warps;
+  int block_rows = WARPS / ways.warps * ROWS;
+  int first_row = static_cast<int>(blockIdx.x) / ways.blocks * block_rows;
+  int row = first_row + warp / ways.warps * ROWS;
+  const float* A[ROWS];  // beyond the last row it is the last again, because the results there are not stored
+#pragma unroll
+  for (int i = 0; i < ROWS; ++i) {
+    A[i] = g.A + min(row + i, g.m - 1) * g.lda + way * 32 + lane;
+  }
+  float sum[VALUES] = {};
+  for (int64_t begin = rank_in_cluster() * CHUNK; begin < g.k; begin += ways.blocks * CHUNK) {
+    int left = static_cast<int>(min(g.k - begin, static_cast<int64_t>(CHUNK)));
+    __syncthreads();  // all warps have read the chunk before
+#pragma unroll
+    for (int i = 0; i < CHUNK * N / THIN_THREADS; ++i) {
+      int p = static_cast<int>(threadIdx.x) / N + i * (THIN_THREADS / N), col = static_cast<int>(threadIdx.x) % N;
+      bool inside = p < left && col < g.n;
+      const float* from = inside ? g.B + (begin + p) * g.ldb + col : g.B;
+      __pipeline_memcpy_async(shared + p * PITCH + col, from, 4, inside ? 0 : 4);
+    }
+    __pipeline_commit();
+    float share[STEPS][ROWS];
+#pragma unroll
+    for (int step = 0; step < STEPS; ++step) {
+      int p = step * ways.warps * 32;
+#pragma unroll
+      for (int i = 0; i < ROWS; ++i) {
+        share[step][i] = p + way * 32 + lane < left ? A[i][begin + p] : 0.0f;
+      }
+    }
+    __pipeline_wait_prior(0);
+    __syncthreads();
+#pragma unroll
+    for (int step = 0; step < STEPS; ++step) {
+      if (step * ways.warps < STEPS) {
+        const float* from = shared + ((step * ways.warps + way) * 32 + lane) * PITCH;
+        alignas(16) float b[N];
+        if constexpr (N >= 4) {
+          lds_fragment(b, from, 4);
+        } else {
+#pragma unroll
+          for (int j = 0; j < N; ++j) {
+            b[j] = from[j];
+          }
+        }
+#pragma unroll
+        for (int i = 0; i < ROWS; ++i) {
+#pragma unroll
+          for (int j = 0; j < N; ++j) {
+            sum[i * N + j] += share[step][i] * b[j];
+          }
+        }
+      }
+    }
+  }
+  int first = sum_of_lanes(sum);
+  __syncthreads();  // all warps have read the last chunk
+  if (VALUES >= 32 || lane % (32 / VALUES) == 0) {
+#pragma unroll
+    for (int i = 0; i < (VALUES > 32 ? VALUES / 32 : 1); ++i) {
+      shared[warp * VALUES + first + i] = sum[i];
+    }
+  }
+  store_sum_of_ways<VALUES>(shared, ways, [&](int group, int i, float total) {
+    int of_row = first_row + group * ROWS + i / N;
+    if (of_row < g.m && i % N < g.n) {
+      store_result(g, of_row, i % N, total);
+    }
+  });
+}
+
+// C has at most M rows. A warp takes two times 32 columns of B, DEEP rows at a time. It brings the columns of A to shared
+// memory for itself.
+constexpr int DEEP = 16, STRIP = 64;
+template <int M>
+__global__ void __launch_bounds__(THIN_THREADS, 2) sgemm_few_rows(Gemm g, Ways ways) {
+  constexpr int PITCH = M > 4 ? M + 4 : M;
+  constexpr int VALUES = M * STRIP, SHARE_A = DEEP * PITCH;
+  __shared__ __align__(16) float shared[WARPS * (VALUES > SHARE_A ? VALUES : SHARE_A)];
+  int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+  int way = warp % ways.warps;
+  int first_col = static_cast<int>(blockIdx.x) / ways.blocks * (WARPS / ways.warps * STRIP);
+  int col = first_col + warp / ways.warps * STRIP + lane;
+  int in_row = min(col, g.n - 1), step_col = min(col + 32, g.n - 1) - in_row;
+  float* own_A = shared + warp * SHARE_A;
+  float sum[M][2] = {};
+  int64_t begin = (rank_in_cluster() * ways.warps + way) * DEEP;
+  for (; begin < g.k; begin += ways.blocks * ways.warps * DEEP) {
+    int left = static_cast<int>(min(g.k - begin, static_cast<int64_t>(DEEP)));
+    __syncwarp();  // all lanes have read the steps before
+#pragma unroll
+    for (int i = 0; i < (M + 1) / 2; ++i) {
+      int p = lane % DEEP, row = lane / DEEP + 2 * i;
+      bool inside = p < left && row < g.m;
+      if (row < M) {
+        const float* from = inside ? g.A + row * g.lda + begin + p : g.A;
+        __pipeline_memcpy_async(own_A + p * PITCH + row, from, 4, inside ? 0 : 4);
+      }
+    }
+    __pipeline_commit();
+    float share[DEEP][2];
+#pragma unroll
+    for (int p = 0; p < DEEP; ++p) {
+      const float* from = g.B + (begin + p) * g.ldb + in_row;
+      share[p][0] = p < left ? from[0] : 0.0f;
+      share[p][1] = p < left ? from[step_col] : 0.0f;
+    }
+    __pipeline_wait_prior(0);
+    __syncwarp();
+#pragma unroll
+    for (int p = 0; p < DEEP; ++p) {
+      alignas(16) float a[M];
+      if constexpr (M >= 4) {
+        lds_fragment(a, own_A + p * PITCH, 4);
+      } else {
+#pragma unroll
+        for (int i = 0; i < M; ++i) {
+          a[i] = own_A[p * PITCH + i];
+        }
+      }
+#pragma unroll
+      for (int i = 0; i < M; ++i) {
+        sum[i][0] += a[i] * share[p][0];
+        sum[i][1] += a[i] * share[p][1];
+      }
+    }
+  }
+  if (ways.warps * ways.blocks == 1) {
+#pragma unroll
+    for (int i = 0; i < M; ++i) {
+#pragma unroll
+      for (int j = 0; j < 2; ++j) {
+        if (i < g.m && col + 32 * j < g.n) {
+          store_result(g, i, col + 32 * j, sum[i][j]);
+        }
+      }
+    }
+    return;
+  }
+  __syncthreads();  // all warps have read their steps of A
+#pragma unroll
+  for (int i = 0; i < M; ++i) {
+#pragma unroll
+    for (int j = 0; j < 2; ++j) {
+      shared[warp * VALUES + i * STRIP + 32 * j + lane] = sum[i][j];
+    }
+  }
+  store_sum_of_ways<VALUES>(shared, ways, [&](int group, int i, float total) {
+    int of_col = first_col + group * STRIP + i % STRIP;
+    if (i / STRIP < g.m && of_col < g.n) {
+      store_result(g, i / STRIP, of_col, total);
+    }
+  });
+}
+
+// How a product of few rows or columns is split, given how many warps cover C and how many steps a warp takes at a time.
+Ways ways_for(int64_t warps, int steps, int sms) {
+  Ways ways = {1, 1};
+  while (ways.warps < WARPS && warps * ways.warps < 16 * sms && ways.warps < steps) {
+    ways.warps *= 2;
+  }
+  while (ways.blocks < MOST_BLOCKS && warps * ways.warps * ways.blocks < 16 * sms && ways.warps * ways.blocks < steps) {
+    ways.blocks *= 2;
+  }
+  return ways;
+}
+
+cudaError_t run_few_columns(const Gemm& g, int sms, cudaStream_t stream) {
+  auto kernel = g.n <= 1   ? sgemm_few_columns<1>
+                : g.n <= 2 ? sgemm_few_columns<2>
+                : g.n <= 4 ? sgemm_few_columns<4>
+                : g.n <= 8 ? sgemm_few_columns<8>
+                           : sgemm_few_columns<16>;
+  int rows = g.n > 4 ? 4 : 8;
+  Ways ways = ways_for(ceil_div(g.m, rows), ceil_div(g.k, 32), sms);
+  dim3 grid(static_cast<unsigned>(ceil_div(g.m, WARPS / ways.warps * rows)) * ways.blocks);
+  return launch_clusters(kernel, ways.blocks, grid, dim3(THIN_THREADS), stream, g, ways);
+}
+
+cudaError_t run_few_rows(const Gemm& g, int sms, cudaStream_t stream) {
+  auto kernel = g.m <= 1   ? sgemm_few_rows<1>
+                : g.m <= 2 ? sgemm_few_rows<2>
+                : g.m <= 4 ? sgemm_few_rows<4>
+                : g.m <= 8 ? sgemm_few_rows<8>
+                           : sgemm_few_rows<16>;
+  Ways ways = ways_for(ceil_div(g.n, STRIP), ceil_div(g.k, DEEP), sms);
+  dim3 grid(static_cast<unsigned>(ceil_div(g.n, WARPS / ways.warps * STRIP)) * ways.blocks);
+  return launch_clusters(kernel, ways.blocks, grid, dim3(THIN_THREADS), stream, g, ways);
+}
 
 // Launches a product's main kernel.
 using LaunchPlan = cudaError_t (*)(const Gemm&, const Plan&, float* partials, int sms, cudaStream_t);
@@ -446,6 +649,9 @@ cudaError_t choose(const Gemm& g, void* workspace, int* sms, Choice* best) {
 }
 
 size_t workspace_for(const Gemm& g) {
+  if (std::min(g.m, g.n) <= FEW) {
+    return 0;
+  }
   int sms = 1;
   Choice choice;
   choose(g, nullptr, &sms, &choice);
@@ -454,6 +660,12 @@ size_t workspace_for(const Gemm& g) {
 
 cudaError_t run(const Gemm& given, void* workspace, cudaStream_t stream) {
   int sms = 1;
+  if (std::min(given.m, given.n) <= FEW) {
+    cudaError_t error = sm_count(&sms);
+    return error != cudaSuccess ? error
+           : given.n <= given.m ? run_few_columns(given, sms, stream)
+                                : run_few_rows(given, sms, stream);
+  }
   Choice choice;
   cudaError_t error = choose(given, workspace, &sms, &choice);
   const Gemm& g = choice.source.g;
