@@ -36,6 +36,18 @@ def times(asked: dict[str, Any]) -> None:
     process.emit(states=json.loads(files["record.json"])["states"])
 
 
+def hardware(asked: dict[str, Any]) -> None:
+    """Three probes, of which each kind is one, on an SM that runs at 1 GHz."""
+    for of, kind, how, count in (
+        ("L2", "latency", "load, 8 bytes, one thread", 512),
+        ("DRAM", "bandwidth", "load, 16 bytes a thread", 25_000_000),
+        ("FFMA", "rate", "FP32", 200_000_000),
+    ):
+        described = {"of": of, "kind": kind, "how": how, "count": count, "blocks": 1 if kind == "latency" else 132}
+        process.emit(starts=described)
+        process.emit(probe={**described, "cycles": [1e6, 1.1e6, 0.9e6], "ns": [1e6, 1.1e6, 0.9e6]})
+
+
 def main() -> None:
     """Do what the request's stage does."""
     with process.request() as asked:
@@ -47,7 +59,7 @@ def main() -> None:
                 file.write(f"{word} {note} {time.monotonic()}\n")
             if word == "begins":
                 time.sleep(float(os.environ.get("STAND_IN_SECONDS", "0.1")))
-                {"check": check, "time": times}[asked["stage"]](asked)
+                {"check": check, "time": times, "hardware": hardware}[asked["stage"]](asked)
 
 
 if __name__ == "__main__":

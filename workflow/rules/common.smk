@@ -24,6 +24,7 @@ from ladder.commands.session import (
 )
 from ladder.config.plan import plan, recorded_on
 from ladder.config.sources import sources
+from ladder.measure.hardware.stage import HARDWARE_PROBES
 from ladder.records.baseline import identity
 from ladder.records.provenance import made_on
 from ladder.records.store import digest_files

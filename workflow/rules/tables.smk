@@ -34,6 +34,7 @@ rule tables:
         checks=records("check", "json", CHECKED),
         timings=records("time", "zip", RUNGS),
         sustained=SUSTAINED,
+        hardware=HARDWARE,
         profiles=records("profile", "json.gz", PLAN.profiled),
         code=code("tables"),
     output:

@@ -28,3 +28,11 @@ if not SURVEYED:
         """Is it slower anywhere? Every rung beside cuBLAS on random shapes and data; needs a GPU."""
         input:
             refuse_to_measure("survey"),
+
+
+if not HARDWARE_TABLES:
+
+    rule hardware:
+        """What does the GPU do at most? Latencies, bandwidths and rates of its parts; needs a GPU."""
+        input:
+            refuse_to_measure("hardware"),

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from ladder.model.shape import Shape
+from ladder.records.hardware import read_hardware
 from ladder.system.terminal import job
 from ladder.tables.every import all_tables
 from ladder.tables.evidence import read_evidence
@@ -23,6 +24,7 @@ with job(snakemake):
         )
         for rung in params.rungs
     ]
-    for name, table in all_tables(evidence, gpu, params.baseline, params.first).items():
+    hardware = read_hardware(Path(snakemake.input.hardware[0])) if snakemake.input.hardware else None
+    for name, table in all_tables(evidence, gpu, params.baseline, params.first, hardware).items():
         if name in output:
             write_table(table, output[name])

@@ -21,7 +21,7 @@ from ladder.model.rung import Rung
 from ladder.system.errors import LadderError
 from ladder.system.paths import GPU_FILES, ROOT, read_text, shown
 
-MEASURING = ("check", "time", "sustained", "survey", "profile")  # the stages that need a GPU
+MEASURING = ("check", "time", "sustained", "survey", "hardware", "profile")  # the stages that need a GPU
 _held: list[int] = []
 _targets: list[str] = []
 
@@ -166,7 +166,7 @@ def run_alone(folder: Path) -> None:
 def forced(arguments: Sequence[str]) -> bool:
     """Whether the user forces a stage whose results the time and check stages would otherwise keep (-F, -R time)."""
     given = _given(arguments)
-    return given.forceall or bool({"time", "check", "compile"} & set(given.forcerun))
+    return given.forceall or bool({"time", "check", "compile", "measure_hardware"} & set(given.forcerun))
 
 
 def offer_targets(workflow: Any) -> None:

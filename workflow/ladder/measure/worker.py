@@ -9,6 +9,7 @@ WORKER = "ladder.measure.worker"
 WORKER_OF = {
     "accuracy": "ladder.measure.accuracy.worker",
     "check": "ladder.measure.check.worker",
+    "hardware": "ladder.measure.hardware.worker",
     "survey": "ladder.measure.survey.worker",
     "sustained": "ladder.measure.sustained.worker",
     "time": "ladder.measure.time.worker",

@@ -34,10 +34,13 @@ class Gpu:
     file: str
     limits: Mapping[str, int]  # of an SM, by their keys in GPU files; empty where they are not known
     gres: str = "gpu:1"  # what a job on a Slurm cluster asks for to get one
+    measured_gflops: float | None = None  # of FFMAs, where the probes of this GPU are taken for its file's numbers
 
     @property
     def peak_gflops(self) -> float:
-        """FP32 peak in GFLOP/s: each lane of each SM does a multiplication and an addition in every cycle."""
+        """FP32 peak in GFLOP/s: as measured, or each lane of each SM does two operations in every cycle."""
+        if self.measured_gflops is not None:
+            return self.measured_gflops
         return self.sms * self.fp32_lanes_per_sm * 2 * self.sm_clock_mhz / 1000
 
     @property

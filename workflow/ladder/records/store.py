@@ -9,6 +9,7 @@ The stages write these records to results/GPU/raw:
 - profile/KERNEL.json.gz: for each shape the metrics and the advice of one Nsight Compute report;
 - accuracy/KERNEL.json: errors by k;
 - sustained/KERNEL.json: launches back to back for seconds, with the energy that they took;
+- hardware.json: what the GPU's caches, memory, units and barriers take, sample by sample;
 - survey/KERNEL.json.gz: times on drawn products and on data as users have them, with the errors there;
 - trials/ENTRY.json.gz: the trials of `snakemake tune`.
 

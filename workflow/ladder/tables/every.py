@@ -8,10 +8,12 @@ from typing import Any
 import pandas as pd
 
 from ladder.model.gpu import Gpu
+from ladder.records.hardware import Hardware
 from ladder.records.provenance import NOT_RECORDED
 from ladder.tables.checks import check_table
 from ladder.tables.code import instruction_table, paper_table, resource_table
 from ladder.tables.evidence import Evidence
+from ladder.tables.hardware import as_measured, hardware_table
 from ladder.tables.predictions import fit_table, lever_table, prediction_table
 from ladder.tables.profiles import (
     advice_table,
@@ -62,11 +64,14 @@ def environment_table(evidence: Sequence[Evidence], gpu: Gpu) -> pd.DataFrame:
     )
 
 
-def all_tables(evidence: Sequence[Evidence], gpu: Gpu, baseline: str, first: str) -> dict[str, pd.DataFrame]:
-    """Every table of the pipeline by its name."""
+def all_tables(
+    evidence: Sequence[Evidence], gpu: Gpu, baseline: str, first: str, hardware: Hardware | None = None
+) -> dict[str, pd.DataFrame]:
+    """Every table of the pipeline by its name; ceilings and predictions take the probes' numbers if there are any."""
     timings, resources = timing_table(evidence, gpu, baseline, first), resource_table(evidence)
-    instructions, paper = instruction_table(evidence), paper_table(evidence, gpu)
-    predicted_from = (evidence, gpu, paper, resources, timings)
+    measured = as_measured(gpu, hardware_table(hardware, gpu))
+    instructions, paper = instruction_table(evidence), paper_table(evidence, measured)
+    predicted_from = (evidence, measured, paper, resources, timings)
     return {
         "rungs": rung_table(evidence),
         "timings": timings,
