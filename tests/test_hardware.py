@@ -12,7 +12,7 @@ from ladder.build import sass
 from ladder.build.compile import Build, build
 from ladder.build.toolchain import find_nvcc
 from ladder.config.gpus import read_gpu
-from ladder.measure.hardware.stage import MOST_FAILURES, HARDWARE_PROBES, measure_hardware
+from ladder.measure.hardware.stage import HARDWARE_PROBES, MOST_FAILURES, measure_hardware
 from ladder.model.shape import Shape
 from ladder.records import store
 from ladder.records.hardware import Hardware, Probed, hardware_held, read_hardware

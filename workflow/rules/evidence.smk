@@ -3,6 +3,7 @@ ALL_TABLES = (
     table_files(TABLES + PUBLISHED)
     + ([f"{DERIVED}/tables/experiments.csv"] if EXPERIMENTS else [])
     + ACCURACY_FILES[:1]
+    + HARDWARE_READ
     + TUNING[:1]
 )
 
