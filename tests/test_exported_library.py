@@ -54,17 +54,27 @@ extern "C" int cublasSgemm_v2_64(void*, int ta, int tb, int64_t m, int64_t n, in
   std::printf("cublas64 %d %d %ld\\n", ta, tb, long(m));
   return 0;
 }
+extern "C" int cublasGemmEx(void*, int ta, int tb, int m, int n, int k, const void*, const void*, int type_a, int lda,
+                            const void*, int type_b, int ldb, const void*, void*, int type_c, int ldc, int compute,
+                            int algorithm) {
+  std::printf("cublas %d %d %d %d %d %d %d %d, %d %d %d in %d by %d\\n", ta, tb, m, n, k, lda, ldb, ldc, type_a, type_b,
+              type_c, compute, algorithm);
+  return 0;
+}
 """
 # A program of cuBLAS: C = 2 A . B + 0.5 C in column-major order, 2 x 3 x 4 with gaps; then what its arguments ask for.
 PROGRAM = """
 #include <cstdint>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <dlfcn.h>
 extern "C" int cublasSgemm_v2(void*, int, int, int, int, int, const float*, const float*, int, const float*, int,
                               const float*, float*, int);
 extern "C" int cublasSgemm_v2_64(void*, int, int, int64_t, int64_t, int64_t, const float*, const float*, int64_t,
                                  const float*, int64_t, const float*, float*, int64_t);
+extern "C" int cublasGemmEx(void*, int, int, int, int, int, const void*, const void*, int, int, const void*, int, int,
+                            const void*, void*, int, int, int, int);
 int main(int count, char** arguments) {
   float A[5 * 4], B[6 * 3], C[4 * 3], alpha = 2, beta = 0.5f;
   for (int i = 0; i < 20; ++i) A[i] = i;
@@ -75,6 +85,9 @@ int main(int count, char** arguments) {
   int transposed = !std::strcmp(asked, "transposed"), status;
   if (!std::strcmp(asked, "64"))
     status = cublasSgemm_v2_64(nullptr, 0, 0, 2, 3, 4, &alpha, A, 5, B, 6, &beta, C, 4);
+  else if (count > 3)  // a type of C, and what it is computed in
+    status = cublasGemmEx(nullptr, 0, 0, 2, 3, 4, &alpha, A, 0, 5, B, 0, 6, &beta, C, std::atoi(arguments[2]), 4,
+                          std::atoi(arguments[3]), 7);
   else
     status = cublasSgemm_v2(nullptr, transposed, 0, 2, 3, 4, &alpha, A, 5, B, 6, &beta, C, 4);
   for (int j = 0; j < 3; ++j)
@@ -132,6 +145,22 @@ def test_the_shim_computes_a_column_major_product_from_the_transposes_on_the_han
 )
 def test_what_the_shim_cannot_take_or_is_not_to_take_goes_to_cublas_as_it_came(place, variables):
     assert said(place, **variables) == OF_CUBLAS
+
+
+def test_a_product_of_cublasgemmex_is_ours_where_it_is_of_fp32_in_fp32(place):
+    assert said(place, "ex", "0", "68") == LADDER
+    for types in (("2", "68"), ("0", "74"), ("0", "0")):  # FP16 results, in TF32, an old name of compute types
+        called = f"cublas 0 0 2 3 4 5 6 4, 0 0 {types[0]} in {types[1]} by 7"
+        assert said(place, "ex", *types) == [called, "status 0, not computed"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "counts"), [((), "1 of 1"), (("transposed",), "0 of 1"), (("ex", "2", "68"), "0 of 0")]
+)
+def test_the_shim_reports_at_the_end_how_many_products_it_computed(place, arguments, counts):
+    env = {**os.environ, "LD_PRELOAD": str(place / library.SHIM_NAME), "GEMM_LADDER_SHIM": "report"}
+    ended = subprocess.run([place / "program", *arguments], env=env, capture_output=True, text=True, check=True)
+    assert ended.stderr == f"gemm_ladder: {counts} FP32 products by a stand-in\n"
 
 
 def test_a_transposed_operand_goes_to_cublas_as_it_came(place):
