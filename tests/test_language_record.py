@@ -1,10 +1,16 @@
 """The record of what each language's compiler makes of an idea is of the present sources."""
 
+import shutil
+
+import numpy as np
 import pytest
 from conftest import a_rung, write
 from ladder.config.sources import source_digest
+from ladder.model.shape import Shape
 from ladder.records import store
-from record_languages import IDEAS, RECORD, all_rungs, languages, lines_of_code
+from ladder.records.timings import read_time_record
+from ladder.system.paths import ROOT
+from record_languages import IDEAS, RECORD, all_rungs, languages, lines_of_code, measured_gpus, measured_rows
 
 RUNGS = all_rungs()
 
@@ -22,6 +28,27 @@ def test_rungs_of_an_idea_have_one_precision_and_the_page_shows_each():
     for names in IDEAS.values():
         assert len({RUNGS[name].precision for name in names if name}) == 1
         assert all(f"`{name}`" in page for name in names if name)
+
+
+def test_the_page_shows_what_was_measured_on_each_gpu_that_timed_a_rung_in_another_language(tmp_path):
+    for stage, ending in (("time", "zip"), ("check", "json")):
+        (tmp_path / "h200-sxm/raw" / stage).mkdir(parents=True)
+        record = ROOT / f"results/h100-sxm/raw/{stage}/async_copy.{ending}"
+        shutil.copy(record, tmp_path / "h200-sxm/raw" / stage)
+    assert measured_gpus(tmp_path) == []
+    (tmp_path / "h200-sxm/raw/time/triton_tiled.zip").touch()
+    assert measured_gpus(tmp_path) == ["h200-sxm"]
+    rows = measured_rows("h200-sxm", Shape(4096, 4096, 4096), tmp_path)
+    assert list(rows) == [
+        "time at 4096 on an H200", "of the fastest cuBLAS of its class, H200", "largest relative error on an H200",
+    ]  # fmt: skip
+    timing = read_time_record(ROOT / "results/h100-sxm/raw/time/async_copy.zip")[Shape(4096, 4096, 4096)]
+    own, library = (np.median(timing.measurements[name].times_s) for name in ("async_copy", "cublas"))
+    time, share, error = (of({}, "async_copy") for of in rows.values())
+    assert time == f"{1000 * own:.3f} ms"
+    assert share == f"{100 * library / own:.0f} %"
+    assert 1e-9 < float(error) < 1e-5
+    assert {of({}, "cutile_tiled") for of in rows.values()} == {"not recorded yet"}
 
 
 @pytest.mark.parametrize(

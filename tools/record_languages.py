@@ -8,8 +8,9 @@ import resource
 import tempfile
 import tokenize
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from ladder.build import sass
@@ -20,7 +21,7 @@ from ladder.build.toolchain import Nvcc, find_nvcc
 from ladder.config.cpp import tokens
 from ladder.config.gpus import read_gpu
 from ladder.config.kernels import read_kernels
-from ladder.config.plan import KERNELS
+from ladder.config.plan import KERNELS, RESULTS
 from ladder.config.sources import WRAP, sources
 from ladder.model.rung import Rung
 from ladder.model.shape import Shape
@@ -130,7 +131,7 @@ def record_languages() -> None:
 def languages() -> str:
     """The tables of docs/languages.md: a table for each idea, with a column for each language."""
     record = store.read_json(RECORD)
-    lines = []
+    lines, gpus = [], measured_gpus() or [record["gpu"]]
     for idea, names in IDEAS.items():
         builds = [record["builds"].get(name, {}) for name in names]
         rows = {
@@ -145,8 +146,9 @@ def languages() -> str:
             "instructions": lambda build, name: build["instructions"],
             "multiplies by": lambda build, name: _first(build["multiplies"], MULTIPLIES),
             "copies by": lambda build, name: _first(build["copies"], COPIES),
-            f"time at {record['shape']}": lambda build, name: _recorded_time(record, name),
         }
+        for gpu in gpus:
+            rows |= measured_rows(gpu, Shape.parse(record["shape"]))
         lines += [f"### {idea[0].upper()}{idea[1:]}", "", f"| | {' | '.join(LANGUAGES)} |", "| --- |" + " --- |" * 3]
         for row, of in rows.items():
             cells = [str(of(build, name)) if name else "" for build, name in zip(builds, names, strict=True)]
@@ -159,13 +161,43 @@ def _first(counts: Mapping[str, int], titles: Mapping[str, str]) -> str:
     return next((title for name, title in titles.items() if counts.get(name)), "none")
 
 
-def _recorded_time(record: Mapping[str, Any], name: str) -> str:
-    path = ROOT / "results" / record["gpu"] / "raw/time" / f"{name}.zip"
-    timing = read_time_record(path).get(Shape.parse(record["shape"])) if path.exists() else None
-    if timing is None:
-        return "not recorded yet"
-    times = sorted(timing.own.times_s)
-    return f"{1000 * times[len(times) // 2]:.3f} ms"
+def measured_gpus(results: Path = RESULTS) -> list[str]:
+    """The GPUs on which a rung in another language than CUDA C++ was timed."""
+    others = {name for _, *names in IDEAS.values() for name in names}
+    return sorted({path.parts[-4] for path in results.glob("*/raw/time/*.zip") if path.stem in others})
+
+
+def measured_rows(
+    gpu: str, shape: Shape, results: Path = RESULTS
+) -> dict[str, Callable[[Mapping[str, Any], str], str]]:
+    """The rows of what was measured on a GPU: the time at a shape, the share of cuBLAS beside it, and the error."""
+    raw, short = results / gpu / "raw", gpu.partition("-")[0].upper()
+
+    def medians(name: str) -> dict[str, float]:
+        path = raw / f"time/{name}.zip"
+        timing = read_time_record(path).get(shape) if path.exists() else None
+        return {each: median(one.times_s) for each, one in timing.measurements.items()} if timing else {}
+
+    def time(_: Mapping[str, Any], name: str) -> str:
+        found = medians(name)
+        return f"{1000 * found[name]:.3f} ms" if found else "not recorded yet"
+
+    def share(_: Mapping[str, Any], name: str) -> str:
+        found = medians(name)
+        libraries = [time_s for each, time_s in found.items() if each in ("cublas", "cublas_best", "cublas_tf32")]
+        return f"{100 * min(libraries) / found[name]:.0f} %" if libraries else "not recorded yet"
+
+    def error(_: Mapping[str, Any], name: str) -> str:
+        path = raw / f"check/{name}.json"
+        cases = store.read_record(path)["cases"] if path.exists() else []
+        errors = [case["error_normwise"] for case in cases if case["family"] == "normal" and "error_normwise" in case]
+        return f"{max(errors):.1e}" if errors else "not recorded yet"
+
+    return {
+        f"time at {shape} on an {short}": time,
+        f"of the fastest cuBLAS of its class, {short}": share,
+        f"largest relative error on an {short}": error,
+    }
 
 
 COMMANDS = {"compile": record_languages}
