@@ -150,16 +150,16 @@ __global__ void chase(Stamp* stamps, const char* first, int warm, int turns) {
   keep(at == 1, stamps);
 }
 
-// The place that a block reads or writes next: all blocks side by side, around `chunks` of `pitch` bytes. There are at
-// least as many chunks as blocks.
+// The place that a block reads or writes next: all blocks side by side, around `chunks` of `pitch` bytes. `step` is the
+// number of blocks, around the chunks.
 struct Walk {
   char* memory;
   size_t pitch;
-  unsigned chunks;
+  unsigned chunks, step;
 
-  __device__ __forceinline__ unsigned first() const { return blockIdx.x; }
+  __device__ __forceinline__ unsigned first() const { return blockIdx.x % chunks; }
   __device__ __forceinline__ unsigned next(unsigned chunk) const {
-    chunk += gridDim.x;
+    chunk += step;
     return chunk >= chunks ? chunk - chunks : chunk;
   }
   __device__ __forceinline__ char* at(unsigned chunk) const { return memory + chunk * pitch; }
@@ -639,15 +639,13 @@ struct Hardware {
     make_chain<<<64, 256>>>(first, places, apart, hop);
     return cudaGetLastError();
   }
-  // Chunks of `pitch` bytes in `in` bytes from `from` on.
+  // The chunks of `pitch` bytes in `in` bytes from `from` on, for a block on every SM; for one block where it is one.
   Walk walk(size_t pitch, size_t in, size_t from = 0) const {
-    return {memory + from, pitch, static_cast<unsigned>(in / pitch)};
+    auto chunks = static_cast<unsigned>(in > pitch ? in / pitch : 1);
+    return {memory + from, pitch, chunks, sms % chunks};
   }
-  // What stays in L2, at least a chunk for each SM; and what does not.
-  Walk in_l2(size_t pitch) const {
-    size_t least = sms * pitch, wanted = l2_bytes / 3;
-    return walk(pitch, wanted > least ? wanted : least);
-  }
+  // What stays in L2; and what does not.
+  Walk in_l2(size_t pitch) const { return walk(pitch, l2_bytes / 3); }
   Walk in_dram(size_t pitch) const { return walk(pitch, bytes / 2); }
   int turns_through(const Walk& walk) const { return static_cast<int>(walk.chunks / sms); }
 };
@@ -879,6 +877,11 @@ cudaError_t graph_of_launches(cudaGraphExec_t* made) {
   cudaStream_t stream;
   cudaGraph_t graph;
   cudaError_t error = cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking);
+  if (error != cudaSuccess) {
+    return error;
+  }
+  nothing<<<1, WARP, 0, stream>>>();  // loads its code, which a capture may not do
+  error = cudaStreamSynchronize(stream);
   if (error != cudaSuccess) {
     return error;
   }
