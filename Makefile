@@ -9,7 +9,7 @@ ENV := $(firstword $(patsubst $(VENV)/.%,%,$(wildcard $(VENV)/.cuda12 $(VENV)/.r
 WHEELS ?=
 # the Python that `make wheels` collects for
 TARGET_PYTHON ?= $(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])')
-# an optional environment, envs/$(EXTRA).txt, in a folder of its own in .venv: triton, cutile; slurm, in .venv itself
+# an optional environment, envs/$(EXTRA).txt, in a folder of its own in .venv: triton, cutile, cute; slurm, in .venv itself
 EXTRA ?=
 ARGS ?=
 UV ?= uv
@@ -169,6 +169,7 @@ lock: ## for maintainers: pin envs/*.in anew, with uv (ARGS=--upgrade takes newe
 	$(LOCK) envs/cublas-cuda12.in -c envs/cuda12.txt -o envs/cublas-cuda12.txt
 	$(LOCK) $(ARGS) envs/triton.in -o envs/triton.txt
 	$(LOCK) $(ARGS) envs/cutile.in -o envs/cutile.txt
+	$(LOCK) $(ARGS) envs/cute.in -o envs/cute.txt
 	$(LOCK) --no-deps envs/slurm.in -o envs/slurm.txt
 	$(LOCK) $(ARGS) envs/dev.in -c envs/requirements.txt -o envs/dev.txt
 	$(LOCK) $(ARGS) --no-deps envs/mutants.in -o envs/mutants.txt

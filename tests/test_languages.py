@@ -1,8 +1,10 @@
 """Rungs in Triton and cuTile: compiled without a GPU behind the same contract, inspected, and checked on the CPU."""
 
+import os
 import re
 import shutil
 import subprocess
+import sys
 from dataclasses import replace
 
 import pytest
@@ -138,6 +140,26 @@ def test_a_wrong_kernel_in_triton_is_found_in_the_interpreter(tmp_path):
     assert record["status"] == "failed"
 
 
+def test_a_kernel_in_cute_dsl_is_a_cubin_that_is_wrapped_and_inspected_by_line(tmp_path, nvcc):
+    extra = languages.extra_folder("cute")
+    if not extra.is_dir():
+        pytest.skip("needs CuTe DSL, which is not installed; make env EXTRA=cute installs it")
+    shutil.copytree(ROOT / "kernels/cute", tmp_path / "kernels/cute")
+    command = [sys.executable, tmp_path / "kernels/cute/tiled.py", "sm_90a"]
+    paths = f"{extra}:{extra / 'nvidia_cutlass_dsl/dsl_packages'}"
+    subprocess.run(command, env={**os.environ, "PYTHONPATH": paths}, check=True)
+    rung = read_kernels(tmp_path / "kernels/cute/kernels.yaml", read_kernels(KERNELS))["cute_tiled"]
+    assert build(rung, H100, nvcc, FLAGS, tmp_path / "b")["message"] == ""
+    found = inspect(Build(tmp_path / "b"), ["1000x24x7"], H100, tmp_path / "log", nvcc)
+    assert found["compiler"] == "others (tiled.cubin)"
+    (launch,) = found["launches"]["1000x24x7"]
+    assert (launch["symbol"], launch["grid"], launch["block"]) == ("gemm_0", [2, 63, 1], [16, 16, 1])
+    (kernel,) = (kernel for kernel in found["kernels"] if kernel["symbol"] == "gemm_0")
+    (line,) = (each for each in kernel["code"]["loop_lines"] if each["mix"].get("FFMA"))
+    assert (line["file"], line["text"]) == ("kernels/cute/tiled.py", "total += tile_a[y, q] * tile_b[q, x]")
+    assert line["mix"] == {"FFMA": 16, "LDS": line["mix"]["LDS"]}
+
+
 def test_each_tuned_class_has_images_of_its_own(tmp_path, nvcc):
     needs("triton")
     tuned = (TunedClass(1e8, {"BM": "64", "BN": "32"}), TunedClass(float("inf"), {"BM": "128", "BN": "32"}))
@@ -223,7 +245,7 @@ def test_what_the_compiler_refuses_is_one_line_of_the_record(tmp_path, nvcc, old
     assert record["message"].startswith(f"{source}: ")
 
 
-@pytest.mark.parametrize("extra", ["triton", "cutile"])
+@pytest.mark.parametrize("extra", ["triton", "cutile", "cute"])
 def test_make_installs_the_compiler_of_a_language_beside_the_environment(extra):
     planned = subprocess.run(
         ["make", "-n", "env", f"EXTRA={extra}"], cwd=ROOT, capture_output=True, text=True, check=True

@@ -161,6 +161,7 @@ def compile_rung(rung: Rung, target: Target, nvcc: Nvcc, flags: list[str], libra
         (library.parent / made[0]).write_text(made[1])
     source, used, made_by = source_of_rung(rung), "", []
     images, error = [], ""
+    compiled_before = f"others ({source.name})" if source.suffix in (CUBIN, LIBRARY) else ""
     if rung.language != "cuda":
         made_by = [compiler_version(rung.language)]
         images, error = compile_images(rung, target, library.parent)
@@ -183,7 +184,7 @@ def compile_rung(rung: Rung, target: Target, nvcc: Nvcc, flags: list[str], libra
         "status": "failed" if error else "ok",
         "message": error,
         "nvcc": nvcc.version,
-        "compiler": made_by[0] if made_by else f"nvcc {nvcc.version}",
+        "compiler": next(iter(made_by), compiled_before or f"nvcc {nvcc.version}"),
         "flags": [
             *flags,
             *made_by,
