@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 import subprocess
 from collections import Counter
+from dataclasses import replace
 
+import pandas as pd
 import pytest
 from conftest import ROUND_GPU, a_build, a_where, line_of
 from ladder.build import sass
@@ -16,9 +18,11 @@ from ladder.measure.hardware.stage import HARDWARE_PROBES, MOST_FAILURES, measur
 from ladder.model.shape import Shape
 from ladder.records import store
 from ladder.records.hardware import Hardware, Probed, hardware_held, read_hardware
+from ladder.show.figures import intensity
+from ladder.show.static import draw
 from ladder.system.process import Outcome
 from ladder.tables.files import read_table
-from ladder.tables.hardware import as_measured, hardware_table, measured_ceilings
+from ladder.tables.hardware import as_measured, class_ceilings, hardware_table, measured_ceilings
 from ladder.tables.paper import ceilings, floors
 from pipeline import H200, a_machine, copy_project, snakemake, with_stand_ins
 
@@ -216,6 +220,64 @@ def test_ceilings_and_floors_take_what_was_measured_and_the_gpu_file_where_nothi
     )
     assert ceilings(measured, shape, {}, 1.0)["FP32 units"] == pytest.approx(25e3)
     assert as_measured(ROUND_GPU, hardware_table(None, ROUND_GPU)) == ROUND_GPU
+
+
+# The plane of all rungs
+
+RUNGS = pd.DataFrame(
+    [
+        {"rung": name, "precision": precision, "role": role}
+        for name, precision, role in (
+            ("cublas", "fp32", "baseline"), ("naive", "fp32", "rung"), ("tiled", "fp32", "rung"),
+            ("fastest", "fp32", "rung"), ("tf32 (TF32)", "tf32", "rung"),
+        )
+    ]
+)  # fmt: skip
+
+
+def profiled(rung, ms, dram_mb, l2_mb, kernel="k"):
+    """The rows of the table of profiles for a kernel of a product of 1000."""
+    values = {"duration": ms * 1e6, "dram_bytes_read": dram_mb * 1e6 - 1e6, "dram_bytes_written": 1e6}
+    values |= {"l2_sectors": l2_mb * 1e6 / 32 - 10, "l2_sectors_written": 10, "sm_busy": "n/a"}
+    return [{"rung": rung, "shape": "1000", "kernel": kernel, "name": n, "value": v} for n, v in values.items()]
+
+
+PROFILES = pd.DataFrame(
+    [
+        *profiled("fastest", 0.05, 100, 200), *profiled("tiled", 0.3, 50, 800, "main"),
+        *profiled("tiled", 0.1, 50, 200, "sums"), *profiled("naive", 10, 20, 1000), *profiled("cublas", 0.06, 50, 100),
+    ]
+)  # fmt: skip
+
+
+def test_a_product_is_all_that_its_kernels_move_and_take():
+    table = intensity.intensities(PROFILES).set_index("rung")
+    assert table.loc["tiled", "tflops"] == pytest.approx(2e9 / 0.4e-3 / 1e12)
+    assert table.loc["tiled", "DRAM"] == pytest.approx(2e9 / 100e6)
+    assert table.loc["tiled", "L2"] == pytest.approx(2e9 / 1000e6)
+
+
+def test_the_plane_joins_the_rungs_in_climbing_order_under_the_ceilings_that_were_measured():
+    figure = intensity.figure(PROFILES, RUNGS, hardware_table(FOUND, ROUND_GPU), ROUND_GPU, "cublas")
+    ways, lines, _, points = figure.layers
+    dram = ways.data[ways.data["panel"] == "DRAM"]
+    joined = [list(pair["rung"]) for _, pair in dram.groupby("way")]
+    assert joined == [["naive", "tiled"], ["tiled", "fastest"]]
+    assert set(lines.data["ceiling"]) == {"FP32, 25", "DRAM, 0.8000 TB/s"}
+    assert set(points.data["rung"]) == set(PROFILES["rung"])
+    assert figure.title.startswith("fastest is 200 times as fast as naive at 1000")
+    assert "the probes'" in figure.note
+    without = intensity.figure(PROFILES, RUNGS, None, ROUND_GPU, "cublas")
+    assert set(without.layers[1].data["ceiling"]) == {"FP32, 26", "DRAM, 1 TB/s"}
+    assert "the GPU file's" in without.note
+    for each in (figure, without, intensity.figure(PROFILES[:0], RUNGS, None, ROUND_GPU, "cublas")):
+        draw(each, "caption")
+
+
+def test_the_ceiling_of_a_class_is_of_the_product_not_of_its_parts():
+    found = class_ceilings(ROUND_GPU, {"TF32": 90e3, "FP16": 180e3})
+    assert found == {"fp32": ROUND_GPU.peak_gflops, "3xtf32": 30e3, "3xfp16": 60e3, "tf32": 90e3}
+    assert class_ceilings(replace(ROUND_GPU, compute_capability="99.0"), {}).keys() == {"fp32"}
 
 
 # The workflow

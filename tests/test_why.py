@@ -22,7 +22,7 @@ from ladder.tables.files import read_table
 from matplotlib.text import Text
 from pipeline import RECORDED
 
-NAMES = ("roofline", "issue_slots", "instruction_mix", "occupancy_limits", "prediction", "predicted")
+NAMES = ("intensity", "roofline", "issue_slots", "instruction_mix", "occupancy_limits", "prediction", "predicted")
 LINES = ("gflops_by_size", "share_of_cublas", "speedup_over_naive")
 OTHERS = ("accuracy", "published", "gpus", "gpus_by_size", "tuning")
 

@@ -266,6 +266,7 @@ FIGURES = (
 PUBLISHED = ["published"] if FIGURES else []
 ANALYSIS = (
     [
+        "intensity",
         "roofline",
         "issue_slots",
         "instruction_mix",

@@ -15,7 +15,8 @@ if FIGURES:
                     "paper",
                     "predictions",
                 ]
-            ),
+            )
+            + HARDWARE_READ,
             code=code("analysis"),
         output:
             [in_report(path, "analysis") for path in figure_files(ANALYSIS)],

@@ -36,6 +36,7 @@ rule html_report:
         tables=table_files(TABLES + PUBLISHED)
         + ACCURACY_FILES[:1]
         + SURVEY_READ
+        + HARDWARE_READ
         + SHIPPED,
         pages=PAGE_FILES,
         code=code("report"),

@@ -481,7 +481,8 @@ def pages_index(rungs: Sequence[Rung], tables: Mapping[str, pd.DataFrame]) -> st
     index = index.merge(times, how="left").assign(tflops=lambda rows: rows["gflops"] / 1e3)
     table = _columns(index, heads, speedup_over_cublas=_share)
     pictures = {
-        "roofline": "Roofline", "issue_slots": "Where the issue slots go", "instruction_mix": "Instructions",
+        "intensity": "All rungs", "roofline": "Roofline", "issue_slots": "Where the issue slots go",
+        "instruction_mix": "Instructions",
         "occupancy_limits": "Occupancy", "prediction": "Prediction",
     }  # fmt: skip
     figures = [line for name, title in pictures.items() for line in _picture(name, title)]

@@ -46,6 +46,7 @@ TEMPLATES = ROOT / "workflow" / "report"
 STATIC = re.compile(r'(<div id="[^"]+_fallback">).*?</table>.*?(</div>)', re.DOTALL)  # a table without scripts
 # The charts that say why.
 WHY = (
+    "intensity",
     "roofline",
     "issue_slots",
     "instruction_mix",

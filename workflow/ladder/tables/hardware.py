@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -88,6 +89,19 @@ def measured_ceilings(table: pd.DataFrame) -> dict[str, float]:
     rates = table[table["kind"] == "rate"]
     kinds = rates["how"].str.split(",").str[0].where(rates["of"] != "FFMA", "FFMA")
     return found | {kind: 1e3 * float(rates.loc[kinds == kind, "whole"].max()) for kind in kinds.unique()}
+
+
+def class_ceilings(gpu: Gpu, measured: Mapping[str, float]) -> dict[str, float]:
+    """The highest rate of the product by class of arithmetic, in GFLOP/s; of those whose rate is known.
+
+    `measured` is that of `measured_ceilings`; a unit that it lacks has the GPU file's rate. A product of split numbers
+    takes three on tensor cores.
+    """
+    half = 3 * ceiling_gflops("3xfp16", gpu)
+    tf32 = measured.get("TF32", half / 2)
+    found = {"fp32": measured.get("FFMA", gpu.peak_gflops), "3xtf32": tf32 / 3}
+    found |= {"3xfp16": measured.get("FP16", half) / 3, "tf32": tf32}
+    return {name: rate for name, rate in found.items() if math.isfinite(rate)}
 
 
 def as_measured(gpu: Gpu, table: pd.DataFrame) -> Gpu:
