@@ -103,8 +103,8 @@ def figure(
         title=_title(steps, first),
         note="Each mark is a rung: the FLOP of the product over the bytes that its kernels move, and over their time,"
         " as profiled. The line joins the rungs of FP32's pipe in climbing order. Rungs on tensor cores stand at the"
-        f" FLOP of the product, not at those of their split numbers. Ceilings are {source}: flat lines are the rate of each"
-        " class of arithmetic, slanted ones a bandwidth.",
+        f" FLOP of the product, not at those of their split numbers. Ceilings are {source}: flat lines are the rate of"
+        " each class of arithmetic, slanted ones a bandwidth.",
         layers=[
             Layer("line", pd.concat([points[0][:0].assign(way=""), *ways]), "at", "tflops", group="way", behind=True),
             Layer("line", pd.DataFrame(lines), "at", "tflops", group="ceiling", color="dimgray"),
