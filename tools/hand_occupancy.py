@@ -74,7 +74,8 @@ def occupancy_by_hand() -> dict[str, Any]:
     """What docs/occupancy.md says.
 
     Keys: `gpus` (names, those of one compute capability together), `rows` (a rung, and for each of these what an SM
-    holds of it; empty where it does not run there or the record has no build), and one `example` in lines.
+    holds of it; empty where it does not run there or the record has no build), `lines` (a rung, and for each of these
+    where it has a build the four divisions), and one `example` in sentences.
 
     Registers are those that nvcc gives each rung's default parameters for the architecture (the record of
     docs/architectures.md), threads and shared memory those of its launch at the default parameters. Rungs with tuned
@@ -87,12 +88,12 @@ def occupancy_by_hand() -> dict[str, Any]:
     for gpu in map(read_gpu, names()):
         alike.setdefault(gpu.compute_capability, []).append(gpu)
     gpus = [alike[each][0] for each in sorted(alike, key=float)]
-    found = []
+    found, lines = [], []
     for rung in read_kernels(KERNELS).values():
         if rung.role != "rung" or rung.name not in main.index or not _is_default(rung.name, builds, main):
             continue
         row = main.loc[rung.name]
-        cells = []
+        cells, divisions = [], []
         for gpu in gpus:
             build = builds[rung.name].get(gpu.architecture)
             kernel = _product(build)
@@ -100,12 +101,37 @@ def occupancy_by_hand() -> dict[str, Any]:
                 held(gpu, row["block_threads"], kernel["registers"], row["static_shared_bytes"]) if kernel else None
             )
             cells.append(f"{result.warps} of {result.warps_of_sm}, {result.limited_by}" if result else "")
+            if result:
+                files = ", ".join(each.name for each in alike[gpu.compute_capability])
+                shared = int(row["static_shared_bytes"])
+                divisions.append([files, *_divisions(gpu, kernel["registers"], shared, result)])
         found.append((rung.name, cells))
+        lines.append((rung.name, int(row["block_threads"]), divisions))
     return {
         "gpus": [", ".join(each.name for each in alike[gpu.compute_capability]) for gpu in gpus],
         "rows": found,
+        "lines": lines,
         "example": _example(builds, main),
     }
+
+
+def _divisions(gpu: Gpu, registers: int, shared_bytes: int, found: Held) -> list[str]:
+    """What an SM has over what a block takes, for each of the four, and the warps that follow."""
+    of_warp = -(-registers * WARP_REGISTERS // REGISTER_UNIT) * REGISTER_UNIT
+    of_sm, warps = gpu.limits["registers_per_sm"], found.warps_a_block
+    memory = 1024 * gpu.limits["shared_memory_per_sm_kib"]
+    system = 1024 if float(gpu.compute_capability) >= 8 else 0
+    shared = (
+        f"{memory:,} / {shared_bytes + system:,} = {found.by_shared_memory}" if shared_bytes + system else "none taken"
+    )
+    return [
+        f"{found.warps_of_sm} / {warps} = {found.by_warps}",
+        f"{of_sm:,} / ({warps} x {of_warp:,}) = {found.by_registers} ({registers} a thread)",
+        shared,
+        str(found.by_blocks),
+        f"{found.blocks} x {warps} = {found.warps} of {found.warps_of_sm}, {found.warps / found.warps_of_sm:.0%}".replace("%", " %"),
+        found.limited_by,
+    ]
 
 
 def _product(build: dict[str, Any] | None) -> dict[str, Any] | None:
