@@ -129,7 +129,7 @@ def _divisions(gpu: Gpu, registers: int, shared_bytes: int, found: Held) -> list
         f"{of_sm:,} / ({warps} x {of_warp:,}) = {found.by_registers} ({registers} a thread)",
         shared,
         str(found.by_blocks),
-        f"{found.blocks} x {warps} = {found.warps} of {found.warps_of_sm}, {found.warps / found.warps_of_sm:.0%}".replace("%", " %"),
+        f"{found.blocks} x {warps} = {found.warps} of {found.warps_of_sm}, {share:.0f} %",
         found.limited_by,
     ]
 
