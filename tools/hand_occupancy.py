@@ -124,6 +124,7 @@ def _divisions(gpu: Gpu, registers: int, shared_bytes: int, found: Held) -> list
     shared = (
         f"{memory:,} / {shared_bytes + system:,} = {found.by_shared_memory}" if shared_bytes + system else "none taken"
     )
+    share = 100 * found.warps / found.warps_of_sm
     return [
         f"{found.warps_of_sm} / {warps} = {found.by_warps}",
         f"{of_sm:,} / ({warps} x {of_warp:,}) = {found.by_registers} ({registers} a thread)",
