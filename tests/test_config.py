@@ -11,6 +11,8 @@ from types import SimpleNamespace
 import pytest
 import yaml
 from conftest import KERNELS, REPOSITORY, a_check, a_device, asked, line_of, time_run, write
+from ladder.build.compile import build
+from ladder.build.toolchain import find_nvcc
 from ladder.commands import session
 from ladder.commands.session import check_arguments
 from ladder.config import gpus, plan
@@ -576,6 +578,20 @@ def test_a_message_names_the_place_that_gave_the_key_and_not_another_of_its_sect
 def test_the_selection_stands_in_the_ladders_order(project, wanted, names):
     ladder = read_kernels(project / "config/kernels.yaml")
     assert [rung.name for rung in select_rungs(wanted, ladder, "F")] == names
+
+
+def test_the_ladder_as_published_has_every_kernel_of_the_worklogs_with_its_tiles_and_passes_their_asserts(tmp_path):
+    ladder = read_kernels(plan.KERNELS)
+    found = {rung.name: rung for rung in select_rungs("published", ladder, "F")}
+    assert {"naive", "coalesced@BM=32,BN=32", "tiled@TILE=16", "tiled@TILE=32", "cublas"} <= found.keys()
+    assert {"tiled_1d@BM=64,BN=64,BK=8,TM=8", "tiled_2d@BM=128,BN=128,BK=8,TM=8,TN=8"} <= found.keys()
+    assert not {"fastest", "tma", "async_copy"} & found.keys()
+    new = [rung for name, rung in found.items() if name not in ladder]
+    assert len(new) == 5
+    target = gpus.read_gpu("h100-sxm").target
+    for rung in new:
+        record = build(rung, target, find_nvcc(), ["-O3", "-std=c++17"], tmp_path / rung.entry)
+        assert record["status"] == "ok", record["message"]
 
 
 def test_a_variant_of_the_users_own_is_its_entry_with_other_macros(project):

@@ -14,6 +14,7 @@ from ladder.model.metrics import METRICS
 from ladder.system.errors import LadderError
 from ladder.system.paths import ROOT
 from ladder.tables.files import read_table
+from ladder.tables.published import read_published
 
 ITEMS = ROOT / "docs" / "worklogs.yaml"
 KINDS = ("system", "kernel", "measurement", "method", "finding", "recommendation")
@@ -82,3 +83,12 @@ def worklogs() -> dict[str, Any]:
             rows.append({"kind": kind, "what": what, "where": shown, "why": "".join(why)})
         logs.append({"title": title, "rows": rows})
     return {"number": sum(kinds.values()), "kinds": {kind: kinds[kind] for kind in KINDS}, "logs": logs}
+
+
+def ladder_as_published() -> list[tuple[str, str, str]]:
+    """The kernels of publications, once each: who published it, its name there, our rung or variant."""
+    found = {}
+    for row in read_published().to_dict("records"):
+        if row["rung"]:
+            found[row["publication"], row["kernel"]] = row["trial"] or row["rung"]
+    return [(publication, kernel, rung) for (publication, kernel), rung in found.items()]

@@ -58,7 +58,7 @@ from record_languages import languages  # noqa: E402
 from record_measuring import effects  # noqa: E402
 from record_mutants import mutants  # noqa: E402
 from record_regression import regression  # noqa: E402
-from worklogs import worklogs  # noqa: E402
+from worklogs import ladder_as_published, worklogs  # noqa: E402
 
 DOCS = ROOT / "docs"
 RESULTS = ROOT / "results"
@@ -280,7 +280,7 @@ FUNCTIONS = (
     ),
     *(error_of_cublas, time_of_cublas, errors),
     *(architectures, attacks, corpus, data_families, effects, languages, mutants, regression),
-    *(occupancy_by_hand, worklogs),
+    *(occupancy_by_hand, worklogs, ladder_as_published),
     *(trial, trial_share, change, trial_table, trial_link, trial_clock_ghz, rates, trials, described),
 )
 

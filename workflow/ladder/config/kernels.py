@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -18,6 +19,8 @@ from ladder.model.rung import Rung, parse_variant, variant_name
 from ladder.model.shape import Shape
 from ladder.system.errors import LadderError
 from ladder.system.paths import require_file, shown
+
+PUBLISHED_NUMBERS = Path(__file__).parents[2] / "data" / "published.csv"
 
 
 def read_kernels(path: Path, below: Mapping[str, Rung] | None = None) -> dict[str, Rung]:
@@ -116,15 +119,22 @@ def _check_claims(rung: Rung, file: str) -> None:
             raise LadderError(f"{file}: {rung.entry}.claims.{name}: {error}") from None
 
 
+def published_kernels() -> list[str]:
+    """The kernels of published worklogs: with exactly their tiles where these are known, else our rung; each once."""
+    with PUBLISHED_NUMBERS.open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    return list(dict.fromkeys(row["trial"] or row["rung"] for row in rows if row["rung"]))
+
+
 def select_rungs(wanted: str | list[str], ladder: Mapping[str, Rung], file: str) -> list[Rung]:
     """The rungs that `kernels` asks for, in the ladder's order, new variants after their entry's own.
 
-    `all`, or a list of entries (all their variants) and of variants, which need not stand in kernels.yaml.
-    Raises LadderError for a name that is none.
+    `all`, `published` (`published_kernels`), or a list of entries (all their variants) and of variants, which need not
+    stand in kernels.yaml. Raises LadderError for a name that is none.
     """
     if wanted == "all":
         return list(ladder.values())
-    names = [wanted] if isinstance(wanted, str) else wanted
+    names = published_kernels() if wanted == "published" else [wanted] if isinstance(wanted, str) else wanted
     chosen: dict[str, Rung] = {}
     for index, name in enumerate(names):
         try:
