@@ -44,6 +44,9 @@ FEATURES = {
     "pipeline": 2 * (I ^ 1) + 1000 * np.where((I < 32) | ((I ^ 1) % 4 == 0), I ^ 1, 0),
     "constant_and_device_function": 2 * I + 2 + I % 2,
     "arithmetic": 2 * I + 1 + I / 2 + np.minimum(I, 3) + 1 + 3,
+    "copies_and_fillings": np.where((LANE > 0) & (LANE < 31 + WARP), I - 1, 0),
+    "neighbouring_bytes": 63 - I + 1000 * (I ^ 1),
+    "active_lanes": np.where(I % 3 == 0, 11 + 100 * np.where(WARP, 33, 3), 0),
 }
 
 

@@ -111,6 +111,24 @@ def test_a_sound_host_function_passes_every_probe(tmp_path, text, places):
 STATIC_SUMS = "__device__ float kept[2 * 130 * 132];"
 
 
+def test_a_rung_that_keeps_data_in_device_variables_passes_as_one_for_one_stream_at_a_time(
+    tmp_path,
+):
+    found = emulated(tmp_path, SOURCE, STATIC=STATIC_SUMS, SUMS="kept")
+    assert found == ("emulated", "not for two streams at once: its kernels write the __device__ variable kept")
+
+
+# A copy of g goes from the host to a variable, and so to both products.
+G_OF_COPY = "const Gemm& g = *reinterpret_cast<const Gemm*>(copied);"
+COPIED = {
+    "STATIC": "__constant__ char copied[sizeof(Gemm)];",
+    "BETWEEN": """static Gemm all[64];
+  static int turn;
+  Gemm& own = all[turn++ % 64] = g;
+  if (auto e = cudaMemcpyToSymbolAsync(copied, &own, sizeof g, 0, cudaMemcpyHostToDevice, stream)) return e;""",
+}
+
+
 @pytest.mark.parametrize(
     ("text", "places", "message"),
     [
@@ -137,7 +155,7 @@ STATIC_SUMS = "__device__ float kept[2 * 130 * 132];"
             {"BETWEEN": "static const float* last; bool same = last == g.B; last = g.B; if (same) return cudaSuccess;"},
             "",
         ),
-        (SOURCE, {"STATIC": STATIC_SUMS, "SUMS": "kept"}, "two at once"),
+        (SOURCE.replace("add(Gemm g, float* sums) {", f"add(Gemm, float* sums) {{ {G_OF_COPY}"), COPIED, "two at once"),
         (SOURCE, {"FIRST": FORK}, "stream: "),
         (SOURCE, {"FIRST": "if (auto e = cudaMemsetAsync(sums, 0, 4)) return e;"}, "stream: "),
         (SOURCE, {"FIRST": "cudaMemsetAsync(sums, 0, needed(g) + 4, stream);"}, "out of bounds: host code fills"),

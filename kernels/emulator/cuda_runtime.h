@@ -2,6 +2,19 @@
 // the runtime calls of a rung's host code. What is not here does not compile, which is the clean way to fail.
 #pragma once
 
+#ifndef EMULATOR_ENGINE
+// Copies and fillings are accesses like any other: the engine has functions for them, which g++ itself calls as well.
+extern "C" {
+void* memcpy(void*, const void*, __SIZE_TYPE__) noexcept __asm__("emulator_memcpy");
+void* memmove(void*, const void*, __SIZE_TYPE__) noexcept __asm__("emulator_memmove");
+void* memset(void*, int, __SIZE_TYPE__) noexcept __asm__("emulator_memset");
+void* emulator_memcpy(void*, const void*, __SIZE_TYPE__) noexcept;
+void* emulator_memmove(void*, const void*, __SIZE_TYPE__) noexcept;
+void* emulator_memset(void*, int, __SIZE_TYPE__) noexcept;
+}
+#endif
+extern "C" void* emulator_copy_unseen(void*, const void*, __SIZE_TYPE__) noexcept __asm__("memcpy");
+
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
@@ -10,6 +23,25 @@
 #include <type_traits>
 
 #include "emulator.h"
+
+#ifndef EMULATOR_ENGINE
+// g++ makes a load and a store of a copy of at most 16 bytes, which are told of as such; of a longer one it may make code of
+// its own, of which nothing would be told.
+#define EMULATOR_RANGE(name, from_type)                                                   \
+  EMULATOR_INLINE void* emulator_range_##name(void* to, from_type from, size_t bytes) {   \
+    return __builtin_constant_p(bytes) && bytes <= 16 ? __builtin_##name(to, from, bytes) \
+                                                      : emulator_##name(to, from, bytes); \
+  }                                                                                       \
+  namespace std {                                                                         \
+  using ::emulator_range_##name;                                                          \
+  }
+EMULATOR_RANGE(memcpy, const void*)
+EMULATOR_RANGE(memmove, const void*)
+EMULATOR_RANGE(memset, int)
+#define memcpy(...) emulator_range_memcpy(__VA_ARGS__)
+#define memmove(...) emulator_range_memmove(__VA_ARGS__)
+#define memset(...) emulator_range_memset(__VA_ARGS__)
+#endif
 
 // Qualifiers. The engine gives each block its own __shared__ arrays: it answers g++'s question where a thread-local
 // variable is (__tls_get_addr), which the other models of thread-local variables do not ask for each.
@@ -75,6 +107,8 @@ EMULATOR_INLINE void __syncthreads(EMULATOR_LINE) { emulator_barrier(0, line); }
 EMULATOR_INLINE int __syncthreads_count(int predicate, EMULATOR_LINE) { return emulator_barrier(predicate, line); }
 EMULATOR_INLINE int __syncthreads_or(int predicate, EMULATOR_LINE) { return emulator_barrier(predicate, line) != 0; }
 EMULATOR_INLINE int __syncthreads_and(int predicate, EMULATOR_LINE) { return emulator_barrier(!predicate, line) == 0; }
+EMULATOR_INLINE void cudaGridDependencySynchronize() { emulator::grid_wait(); }
+EMULATOR_INLINE void cudaTriggerProgrammaticLaunchCompletion() { emulator::grid_launch_dependents(); }
 EMULATOR_INLINE void __threadfence() { emulator::fence(); }
 EMULATOR_INLINE void __threadfence_block() {}
 EMULATOR_INLINE void __threadfence_system() { emulator::fence(); }
@@ -145,13 +179,20 @@ EMULATOR_REDUCE(__reduce_max_sync, a < b ? b : a)
 EMULATOR_REDUCE(__reduce_and_sync, a& b)
 EMULATOR_REDUCE(__reduce_or_sync, a | b)
 
+EMULATOR_INLINE unsigned __activemask() { return emulator::active_lanes(); }
+
 // Memory.
 #define EMULATOR_LOAD(name)                  \
   template <typename T>                      \
   EMULATOR_INLINE T name(const T* pointer) { \
     return *pointer;                         \
   }
-EMULATOR_LOAD(__ldg)
+// By the cache that is not coherent: nothing that the same launch has written.
+template <typename T>
+__attribute__((noinline)) EMULATOR_PLAIN T __ldg(const T* pointer) {
+  emulator::read_only_load(pointer, sizeof(T), alignof(T), __builtin_return_address(0));
+  return *pointer;
+}
 EMULATOR_LOAD(__ldca)
 EMULATOR_LOAD(__ldcg)
 EMULATOR_LOAD(__ldcs)

@@ -224,6 +224,7 @@ EMULATOR_NOINLINE static bool complete_warp(Block& b, unsigned first, unsigned l
   unsigned count = b.count - first < 32 ? b.count - first : 32;
   unsigned mask = lanes[lane].warp_mask, operation = lanes[lane].warp_operation;
   unsigned present = 0;
+  bool awaited = false;
   Stamp latest = 0;
   for (unsigned i = 0; i < count; ++i) {
     if (!(mask >> i & 1) || lanes[i].state == EXITED) {
@@ -235,6 +236,7 @@ EMULATOR_NOINLINE static bool complete_warp(Block& b, unsigned first, unsigned l
     present |= 1u << i;
     Stamp interval = lanes[i].stamp & WARP_INTERVAL;
     latest = interval > latest ? interval : latest;
+    awaited = awaited || lanes[i].awaited;
   }
   share_learned(lanes, present);
   uint32_t now = tick(b);
@@ -260,6 +262,7 @@ EMULATOR_NOINLINE static bool complete_warp(Block& b, unsigned first, unsigned l
     }
     Thread& t = lanes[i];
     t.warp_tick = now;
+    t.awaited = awaited;
     if (t.source_lane == -2) {  // a vote: all offers
       t.received = 0;
       for (unsigned j = 0; j < count; ++j) {
@@ -313,6 +316,40 @@ EMULATOR_NOINLINE uint64_t meet_warp(unsigned mask, unsigned operation, int sour
 EMULATOR_PLAIN static void meet_warp_together(unsigned mask, unsigned operation, void* offer,
                                               void (*together)(void* const*, unsigned), uintptr_t code) {
   meet_warp_at(mask, operation, -1, reinterpret_cast<uint64_t>(offer), together, code);
+}
+
+EMULATOR_NOINLINE unsigned active_lanes() {
+  constexpr int ACTIVE = -3, ROUNDS = 64;  // what the source lane is of those that ask; who does not come by then
+  uintptr_t code = EMULATOR_CALLER;
+  Thread* t = this_thread();
+  Block& b = *t->block;
+  Thread* lanes = t - t->number % 32;
+  unsigned count = b.count - lanes->number < 32 ? b.count - lanes->number : 32;
+  t->source_lane = ACTIVE;
+  t->offered = code;
+  for (int round = 0; t->source_lane == ACTIVE; ++round) {
+    unsigned mask = 0;
+    bool others = false;
+    for (unsigned i = 0; i < count; ++i) {
+      bool asks = lanes[i].state == READY && lanes[i].source_lane == ACTIVE;
+      mask |= asks && lanes[i].offered == code ? 1u << i : 0;
+      others = others || (lanes[i].state == READY && !asks);
+    }
+    if (!others || round == ROUNDS) {
+      for (unsigned i = 0; i < count; ++i) {
+        if (mask >> i & 1) {
+          lanes[i].source_lane = -1;
+          lanes[i].received = mask;
+        }
+      }
+    } else {
+      give_way(t, b);
+      if (device.stop) {
+        stop_launch(0);
+      }
+    }
+  }
+  return static_cast<unsigned>(t->received);
 }
 
 // Ends the process where the machine lacks what the emulator needs, which is no fault of the rung.
@@ -395,15 +432,22 @@ EMULATOR_NOINLINE static void start_block(Block& b, Launch& launch, uint64_t num
   b.at_barrier = b.exited = b.idle = b.yields = 0;
   b.predicate_sum = 0;
   b.suspended = b.has_sums = false;
+  b.awaited = launch.before == 0;
   b.id = __atomic_fetch_add(&device.started, 1, __ATOMIC_RELAXED);
   b.clock = b.barrier_tick = 1;
   begin_history(b);
   b.ptx = nullptr;
   b.shared_bytes = b.dynamic_offset + launch.as.dynamic_bytes;
   for (unsigned i = 0; i < shared_array_count; ++i) {
-    memset(reinterpret_cast<void*>(b.shared + shared_arrays[i].place), POISON, shared_arrays[i].bytes);
+    const SharedArray& array = shared_arrays[i];
+    bool guard = strncmp(array.symbol, "_ZGV", 4) == 0;  // says whether g++ has to initialise another one: never
+    memset(reinterpret_cast<void*>(b.shared + array.place), guard ? POISON : unwritten, array.bytes);
+    if (guard) {
+      b.shadow[array.place / 4].written = b.block_start;
+      b.places[array.place / 4].written = 0;
+    }
   }
-  memset(reinterpret_cast<void*>(b.shared + b.dynamic_offset), POISON, launch.as.dynamic_bytes);
+  memset(reinterpret_cast<void*>(b.shared + b.dynamic_offset), unwritten, launch.as.dynamic_bytes);
   for (unsigned i = 0; i < b.count; ++i) {
     Thread& t = b.threads[i];
     t.block = &b;
@@ -412,6 +456,8 @@ EMULATOR_NOINLINE static void start_block(Block& b, Launch& launch, uint64_t num
     t.stamp = b.block_start | i;
     t.state = READY;
     t.copy_count = t.batch = 0;
+    t.source_lane = -1;
+    t.awaited = b.awaited;
     memset(t.looks, 0, sizeof t.looks);
     t.fence_at = t.fence_covers = t.fence_warp = t.warp_tick = 0;
     char* stack = reinterpret_cast<char*>(stacks + (b.threads - all_threads + i) * STACK);
@@ -450,6 +496,7 @@ EMULATOR_NOINLINE static void continue_block(Block& b) {
           Stamp epochs = b.launch->cluster_blocks > 1 ? t.stamp & WARP_INTERVAL : 0;  // other blocks know them by number
           t.stamp = static_cast<Stamp>(b.interval) << 32 | epochs | j;
           t.state = READY;
+          t.awaited = b.awaited;
           if (site != 0 && site != t.barrier_at) {
             Where where;
             where.code = t.barrier_at;
@@ -482,15 +529,16 @@ EMULATOR_PLAIN static const char* library_name() {
   return dladdr(reinterpret_cast<void*>(&device), &library) == 0 ? "" : library.dli_fname;
 }
 
-EMULATOR_PLAIN static int find_library(dl_phdr_info* info, size_t, void* shared_bytes) {
-  uintptr_t here = reinterpret_cast<uintptr_t>(&device), low = UINTPTR_MAX, high = 0, tls_bytes = 0;
+EMULATOR_PLAIN static int find_library(dl_phdr_info* info, size_t, void* found) {
+  uintptr_t here = reinterpret_cast<uintptr_t>(&device), low = UINTPTR_MAX, high = 0;
+  ThreadLocals locals = {};
   for (unsigned i = 0; i < info->dlpi_phnum; ++i) {
     const ElfW(Phdr) & p = info->dlpi_phdr[i];
     if (p.p_type == PT_LOAD) {
       low = info->dlpi_addr + p.p_vaddr < low ? info->dlpi_addr + p.p_vaddr : low;
       high = info->dlpi_addr + p.p_vaddr + p.p_memsz > high ? info->dlpi_addr + p.p_vaddr + p.p_memsz : high;
     } else if (p.p_type == PT_TLS) {
-      tls_bytes = p.p_memsz;
+      locals = {reinterpret_cast<const char*>(info->dlpi_addr + p.p_vaddr), p.p_filesz, p.p_memsz};
     }
   }
   if (here < low || here >= high) {
@@ -498,7 +546,7 @@ EMULATOR_PLAIN static int find_library(dl_phdr_info* info, size_t, void* shared_
   }
   image = low;
   image_end = high;
-  *static_cast<uintptr_t*>(shared_bytes) = tls_bytes;
+  *static_cast<ThreadLocals*>(found) = locals;
   return 1;
 }
 
@@ -603,8 +651,8 @@ EMULATOR_PLAIN static void prepare_library() {
     return;
   }
   all_threads = reinterpret_cast<Thread*>(map(MAX_FIBERS * sizeof(Thread)));
-  uintptr_t shared_bytes = 0;
-  dl_iterate_phdr(find_library, &shared_bytes);
+  dl_iterate_phdr(find_library, &thread_locals);
+  uintptr_t shared_bytes = thread_locals.bytes;
   read_symbols();
   if (shared_bytes == 0) {
     return;
@@ -1088,14 +1136,60 @@ EMULATOR_HOOK void __tsan_read_range(void* p, __SIZE_TYPE__ bytes) {
 EMULATOR_HOOK void __tsan_write_range(void* p, __SIZE_TYPE__ bytes) {
   emulator::check(reinterpret_cast<uintptr_t>(p), static_cast<unsigned>(bytes), emulator::WRITE, EMULATOR_CALLER);
 }
-// Thread-local variables are __shared__ arrays: here the running block's.
+namespace emulator {
+// Of memcpy and its like, which cuda_runtime.h names so; a kernel's arguments are nobody's memory.
+EMULATOR_PLAIN static void check_range(const void* pointer, size_t bytes, Access access, uintptr_t code) {
+  uintptr_t address = reinterpret_cast<uintptr_t>(pointer);
+  const Block* b = this_block();
+  const Launch* launch = b != nullptr ? b->launch : nullptr;
+  if (bytes > 0 &&
+      (launch == nullptr || address - reinterpret_cast<uintptr_t>(launch->closure) >= launch->as.closure_bytes)) {
+    check(address, bytes < UINT32_MAX ? static_cast<unsigned>(bytes) : UINT32_MAX, access, code);
+  }
+}
+}  // namespace emulator
+EMULATOR_HOOK void* emulator_memmove(void* to, const void* from, __SIZE_TYPE__ bytes) {
+  emulator::check_range(from, bytes, emulator::READ, EMULATOR_CALLER);
+  emulator::check_range(to, bytes, emulator::WRITE, EMULATOR_CALLER);
+  return memmove(to, from, bytes);
+}
+EMULATOR_HOOK void* emulator_memcpy(void* to, const void* from, __SIZE_TYPE__ bytes) {
+  emulator::check_range(from, bytes, emulator::READ, EMULATOR_CALLER);
+  emulator::check_range(to, bytes, emulator::WRITE, EMULATOR_CALLER);
+  return memmove(to, from, bytes);
+}
+EMULATOR_HOOK void* emulator_memset(void* to, int value, __SIZE_TYPE__ bytes) {
+  emulator::check_range(to, bytes, emulator::WRITE, EMULATOR_CALLER);
+  return memset(to, value, bytes);
+}
+
+namespace emulator {
+// The thread-local variables of the calling host thread, made when it first asks for one. Those that are __shared__ arrays
+// are there as well, and nobody uses them.
+EMULATOR_NOINLINE static char* of_host_thread() {
+  static pthread_once_t once = PTHREAD_ONCE_INIT;
+  static pthread_key_t key;
+  pthread_once(&once, []() EMULATOR_PLAIN { pthread_key_create(&key, free); });
+  char* own = static_cast<char*>(pthread_getspecific(key));
+  if (own == nullptr) {
+    prepare_library();
+    own = static_cast<char*>(aligned_alloc(1024, (thread_locals.bytes + 1023) / 1024 * 1024));
+    memcpy(own, thread_locals.image, thread_locals.image_bytes);
+    memset(own + thread_locals.image_bytes, 0, thread_locals.bytes - thread_locals.image_bytes);
+    pthread_setspecific(key, own);
+  }
+  return own;
+}
+}  // namespace emulator
+// Thread-local variables of a kernel are __shared__ arrays: the running block's.
 struct emulator_tls_index {
   unsigned long module, offset;
 };
 EMULATOR_HOOK void* __tls_get_addr(const emulator_tls_index* of) {
   using namespace emulator;
   const Block* b = this_block();
-  return b == nullptr ? nullptr : reinterpret_cast<void*>(b->shared + place_of_shared[of->offset]);
+  return b == nullptr ? of_host_thread() + of->offset
+                      : reinterpret_cast<void*>(b->shared + place_of_shared[of->offset]);
 }
 EMULATOR_HOOK void __tsan_init() {}
 EMULATOR_HOOK void __tsan_func_entry(void*) {}
@@ -1183,6 +1277,7 @@ EMULATOR_API void emulator_reset(uint64_t seed) {
   }
   buffer_count = input_count = finding_count = 0;
   device.batch = 0;
+  before = {};
   forget_writes_to_variables();
   forget_streams();
   forget_graphs();
@@ -1274,6 +1369,73 @@ EMULATOR_API int emulator_report(char* text, size_t size) {
   return count;
 }
 
+EMULATOR_API int emulator_only_unwritten() {
+  using namespace emulator;
+  for (unsigned i = 0; i < finding_count; ++i) {
+    if (!findings[i].of_unwritten) {
+      return 0;
+    }
+  }
+  return finding_count > 0;
+}
+EMULATOR_API void emulator_set_unwritten(int byte) { emulator::unwritten = byte; }
+EMULATOR_API void emulator_written(const void* pointer, unsigned char* written) {
+  using namespace emulator;
+  for (unsigned i = 0; i < buffer_count; ++i) {
+    const Buffer& b = buffers[i];
+    for (int64_t row = 0; b.base == reinterpret_cast<uintptr_t>(pointer) && row < b.rows; ++row) {
+      for (int64_t col = 0; col < b.cols; ++col) {
+        written[row * b.cols + col] = b.shadow[row * b.ld + col] > GLOBAL_WRITTEN;
+      }
+    }
+  }
+}
+// How many elements of a matrix no block of a launch can have written, if each of those that did not run writes as many as
+// the one that wrote most.
+EMULATOR_API int64_t emulator_uncovered(const void* pointer) {
+  using namespace emulator;
+  constexpr unsigned MOST = 1024;  // blocks of a launch that have run
+  for (unsigned i = 0; i < buffer_count; ++i) {
+    const Buffer& b = buffers[i];
+    if (b.base != reinterpret_cast<uintptr_t>(pointer) || device.batch >= LAST_BATCH) {
+      continue;
+    }
+    uint32_t* written = static_cast<uint32_t*>(calloc((device.batch + 1) * MOST, sizeof(uint32_t)));
+    bool all_counted = true;
+    for (int64_t row = 0; row < b.rows; ++row) {
+      for (int64_t col = 0; col < b.cols; ++col) {
+        GlobalStamp stamp = b.shadow[row * b.ld + col];
+        if (stamp > GLOBAL_WRITTEN) {
+          all_counted = all_counted && id_of(stamp) < MOST;
+          ++written[(stamp >> 53 & LAST_BATCH) * MOST + id_of(stamp) % MOST];
+        }
+      }
+    }
+    uint64_t covered = 0, elements = static_cast<uint64_t>(b.rows) * b.cols;
+    for (uint64_t batch = 0; batch <= device.batch; ++batch) {
+      uint32_t most = 0;
+      for (unsigned block = 0; block < MOST; ++block) {
+        uint32_t own = written[batch * MOST + block];
+        most = own > most ? own : most;
+      }
+      covered += most * blocks_of_batch[batch];
+    }
+    free(written);
+    return all_counted && covered < elements ? static_cast<int64_t>(elements - covered) : 0;
+  }
+  return 0;
+}
+EMULATOR_API const char* emulator_variable_written() {
+  using namespace emulator;
+  for (unsigned i = 0; i < variable_count; ++i) {
+    for (uintptr_t word = 0; variables[i].shadow != nullptr && word * 4 < variables[i].bytes; ++word) {
+      if (variables[i].shadow[word] > GLOBAL_WRITTEN) {
+        return variables[i].name;
+      }
+    }
+  }
+  return "";
+}
 EMULATOR_API void emulator_set_sms(int count) { emulator::sms = count; }
 EMULATOR_API void emulator_set_stream(const void* stream) {
   emulator::stream = stream;
@@ -1299,6 +1461,7 @@ EMULATOR_API void emulator_begin_replay() {
     }
   }
   forget_writes_to_variables();
+  before = {};
 }
 EMULATOR_API int emulator_replay(int graph, int beside) {
   using namespace emulator;

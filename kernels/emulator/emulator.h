@@ -37,10 +37,15 @@ char* shared_pointer(uint64_t address);
 int barrier(int predicate);
 // Meets the lanes of the mask. source_lane: whose offer to return, -1: none, -2: a bit for each non-zero offer.
 uint64_t meet_warp(unsigned mask, unsigned operation, int source_lane, uint64_t offer);
+// Those of the warp's lanes that come to this place before any goes on; each of them gets the same mask.
+unsigned active_lanes();
 // All blocks of a cooperative launch meet; one thread of each calls it, between two barriers of the block.
 void grid_barrier();
 bool is_cooperative();
 void fence();
+// Of a kernel that was launched early: what the kernel before it has written may be read, and what that reads written.
+void grid_wait();
+inline void grid_launch_dependents() {}
 
 // An atomic operation: `begin` checks it and lets others run, the operation follows, `end` says what it has done. Between
 // the two no other block accesses a word atomically. A `sum` of floats tells others nothing, but its order counts.
@@ -49,6 +54,8 @@ void atomic_end(const void* pointer, bool sum, uint64_t before, uint64_t after);
 // A load or store as of a volatile variable: another block sees it, and others may be waited for.
 void strong_load(const void* pointer, unsigned bytes);
 void strong_store(const void* pointer, unsigned bytes);
+// A load of what nobody may write while the kernel runs, at a place in the code.
+void read_only_load(const void* pointer, unsigned bytes, unsigned alignment, const void* code);
 
 // For what waits for another thread or block: `while (!come) wait_for_others(line);` in the one that waits, and
 // made_progress() in each that may let another go on. A launch in which nobody can go on ends as a deadlock.
@@ -80,6 +87,7 @@ struct Configuration {  // of a launch
   const void* stream = nullptr;
   bool cooperative = false;
   uint3 cluster = {1, 1, 1};
+  bool early = false;  // may begin before the kernel before it has ended, until it waits for it
   size_t closure_bytes = 0;
 };
 // Begins each kernel with __cluster_dims__, as ptx.py rewrites it.

@@ -86,7 +86,7 @@ EMULATOR_NOINLINE static bool remote_access(Thread* t, uintptr_t address, unsign
   ptx_of(own);
   ClusterLock lock(own);
   ptx_of(b);
-  bool writes = access != READ && access != STRONG_READ;
+  bool writes = !only_reads(access);
   unsigned mine = number_for(b, own, t->number);
   for (uintptr_t word = offset / 4; word * 4 < offset + bytes; ++word) {
     Shadow& s = b.shadow[word];
@@ -107,9 +107,9 @@ EMULATOR_NOINLINE static bool remote_access(Thread* t, uintptr_t address, unsign
       s.read = 0;
       s.written = static_cast<Stamp>(b.interval) << 32 | (t->stamp & WARP_INTERVAL) | mine |
                   (access == ATOMIC_ACCESS ? ATOMIC : 0);
-      b.places[word].written = static_cast<uint32_t>(code - image);
+      b.places[word].written = place_of_code(code, ALL_BYTES);
     } else {
-      note_reader(b, word, mine, epoch_of(t->stamp), static_cast<uint32_t>(code - image));
+      note_reader(b, word, mine, epoch_of(t->stamp), place_of_code(code, ALL_BYTES));
     }
   }
   return true;
@@ -174,7 +174,7 @@ EMULATOR_NOINLINE void cluster_wait() {
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
-// setmaxnreg and griddepcontrol.
+// setmaxnreg.
 
 EMULATOR_NOINLINE void set_registers(uint32_t count, bool more) {
   (void)more;
@@ -200,9 +200,5 @@ EMULATOR_NOINLINE void set_registers(uint32_t count, bool more) {
     stop_launch(719);
   }
 }
-
-// The kernel that was launched early waits for the one before it; see `launch_dependents` of the engine.
-EMULATOR_NOINLINE void grid_launch_dependents() {}
-EMULATOR_NOINLINE void grid_wait() {}
 
 }  // namespace emulator

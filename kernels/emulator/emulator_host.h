@@ -123,6 +123,14 @@ EMULATOR_PLAIN static void set_turns(Launch& launch) {
       most_blocks > 0 && most_blocks < launch.clusters && !launch.as.cooperative ? most_blocks : launch.clusters;
 }
 
+// The kernel that was queued last, if nothing else was queued since.
+struct Before {
+  uint64_t batch;
+  const void* stream;
+};
+static Before before;
+static uint64_t blocks_of_batch[LAST_BATCH + 1];
+
 EMULATOR_PLAIN static int run_now(Launch* launch, Launch* beside) {
   uint64_t batch = next_batch();
   device.launch_count = beside != nullptr ? 2 : 1;
@@ -131,13 +139,19 @@ EMULATOR_PLAIN static int run_now(Launch* launch, Launch* beside) {
   for (unsigned i = 0; i < device.launch_count; ++i) {
     Launch& each = *device.launches[i];
     each.batch = batch;
+    each.before = each.as.early && each.as.stream == before.stream ? before.batch : 0;
+    blocks_of_batch[batch & LAST_BATCH] = each.blocks;
     each.next = each.arrived = each.phase = 0;
     each.resident = 0;
-    uint64_t random = seed + batch + i;
-    // Of some blocks the last one is the first to run: what lies farthest goes wrong most easily.
-    each.first = each.turns < each.clusters ? each.clusters - 1 : next_random(random) % each.clusters;
+    // Of some blocks the last one is the first to run: what lies farthest goes wrong most easily. They are the same of
+    // each launch with as many, for one may go on where another has ended.
+    bool some = each.turns < each.clusters;
+    uint64_t random = seed + (some ? 0 : batch + i);
+    each.first = some ? each.clusters - 1 : next_random(random) % each.clusters;
     each.stride = coprime_step(each.clusters, random);
   }
+  Before earlier = before;
+  before = {batch, launch->as.stream};
   int error = run_launches();
   device.launch_count = 0;
   device.launches[0] = device.launches[1] = nullptr;
@@ -157,10 +171,12 @@ EMULATOR_PLAIN static int run_now(Launch* launch, Launch* beside) {
       set_turns(*each);
     }
   }
+  before = earlier;
   return run_now(launch, beside);
 }
 
 EMULATOR_PLAIN static void copy_now(const Work& w) {
+  before = {};
   const char* what = w.from != nullptr ? "copies to" : "fills";
   for (size_t row = 0; row < w.height; ++row) {
     char* to = static_cast<char*>(w.to) + row * w.to_pitch;

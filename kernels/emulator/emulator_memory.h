@@ -7,10 +7,20 @@
 namespace emulator {
 
 // ---------------------------------------------------------------------------------------------------------------------
-// Shared memory: races, reads of what was never written, asynchronous copies. Words of 4 bytes; smaller accesses count
-// as writes but are not checked.
+// Shared memory: races, reads of what was never written, asynchronous copies. Words of 4 bytes; of each its last write and
+// its last reads are known, and which of its bytes they were of.
 
-enum Access { READ, WRITE, ATOMIC_ACCESS, SUM_ACCESS, COPY_IN, STRONG_READ, STRONG_WRITE };
+enum Access { READ, WRITE, ATOMIC_ACCESS, SUM_ACCESS, COPY_IN, STRONG_READ, STRONG_WRITE, READ_ONLY };
+EMULATOR_PLAIN inline bool only_reads(Access access) {
+  return access == READ || access == STRONG_READ || access == READ_ONLY;
+}
+
+// The bytes of a word that an access to some from an address or offset on is of; each has a bit.
+constexpr uint32_t ALL_BYTES = 0xF;
+EMULATOR_PLAIN inline uint32_t bytes_of(uintptr_t word, uintptr_t from, unsigned bytes) {
+  uintptr_t low = from > word * 4 ? from - word * 4 : 0, end = from + bytes - word * 4;
+  return (ALL_BYTES << low) & (end >= 4 ? ALL_BYTES : (1u << end) - 1);
+}
 
 // The static array at an offset into a block's shared memory, or the one before it; null if that is dynamic.
 EMULATOR_PLAIN static const SharedArray* shared_array_at(uintptr_t offset) {
@@ -25,7 +35,8 @@ EMULATOR_NOINLINE static void report_shared(Thread* t, Stamp other, uint32_t oth
                                             uintptr_t code, const char* kind, const char* what) {
   Where where;
   where.code = code;
-  where.other_code = other_at == 0 ? 0 : image + other_at;
+  where.other_code = other_at == 0 ? 0 : code_of(other_at);
+  where.of_unwritten = other_at == 0 && access == READ;
   uintptr_t offset = word * 4;
   const SharedArray* array = shared_array_at(offset);
   char name[112];
@@ -52,8 +63,10 @@ EMULATOR_PLAIN inline bool unordered(Stamp other, Stamp me, bool several_lanes) 
   return ((other & THREAD) != (me & THREAD) || several_lanes) && (other & WARP_INTERVAL) >= (me & WARP_INTERVAL);
 }
 
-EMULATOR_NOINLINE static void check_written(Thread* t, Shadow& s, size_t word, Access access, uintptr_t code) {
+EMULATOR_NOINLINE static void check_written(Thread* t, Shadow& s, size_t word, uint32_t bytes, Access access,
+                                            uintptr_t code) {
   Stamp other = s.written;
+  bool same_bytes = (t->block->places[word].written >> PLACE_BITS & bytes) != 0;
   if ((other & ~IN_FLIGHT) < t->block->block_start) {
     if (access == READ || access == ATOMIC_ACCESS) {
       report_shared(t, t->stamp, 0, word, access, code, "uninitialised read",
@@ -62,7 +75,7 @@ EMULATOR_NOINLINE static void check_written(Thread* t, Shadow& s, size_t word, A
   } else if (other & IN_FLIGHT) {
     report_shared(t, other, t->block->places[word].written, word, access, code, "asynchronous copy",
                   "%s %s while the copy that thread (%u,%u,%u) issued is in flight");
-  } else if ((other >> 32) != (t->stamp >> 32) || (access == ATOMIC_ACCESS && (other & ATOMIC))) {
+  } else if ((other >> 32) != (t->stamp >> 32) || (access == ATOMIC_ACCESS && (other & ATOMIC)) || !same_bytes) {
   } else if (t->block->ptx != nullptr && (other & THREAD) >= t->block->count) {
     if (!is_known(t, *t->block, other & THREAD, epoch_of(other))) {
       report_shared(t, t->stamp, t->block->places[word].written, word, access, code, "asynchronous copy",
@@ -81,14 +94,18 @@ EMULATOR_PLAIN inline bool safe_to_read(const Block& b, Stamp written) {
   return written - b.block_start < b.interval_start - b.block_start || ((written ^ b.stamp) & ~WARP_INTERVAL) == 0;
 }
 
-EMULATOR_PLAIN inline __attribute__((always_inline)) void note_read(Block& b, size_t word, uintptr_t code) {
+EMULATOR_PLAIN inline __attribute__((always_inline)) void note_read(Block& b, size_t word, uintptr_t code,
+                                                                    uint32_t bytes = ALL_BYTES) {
+  uint32_t place = place_of_code(code, bytes);
   if (b.ptx != nullptr) {
-    note_reader(b, word, b.stamp & THREAD, epoch_of(b.stamp), static_cast<uint32_t>(code - image));
+    if (bytes == ALL_BYTES) {
+      note_reader(b, word, b.stamp & THREAD, epoch_of(b.stamp), place);
+    }
     return;
   }
   Shadow& s = b.shadow[word];
   Stamp me = b.stamp, apart = s.read ^ me;
-  if (apart >> 32 != 0) {
+  if (apart >> 32 != 0 || b.places[word].read >> PLACE_BITS != bytes) {
     s.read = me;
   } else if (s.read & SEVERAL_WARPS) {
     return;
@@ -101,7 +118,7 @@ EMULATOR_PLAIN inline __attribute__((always_inline)) void note_read(Block& b, si
     }
     s.read = me | several;
   }
-  b.places[word].read = static_cast<uint32_t>(code - image);
+  b.places[word].read = place;
 }
 
 // Somebody is going to write to a word of block `b`: do all that have read it in this interval know him, or he them?
@@ -118,7 +135,7 @@ EMULATOR_NOINLINE static void check_readers(Thread* t, Block& b, size_t word, co
       }
       Where where;
       where.code = code;
-      where.other_code = image + b.places[word].read;
+      where.other_code = code_of(b.places[word].read);
       uintptr_t offset = word * 4;
       const SharedArray* array = offset < b.dynamic_offset ? shared_array_at(offset) : nullptr;
       where.array = array != nullptr ? array->name : nullptr;
@@ -138,17 +155,17 @@ EMULATOR_NOINLINE static void check_readers(Thread* t, Block& b, size_t word, co
   }
 }
 
-EMULATOR_PLAIN inline void shared_write(Thread* t, size_t word, Access access, uintptr_t code) {
+EMULATOR_PLAIN inline void shared_write(Thread* t, size_t word, uint32_t bytes, Access access, uintptr_t code) {
   Shadow& s = t->block->shadow[word];
   Stamp me = t->stamp;
   bool same = (s.written >> 32) == (me >> 32);
   if ((same && ((s.written ^ me) & (THREAD | ATOMIC))) || (s.written & IN_FLIGHT) || access == ATOMIC_ACCESS) {
-    check_written(t, s, word, access, code);
+    check_written(t, s, word, bytes, access, code);
   }
   if (t->block->ptx != nullptr) {
     check_readers(t, *t->block, word, access == COPY_IN ? "copies to" : "writes", code);
     s.read = 0;
-  } else if ((s.read >> 32) == (me >> 32) &&
+  } else if ((s.read >> 32) == (me >> 32) && (t->block->places[word].read >> PLACE_BITS & bytes) != 0 &&
              ((s.read & SEVERAL_WARPS) || unordered(s.read, me, (s.read & SEVERAL_LANES) != 0))) {
     bool several = (s.read & (SEVERAL_LANES | SEVERAL_WARPS)) != 0;
     report_shared(t, s.read, t->block->places[word].read, word, access, code, "race",
@@ -156,29 +173,27 @@ EMULATOR_PLAIN inline void shared_write(Thread* t, size_t word, Access access, u
                           : "%s %s, which thread (%u,%u,%u) read, with no barrier between");
   }
   s.written = me | (access == ATOMIC_ACCESS ? ATOMIC : access == COPY_IN ? IN_FLIGHT : 0);
-  t->block->places[word].written = static_cast<uint32_t>(code - image);
+  t->block->places[word].written = place_of_code(code, bytes);
 }
 
 EMULATOR_PLAIN inline void shared_access(Thread* t, size_t offset, unsigned bytes, Access access, uintptr_t code) {
   for (size_t word = offset / 4; word * 4 < offset + bytes; ++word) {
-    if (bytes < 4) {
-      if (access != READ) {
-        t->block->shadow[word].written = t->stamp;
-      }
-    } else if (access == READ) {
+    uint32_t part = bytes_of(word, offset, bytes);
+    if (access == READ) {
       if (!safe_to_read(*t->block, t->block->shadow[word].written)) {
-        check_written(t, t->block->shadow[word], word, READ, code);
+        check_written(t, t->block->shadow[word], word, part, READ, code);
       }
-      note_read(*t->block, word, code);
+      note_read(*t->block, word, code, part);
     } else {
-      shared_write(t, word, access, code);
+      shared_write(t, word, part, access, code);
     }
   }
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
 // Global memory: the buffers that the host has registered. Who accessed a word and when, in 64 bits:
-//   63 set   62..53 the batch of launches   52..35 the block's id   34..25 the thread   24, 23 the kind   22..0 the clock
+//   63 set   62..53 the batch of launches   52..35 the block's id   34..25 the thread   24, 23 the kind
+//   22..19 the bytes   18..0 the clock
 using GlobalStamp = uint64_t;
 
 constexpr GlobalStamp GLOBAL_WRITTEN = 1ull << 63;
@@ -187,20 +202,29 @@ constexpr uint64_t LAST_BATCH = 0x3FF, LAST_ID = 0x3FFFF;
 // The kinds: plain; atomic or volatile; float sums in whatever order, of which one on zero is the first.
 constexpr unsigned PLAIN = 0, STRONG = 1, FIRST_SUM = 2, SUM = 3;
 
-EMULATOR_PLAIN inline GlobalStamp global_stamp(const Thread* t, unsigned kind) {
+EMULATOR_PLAIN inline GlobalStamp global_stamp(const Thread* t, unsigned kind, uint32_t bytes) {
   const Block& b = *t->block;
   uint64_t id = b.id < LAST_ID ? b.id : LAST_ID;
-  return GLOBAL_WRITTEN | b.batch << 53 | id << 35 | static_cast<uint64_t>(t->number) << 25 | kind << 23 | b.clock;
+  return GLOBAL_WRITTEN | b.batch << 53 | id << 35 | static_cast<uint64_t>(t->number) << 25 | kind << 23 |
+         bytes << CLOCK_BITS | b.clock;
 }
+EMULATOR_PLAIN inline uint32_t bytes_of(GlobalStamp stamp) { return stamp >> CLOCK_BITS & ALL_BYTES; }
 EMULATOR_PLAIN inline uint32_t id_of(GlobalStamp stamp) { return stamp >> 35 & LAST_ID; }
 EMULATOR_PLAIN inline uint32_t thread_of(GlobalStamp stamp) { return stamp >> 25 & THREAD; }
 EMULATOR_PLAIN inline unsigned kind_of(GlobalStamp stamp) { return stamp >> 23 & 3; }
 
 // Is there nothing between the other access and the running thread's? Two that are both atomic or volatile need nothing.
-EMULATOR_PLAIN static bool global_race(Thread* t, GlobalStamp other, bool was_read, bool strong, bool need_order,
-                                       const char** why) {
+EMULATOR_PLAIN static bool global_race(Thread* t, GlobalStamp other, uint32_t bytes, bool was_read, bool strong,
+                                       bool need_order, const char** why) {
   Block& b = *t->block;
   uint32_t id = id_of(other), thread = thread_of(other), at = other & LAST_TICK;
+  if ((bytes_of(other) & bytes) == 0) {
+    return false;
+  }
+  if (!t->awaited && (other & GLOBAL_WRITTEN) && (other >> 53 & LAST_BATCH) == (b.launch->before & LAST_BATCH)) {
+    *why = "with no griddepcontrol.wait between";
+    return true;
+  }
   if (!(other & GLOBAL_WRITTEN) || (other >> 53 & LAST_BATCH) != b.batch || id == LAST_ID || at == LAST_TICK ||
       (strong && kind_of(other) != PLAIN && !need_order)) {
     return false;
@@ -229,13 +253,18 @@ EMULATOR_PLAIN static const char* element_name(const Buffer& b, uintptr_t word, 
 EMULATOR_NOINLINE static void report_global_race(Thread* t, const Where& where, const Buffer& b, uintptr_t word,
                                                  GlobalStamp other, const char* what, const char* did,
                                                  const char* why) {
+  char name[112];
+  if ((other >> 53 & LAST_BATCH) != t->block->batch) {
+    report("race", where, "%s %s, which the kernel launched before this one %s, %s", what, element_name(b, word, name),
+           did, why);
+    return;
+  }
   const History& history = histories[id_of(other)];
   uint3 o = index_of(*t->block->launch, thread_of(other));
   char block[64] = "the same block";
   if (id_of(other) != t->block->id) {
     snprintf(block, sizeof block, "block (%u,%u,%u)", history.index.x, history.index.y, history.index.z);
   }
-  char name[112];
   report("race", where, "%s %s, which thread (%u,%u,%u) of %s %s, %s", what, element_name(b, word, name), o.x, o.y, o.z,
          block, did, why);
 }
@@ -244,7 +273,7 @@ EMULATOR_NOINLINE static void outside(const Thread* t, uintptr_t address, unsign
                                       uintptr_t code) {
   Where where;
   where.code = code;
-  const char* verb = access == READ || access == STRONG_READ ? "reads" : "writes";
+  const char* verb = only_reads(access) ? "reads" : "writes";
   const Block& b = *t->block;
   uintptr_t offset = address - b.shared;
   const SharedArray* array = offset < b.dynamic_offset ? shared_array_at(offset) : nullptr;
@@ -295,10 +324,11 @@ EMULATOR_NOINLINE static void buffer_access(Thread* t, Buffer& b, uintptr_t addr
   Where where;
   where.code = code;
   bool strong = access == ATOMIC_ACCESS || access == STRONG_READ || access == STRONG_WRITE || access == SUM_ACCESS;
-  bool is_read = access == READ || access == STRONG_READ || access == ATOMIC_ACCESS || access == SUM_ACCESS;
-  bool is_write = access != READ && access != STRONG_READ;
+  bool is_write = !only_reads(access);
+  bool is_read = !is_write || access == ATOMIC_ACCESS || access == SUM_ACCESS;
   for (uintptr_t word = (address - b.base) / 4; word * 4 < address + bytes - b.base; ++word) {
     char name[112];
+    uint32_t part = bytes_of(word, address - b.base, bytes);
     long long col = static_cast<long long>(word) % b.ld;
     GlobalStamp other = b.shadow == nullptr ? 0 : __atomic_load_n(b.shadow + word, __ATOMIC_RELAXED);
     if (is_write && !b.writable) {
@@ -310,36 +340,41 @@ EMULATOR_NOINLINE static void buffer_access(Thread* t, Buffer& b, uintptr_t addr
              element_name(b, word, name), static_cast<long long>(b.cols), static_cast<long long>(b.ld));
     }
     const char* why = "";
-    if (global_race(t, other, false, strong, false, &why)) {
+    if (global_race(t, other, part, false, strong, false, &why)) {
       report_global_race(t, where, b, word, other, is_write ? "writes" : "reads", "wrote", why);
+    }
+    if (access == READ_ONLY && other > GLOBAL_WRITTEN && (other >> 53 & LAST_BATCH) == t->block->batch) {
+      report("race", where, "reads %s by the cache that is not coherent (ld.global.nc), and the same launch wrote it",
+             element_name(b, word, name));
     }
     if (is_read && !b.readable) {
       report("forbidden read", where, "reads %s, which this product must not read", element_name(b, word, name));
     } else if (is_read && !b.defined && other == 0 && !(b.variable && strong)) {
       report("uninitialised read", where, "reads %s, which holds nothing yet", element_name(b, word, name));
-    } else if (access == READ && b.variable && other == OF_EARLIER_PRODUCT) {
+    } else if ((access == READ || access == READ_ONLY) && b.variable && other == OF_EARLIER_PRODUCT) {
       report("state", where, "reads %s, which an earlier product has written", element_name(b, word, name));
     }
     if (b.shadow == nullptr) {
       continue;
     }
     if (is_read) {
-      __atomic_store_n(b.readers + word, global_stamp(t, strong ? STRONG : PLAIN), __ATOMIC_RELAXED);
+      __atomic_store_n(b.readers + word, global_stamp(t, strong ? STRONG : PLAIN, part), __ATOMIC_RELAXED);
     }
     if (is_write) {
       GlobalStamp reader = is_read ? 0 : __atomic_load_n(b.readers + word, __ATOMIC_RELAXED);
-      if (global_race(t, reader, true, strong, false, &why)) {
+      if (global_race(t, reader, part, true, strong, false, &why)) {
         report_global_race(t, where, b, word, reader, "writes", "read", why);
       }
       unsigned kind = strong ? STRONG : PLAIN;
       if (access == SUM_ACCESS) {
         kind = kind_of(other) != FIRST_SUM && is_zero(address, bytes) ? FIRST_SUM : SUM;
-        if (kind_of(other) == SUM && id_of(other) != t->block->id && global_race(t, other, false, strong, true, &why)) {
+        if (kind_of(other) == SUM && id_of(other) != t->block->id &&
+            global_race(t, other, part, false, strong, true, &why)) {
           report("nondeterminism", where, "adds to %s as other blocks do, in whatever order they come",
                  element_name(b, word, name));
         }
       }
-      __atomic_store_n(b.shadow + word, global_stamp(t, kind), __ATOMIC_RELAXED);
+      __atomic_store_n(b.shadow + word, global_stamp(t, kind, part), __ATOMIC_RELAXED);
     }
   }
 }
@@ -390,8 +425,7 @@ EMULATOR_PLAIN inline void global_access(Thread* t, uintptr_t address, unsigned 
   bool in_library = address - image < image_end - image;
   if (Buffer* b = in_library ? variable_at(address) : nullptr; b != nullptr && address - b->base + bytes <= b->bytes) {
     buffer_access(t, *b, address, bytes, access, code);
-  } else if (!in_library || b != nullptr ||
-             (access != READ && access != STRONG_READ)) {  // else a constant without name
+  } else if (!in_library || b != nullptr || !only_reads(access)) {  // else a constant without name
     outside(t, address, bytes, access, code);
   }
 }
@@ -409,6 +443,7 @@ EMULATOR_NOINLINE static void check_host(uintptr_t address, bool write, uintptr_
   }
 }
 
+static void misaligned(uintptr_t address, unsigned bytes, const Where& where);
 static void check_local(Thread* t, uintptr_t address, Access access, uintptr_t code);
 static bool remote_access(Thread* t, uintptr_t address, unsigned bytes, Access access, uintptr_t code);
 
@@ -426,7 +461,7 @@ EMULATOR_NOINLINE static void check(uintptr_t address, unsigned bytes, Access ac
   uintptr_t offset = address - b.shared;
   if (offset < b.shared_bytes && offset + bytes <= b.shared_bytes && b.shadow[offset / 4].written != NO_WORD &&
       b.shadow[(offset + bytes - 1) / 4].written != NO_WORD) {
-    Access plain = access == STRONG_READ    ? READ
+    Access plain = only_reads(access)       ? READ
                    : access == STRONG_WRITE ? WRITE
                    : access == SUM_ACCESS   ? ATOMIC_ACCESS
                                             : access;
@@ -438,8 +473,19 @@ EMULATOR_NOINLINE static void check(uintptr_t address, unsigned bytes, Access ac
   } else if (address - stacks >= stacks_bytes) {
     global_access(t, address, bytes, access, code);
   } else if (b.has_sums) {  // a local variable
-    check_local(t, address, access, code);
+    check_local(t, address, only_reads(access) ? READ : access, code);
   }
+}
+
+EMULATOR_NOINLINE void read_only_load(const void* pointer, unsigned bytes, unsigned alignment, const void* code) {
+  uintptr_t caller = code != nullptr ? reinterpret_cast<uintptr_t>(code) : EMULATOR_CALLER;
+  uintptr_t address = reinterpret_cast<uintptr_t>(pointer);
+  if (address % alignment != 0) {
+    Where where;
+    where.code = caller;
+    misaligned(address, alignment, where);
+  }
+  check(address, bytes, READ_ONLY, caller);
 }
 
 // The usual harmless accesses to a word of shared memory, which change at most its stamps: if this is one, it is done.
@@ -455,7 +501,7 @@ EMULATOR_PLAIN inline __attribute__((always_inline)) bool usual(Block& b, size_t
   bool first = s.written < b.interval_start && s.read < b.interval_start;  // access of anybody in this interval
   if (first) {
     s.written = b.stamp;
-    b.places[word].written = static_cast<uint32_t>(code - image);
+    b.places[word].written = place_of_code(code, ALL_BYTES);
   }
   return first;
 }
@@ -487,6 +533,11 @@ EMULATOR_PLAIN inline __attribute__((always_inline)) void check_quickly(uintptr_
     }
   }
   check(address, bytes, access, code);
+}
+
+EMULATOR_NOINLINE void grid_wait() {
+  Thread* t = this_thread();
+  t->awaited = t->block->awaited = true;
 }
 
 EMULATOR_NOINLINE void fence() { note_fence(this_thread()); }
@@ -527,7 +578,7 @@ EMULATOR_NOINLINE static void host_access(const void* pointer, size_t bytes, boo
         break;
       }
       found->shadow[word] = GLOBAL_WRITTEN;
-    } else if (found->shadow[word] == 0 && !found->defined) {
+    } else if (found->shadow[word] == 0 && !found->defined && !found->variable) {  // which may be the host's own
       report("uninitialised read", Where(), "%s %s, which holds nothing yet", what, found->name);
       break;
     }

@@ -52,7 +52,8 @@ struct Word {
   Knowledge released;
 };
 
-constexpr uint32_t LAST_TICK = 0x7FFFFF;
+constexpr unsigned CLOCK_BITS = 19;
+constexpr uint32_t LAST_TICK = (1u << CLOCK_BITS) - 1;
 
 static History* histories;  // by id
 static uint32_t history_capacity;

@@ -152,6 +152,7 @@ EMULATOR_PLAIN static void wait_until(Thread* t, uintptr_t code, const Waiting& 
     look(t, code, what.kind, what.phase);
   }
   waiting.kind = Waiting::NOTHING;
+  t->awaited = t->block->awaited;
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -462,6 +463,7 @@ EMULATOR_NOINLINE bool mbarrier_test(void* object, uint64_t phase, bool is_parit
         m.polls = 0;
         acquire_from(m.interval == b->interval ? m.complete : b->ptx->no_clock, t);
         waiting.kind = Waiting::NOTHING;
+        t->awaited = b->awaited;
         return true;
       }
       if (++m.polls > b->ready) {  // all others have had their turn
@@ -574,7 +576,7 @@ EMULATOR_NOINLINE static void check_target(Thread* t, Block& b, char* to, uint32
     check_readers(t, b, word, "copies to", code);
     s.written = stamp;
     s.read = 0;
-    b.places[word].written = static_cast<uint32_t>(code - image);
+    b.places[word].written = place_of_code(code, ALL_BYTES);
   }
   memset(to, POISON, bytes);
 }
@@ -614,7 +616,7 @@ EMULATOR_NOINLINE static bool check_source(Thread* t, uintptr_t offset, uint32_t
            name_of(b, word * 4).text, o.x, o.y, o.z);
       return false;
     }
-    note_reader(b, word, number, epoch, static_cast<uint32_t>(code - image));
+    note_reader(b, word, number, epoch, place_of_code(code, ALL_BYTES));
   }
   return true;
 }

@@ -89,9 +89,11 @@ constexpr Stamp NO_WORD = ~0ull;                               // between two ar
 struct Shadow {
   Stamp written, read;
 };
-struct Places {  // of the same, in the code, relative to the library
+// Of the same, in the code, relative to the library; and in the upper four bits which of the word's bytes they were of.
+struct Places {
   uint32_t written, read;
 };
+constexpr unsigned PLACE_BITS = 28;
 
 struct Copy {  // an asynchronous copy that has been issued and not been waited for
   char* to;
@@ -115,8 +117,9 @@ struct alignas(256) Thread {  // a power of two, to be found by shifts
   uint3 index;
   unsigned number;
   State state;
-  uint8_t look;                // the oldest of `looks`
-  uintptr_t barrier_at;        // where it waits, or has waited last
+  bool awaited;          // the kernel before this one has ended, as it knows; true but in one that was launched early
+  uint8_t look;          // the oldest of `looks`
+  uintptr_t barrier_at;  // where it waits, or has waited last
   uint32_t looks[LAST_LOOKS];  // what it has seen last where another thread may change it: see look_again
   // What others may know of its writes, and it of theirs: emulator_order.h.
   uint32_t fence_at, fence_covers, fence_warp, warp_tick;
@@ -151,6 +154,7 @@ struct alignas(512) Block {  // a place for a block to run in; found by shifts, 
   uint32_t id, clock, barrier_tick;  // its number among those that run in the batch; see emulator_order.h
   unsigned learned_threads;
   Knowledge *seen, *known;
+  bool awaited;           // as one of its threads knows
   bool suspended, waits;  // it lets other blocks run; for all its threads wait for another block, as it seems
   unsigned idle;          // how often in a row a thread has found nothing changed
   unsigned yields;        // how often one has looked since the block was last suspended
@@ -192,6 +196,7 @@ struct Launch {
   // The barrier of the whole grid.
   uint64_t arrived, phase;
   uint64_t batch;
+  uint64_t before;  // the batch of the kernel beside which it may run, as it was launched early; 0 for none
 };
 
 // What runs at the moment.
@@ -217,6 +222,7 @@ struct Finding {
   uintptr_t code, other_code;
   char array[64];
   bool on_device;
+  bool of_unwritten;
   uintptr_t kernel;
   const char* name;
   uint3 block, thread;
@@ -246,6 +252,15 @@ struct SharedArray {
 constexpr uintptr_t GAP = 1024;
 static SharedArray* shared_arrays;
 static unsigned shared_array_count;
+EMULATOR_PLAIN inline uint32_t place_of_code(uintptr_t code, uint32_t bytes) {
+  return static_cast<uint32_t>(code - image) | bytes << PLACE_BITS;
+}
+EMULATOR_PLAIN inline uintptr_t code_of(uint32_t place) { return image + (place & ((1u << PLACE_BITS) - 1)); }
+struct ThreadLocals {  // of the library: what they hold at first, as far as that is not zero, and how long they are
+  const char* image;
+  uintptr_t image_bytes, bytes;
+};
+static ThreadLocals thread_locals;
 static uint32_t* place_of_shared;  // of each byte of the library's thread-local variables
 static uintptr_t static_bytes;     // where dynamic shared memory begins
 static Device device;
@@ -257,6 +272,7 @@ static unsigned buffer_count, input_count;
 static Finding findings[MAX_FINDINGS];
 static unsigned finding_count;
 static uint64_t seed;
+static int unwritten = POISON;  // of each byte of shared memory that nobody has written
 static int worker_limit = 0;
 int sms = 8;
 static double timeout_s = 60;
@@ -330,6 +346,7 @@ struct Where {
   const char* array = nullptr;  // of shared memory
   const char* file = nullptr;
   unsigned line = 0;
+  bool of_unwritten = false;  // a read of shared memory that nobody has written, which may not matter
 };
 
 // One finding for each kind and place in the code. A loop that the compiler has unrolled has many such places, so no kind
@@ -362,6 +379,7 @@ __attribute__((noinline, format(printf, 3, 4))) EMULATOR_PLAIN static void repor
     f.code = where.code;
     f.other_code = where.other_code;
     snprintf(f.array, sizeof f.array, "%s", where.array != nullptr ? where.array : "");
+    f.of_unwritten = where.of_unwritten;
     f.kernel = kernel;
     f.name = launch != nullptr ? launch->name : nullptr;
     if (t != nullptr) {

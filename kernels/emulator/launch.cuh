@@ -104,6 +104,9 @@ inline emulator::Configuration emulator_configuration(const cudaLaunchConfig_t& 
       case cudaLaunchAttributeCooperative:
         as.cooperative = value.cooperative != 0;
         break;
+      case cudaLaunchAttributeProgrammaticStreamSerialization:
+        as.early = value.programmaticStreamSerializationAllowed != 0;
+        break;
       default:
         break;
     }

@@ -577,10 +577,10 @@ EMULATOR_INLINE auto unpack(From from) {
 }
 
 // Memory.
-enum Order { WEAK, VOLATILE, RELAXED, ACQUIRE, RELEASE, ACQ_REL, MMIO };
+enum Order { READ_ONLY, WEAK, VOLATILE, RELAXED, ACQUIRE, RELEASE, ACQ_REL, MMIO };
 // Without telling the engine, which has been told.
 __attribute__((noinline)) EMULATOR_PLAIN inline void copy_unseen(void* to, const void* from, size_t bytes) {
-  memcpy(to, from, bytes);
+  emulator_copy_unseen(to, from, bytes);
 }
 template <typename T, int COUNT>
 EMULATOR_INLINE Vector<T, COUNT> load(const char* from, Order order) {
@@ -588,7 +588,10 @@ EMULATOR_INLINE Vector<T, COUNT> load(const char* from, Order order) {
   using Words = Vector<Unsigned<(BYTES > 8 ? 8 : BYTES)>, (BYTES > 8 ? BYTES / 8 : 1)>;
   emulator::require_alignment(from, BYTES);
   Words words;
-  if (order >= VOLATILE) {
+  if (order == READ_ONLY) {
+    emulator::read_only_load(from, BYTES, BYTES, nullptr);
+    copy_unseen(&words, from, BYTES);
+  } else if (order >= VOLATILE) {
     emulator::strong_load(from, BYTES);
     copy_unseen(&words, from, BYTES);
   } else {

@@ -146,6 +146,30 @@ KERNEL(arithmetic) {
   c[i] = fmaf(b[i], 2.0f, 1.0f) + __fmul_rn(b[i], 0.5f) + min(i, 3u) + max(1.0f, 0.5f) + __umulhi(1u << 31, 6);
 }
 
+KERNEL(copies_and_fillings) {
+  __shared__ float s[2][64];
+  int thread = int(i);
+  if (thread % 32 == 0) {
+    memset(s[thread / 32], 0, sizeof s[0]);
+    memcpy(s[thread / 32] + 1, b + thread, 4 * (30 + thread / 32));
+  }
+  __syncthreads();
+  c[i] = s[i / 32][i % 32];
+}
+
+KERNEL(neighbouring_bytes) {
+  __shared__ unsigned char bytes[64];
+  __shared__ unsigned short halves[64];
+  bytes[i] = static_cast<unsigned char>(i);
+  halves[i] = static_cast<unsigned short>(1000 * i);
+  __syncthreads();
+  c[i] = bytes[63 - i] + halves[i ^ 1];
+}
+
+KERNEL(active_lanes) {
+  if (i % 3 == 0) c[i] = __popc(__activemask()) + 100 * __shfl_sync(__activemask(), i, i / 32 == 0 ? 3 : 1);
+}
+
 using Kernel = void (*)(Gemm);
 const Kernel kernels[] = {ballot_kernel,
                           ballot_of_half_a_warp_kernel,
@@ -169,7 +193,10 @@ const Kernel kernels[] = {ballot_kernel,
                           syncthreads_with_a_predicate_kernel,
                           pipeline_kernel,
                           constant_and_device_function_kernel,
-                          arithmetic_kernel};
+                          arithmetic_kernel,
+                          copies_and_fillings_kernel,
+                          neighbouring_bytes_kernel,
+                          active_lanes_kernel};
 
 cudaError_t run(const Gemm& g, void*, cudaStream_t stream) {
   return launch(kernels[g.k - 1], dim3(1), dim3(64), 256, stream, g);

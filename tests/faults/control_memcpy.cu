@@ -1,5 +1,4 @@
 // control_memcpy: no fault. Rows come to shared memory by memcpy, what is beyond them by memset.
-// Blamed: the emulator does not see memset and memcpy in a kernel.
 #include <cstring>
 
 #include "gemm.cuh"

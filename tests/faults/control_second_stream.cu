@@ -1,5 +1,4 @@
 // control_second_stream: no fault. The lower rows of C are computed on a second stream, which events join to the first.
-// Blamed: a host's thread_local object crashes the emulator.
 #include "gemm.cuh"
 
 constexpr int TILE = 16;

@@ -30,6 +30,8 @@ NEEDED_GXX = 12
 ARCHITECTURE = "sm_90a"  # whose code runs, where no GPU says otherwise
 EMULATED, NEEDS_GPU, NOT_EMULATED = "emulated", "needs a GPU", "not emulated"
 
+_OF_ENGINE = ("-DEMULATOR_ENGINE",)  # beside which a source is compiled that is preprocessed without it
+
 # What g++ says of what the emulator cannot run, what that is, and what to write instead.
 _INSTEAD = {
     r"error: (\S+): No such file": ("the header {}", "leave it out, or use what kernels/emulator has"),
@@ -56,7 +58,7 @@ def compile_engine(target: Path, headers: Path) -> None:
         target.write_bytes(b"")
         headers.write_bytes(b"")
         return
-    made_of = {target: ["-O3", str(ENGINE)], headers: ["-x", "c++-header", str(HEADER)]}
+    made_of = {target: ["-O3", *_OF_ENGINE, str(ENGINE)], headers: ["-x", "c++-header", str(HEADER)]}
     for made, arguments in made_of.items():
         if error := _compile(["-c", *arguments, "-o", str(made)], Path(arguments[-1])):
             raise LadderError(error)
@@ -123,7 +125,7 @@ def compile_for_emulator(
         if source.name == WRAPPER:  # host code that nothing calls is left out
             made_of += ["-ffunction-sections", "-fvisibility=hidden", "-Wl,--gc-sections"]
         libraries = ["-lstdc++", "-lm", "-lc", "-lgcc"]
-        error = _compile([*defined, "-o", str(library), *made_of, *libraries], source, engine.parent)
+        error = _compile([*defined, *_OF_ENGINE, "-o", str(library), *made_of, *libraries], source, engine.parent)
     return _what_instead(error.replace(f"{copies}/", "/")) if error else ""
 
 

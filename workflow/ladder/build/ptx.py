@@ -775,6 +775,8 @@ def _order(i: _Instruction) -> str:
 def _ld(i: _Instruction) -> str:
     order = _order(i)
     space = _space(i)
+    if i.take("nc"):
+        order = "ptx::READ_ONLY"
     hints = _ignore_hints(i)
     count = int(i.take("v2", "v4", "v8", default="v1")[1:])
     kind = i.kind()

@@ -42,6 +42,11 @@ def resource_report(log: str) -> dict[str, dict[str, int]]:
     return report
 
 
+def device_variable_bytes(log: str) -> int:
+    """The bytes of the `__device__` variables of a library, as `ptxas -v` has them of each source."""
+    return sum(map(int, re.findall(r"(\d+) bytes gmem", log)))
+
+
 def demangled(symbols: list[str]) -> Mapping[str, str]:
     """The C++ names of mangled symbols, through binutils' c++filt; a symbol is its own name where there is none."""
     filter_program = shutil.which("c++filt")

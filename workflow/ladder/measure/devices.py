@@ -185,13 +185,48 @@ class EmulatedDevice:
     def compute(self, library: Library, call: Call, run: int) -> str:
         """Compute, with an order of blocks and threads that depends on `run`; the first finding, or nothing.
 
-        Raises OSError where the emulator cannot reserve what it keeps of each element that may be written.
+        Reads of shared memory that no thread has written are a finding if C is another one with zeros there than with
+        NaNs. Raises OSError where the emulator cannot reserve what it keeps of each element that may be written.
         """
+        C = _elements(call.operands.C, call.shape.m, call.shape.n, call.operands.ldc)
+        before, workspace = C.copy(), call.workspace.copy()
+        wrong = self._compute(library, call, run)
+        if not wrong or not library.functions.emulator_only_unwritten():
+            return wrong
+        with_nans, stuck = C.copy(), self.stuck
+        C[...], call.workspace[...] = before, workspace
+        library.functions.emulator_set_unwritten(ctypes.c_int(0))
+        again = self._compute(library, call, run)
+        unused = bool((C.view(np.uint32) == with_nans.view(np.uint32)).all())
+        unused = unused and (not again or library.functions.emulator_only_unwritten())
+        library.functions.emulator_set_unwritten(ctypes.c_int(0xFF))
+        self.stuck = stuck and not unused
+        return "" if unused else wrong
+
+    def _compute(self, library: Library, call: Call, run: int) -> str:
         self.begin(library, [call], run)
         error = library.queue(
             call.shape, call.alpha, call.beta, call.operands, self.address(call.workspace), EMULATED_STREAM
         )
         return self.found(library, call) or (f"sgemm returned {explain(error)}" if error else "")
+
+    def written(self, library: Library, call: Call) -> np.ndarray:
+        """Which elements of C kernels have written since `begin`, m x n."""
+        found = np.zeros((call.shape.m, call.shape.n), np.bool_)
+        library.functions.emulator_written(ctypes.c_void_p(call.operands.C), ctypes.c_void_p(found.ctypes.data))
+        return found
+
+    def uncovered(self, library: Library, call: Call) -> int:
+        """How many elements of C no block can write, by what those that have run since `begin` wrote."""
+        function = library.functions.emulator_uncovered
+        function.restype = ctypes.c_int64
+        return int(function(ctypes.c_void_p(call.operands.C)))
+
+    def variable_written(self, library: Library) -> str:
+        """The name of a `__device__` variable that kernels have written since `begin`; empty where there is none."""
+        function = library.functions.emulator_variable_written
+        function.restype = ctypes.c_char_p
+        return str(function().decode())
 
     def begin(self, library: Library, calls: Sequence[Call], run: int = 0) -> None:
         """Forget all findings, and tell the emulator of the memory of these products."""
@@ -248,10 +283,20 @@ class EmulatedDevice:
         beside = graphs[1] if len(graphs) > 1 else -1
         error = library.functions.emulator_replay(ctypes.c_int(graphs[0]), ctypes.c_int(beside))
         wrong = self.found(library, calls[0])
+        if library.functions.emulator_only_unwritten():  # then C has NaNs where it matters
+            wrong, self.stuck = "", False
         return wrong or (f"its work ended with {explain(error)}" if error else "")
 
     def clear(self) -> None:
         """Nothing is kept."""
+
+
+def _elements(address: int, rows: int, columns: int, ld: int) -> np.ndarray:
+    """The elements of a matrix in the CPU's memory, a rows x columns view."""
+    if not rows or not columns:
+        return np.zeros((rows, columns), np.float32)
+    memory = (ctypes.c_float * ((rows - 1) * ld + columns)).from_address(address)
+    return np.lib.stride_tricks.as_strided(np.frombuffer(memory, np.float32), (rows, columns), (4 * ld, 4))
 
 
 def _patience_s(shape: Shape) -> float:

@@ -100,8 +100,9 @@ class Case:
         return self.alpha != 0 and self.shape.k > 0
 
 
-# Beyond the cases of a GPU: one matrix of three unaligned; and rows so far apart, reserved and not filled, that an
-# offset into a matrix needs more than 31 bits, and into two of them more than 32.
+# Beyond the cases of a GPU: one matrix of three unaligned; rows so far apart, reserved and not filled, that an offset
+# into a matrix needs more than 31 bits, into two of them more than 32, and that eight rows need so; more elements than
+# a float counts; a tall and a wide C with a rest of k; more tiles of k than 8 bits count; sums of zero times infinity.
 EMULATED_ALONE = (
     *(
         Case(Shape(65, 68, 20), alpha=-1, beta=-1, padding=4, offset=offset)
@@ -109,6 +110,12 @@ EMULATED_ALONE = (
     ),
     Case(Shape(129, 132, 36), beta=1, padding=1 << 26),
     Case(Shape(129, 5, 35), padding=1 << 26),
+    Case(Shape(9, 12, 36), padding=1 << 29),
+    Case(Shape(4097, 4097, 1), padding=(3, 0, 3), blocks=EMULATED_BLOCKS),
+    Case(Shape(1030, 5, 133)),
+    Case(Shape(5, 1030, 133)),
+    Case(Shape(5, 6, 8223), sms=1),
+    Case(Shape(17, 20, 36), alpha=math.inf, family="signed_zeros"),
 )
 
 # What is asked of the host function beside products (`measure.check.probes`), and for which: of several tiles, and of a

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from ladder.measure.devices import SENTINEL
 from ladder.measure.inputs import RANDOM_SIGNS
 from ladder.model.bounds import componentwise_bound, statistical_bound, underflow_bound
 from ladder.model.shape import Shape
@@ -29,9 +28,8 @@ class Written:
     columns: Any
 
 
-def written_part(A: Any, B: Any, before: Any, C: Any) -> tuple[Any, ...]:
+def written_part(A: Any, B: Any, before: Any, C: Any, written: Any) -> tuple[Any, ...]:
     """The rows and columns in which anything of C is written, of all four, and where in them it is."""
-    written = C.view(np.uint32) != SENTINEL
     rows, columns = map(np.unique, np.divmod(np.flatnonzero(written), C.shape[1]))
     written = Written(written[rows][:, columns], rows, columns)
     return A[rows], B[:, columns], before[rows][:, columns], C[rows][:, columns], written

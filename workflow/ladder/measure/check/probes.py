@@ -22,19 +22,41 @@ from ladder.model.shape import Shape
 Device = CudaDevice | EmulatedDevice
 INVALID = 1  # cudaErrorInvalidValue
 REPLAYS = 2
+HUGE_SHAPES = (Shape(70001, 70003, 70005), Shape((1 << 31) - 1, 3, 5), Shape(3, (1 << 31) - 1, 5))
 
 
 def probe_case(
-    device: Device, library: Library, case: Case, seed: int, runs: int = 1, deterministic: bool = True, **judged: str
+    device: Device,
+    library: Library,
+    case: Case,
+    seed: int,
+    runs: int = 1,
+    deterministic: bool = True,
+    one_at_a_time: str = "",
+    **judged: str,
 ) -> dict[str, Any]:
-    """The record of a probe, as `ladder.measure.check.worker.check_case` gives that of a product."""
+    """The record of a probe, as `ladder.measure.check.worker.check_case` gives that of a product.
+
+    `one_at_a_time` says why two products of the rung must not run at once; the emulator finds that itself, and the
+    record has it.
+    """
     if isinstance(device, EmulatedDevice):
         library.functions.emulator_set_sms(ctypes.c_int(case.sms or EMULATED_SMS))
-    wrong = _PROBES[case.probe](
-        device, library, case, lambda: _Product(device, library, case, seed, deterministic, judged)
-    )
+    make = lambda: _Product(device, library, case, seed, deterministic, judged)  # noqa: E731
     record = {**case.as_record(), "seed": seed, "error_componentwise": None, "error_normwise": None}
-    return record | {"verdict": wrong or "pass"}
+    if case.probe == "two at once" and (why := one_at_a_time or _keeps_data(device, library, make())):
+        wrong, note = _two_in_turn(device, library, case, make), {"one_at_a_time": why}
+    else:
+        wrong, note = _PROBES[case.probe](device, library, case, make), {}
+    return record | note | {"verdict": wrong or "pass"}
+
+
+def _keeps_data(device: Device, library: Library, product: _Product) -> str:
+    """In the emulator, what of a rung two products at a time would share; empty where nothing is known of that."""
+    if not isinstance(device, EmulatedDevice) or device.compute(library, product.call, 0):
+        return ""
+    name = device.variable_written(library)
+    return f"its kernels write the __device__ variable {name}" if name else ""
 
 
 class _Product:
@@ -143,7 +165,10 @@ def _nothing_to_compute(device: Device, library: Library, case: Case, make: _Mak
 
 
 def _query(device: Device, library: Library, case: Case, make: _Make) -> str:
-    """The query of the workspace does nothing else, and its answer depends on nothing but its arguments."""
+    """The query of the workspace does nothing else, and its answer depends on nothing but its arguments.
+
+    It answers for products of any size: its numbers do not overflow.
+    """
     product = make()
     if isinstance(device, EmulatedDevice):
         device.begin(library, [product.call])
@@ -154,9 +179,12 @@ def _query(device: Device, library: Library, case: Case, make: _Make) -> str:
         Operands(0, case.shape.k, 0, case.shape.n, 0, case.shape.n),
     ):
         answers.add(library.workspace_bytes(case.shape, case.alpha, case.beta, operands))
+    if isinstance(device, EmulatedDevice):  # which finds what overflows
+        for shape in HUGE_SHAPES:
+            library.workspace_bytes(shape, case.alpha, case.beta, Operands(0, shape.k, 0, shape.n, 0, shape.n))
     _wait(device)
     if isinstance(device, EmulatedDevice) and (wrong := device.found(library, product.call)):
-        return f"the query of the workspace: {wrong}"
+        return wrong
     if not product.untouched() or (isinstance(device, EmulatedDevice) and _work(library)):
         return "the query of the workspace queues work"
     return (
@@ -214,6 +242,20 @@ def _two_at_once(device: Device, library: Library, case: Case, make: _Make) -> s
         for each in products:
             if not wrong and (wrong := each.judge()):
                 wrong = f"two products at the same time: {wrong}"
+    return wrong
+
+
+def _two_in_turn(device: Device, library: Library, case: Case, make: _Make) -> str:
+    """Two products one after the other, twice: the contract asks no more of kernels that write __device__ variables."""
+    products = [make(), make()]
+    graphs, wrong = device.capture(library, [each.call for each in products])
+    for each, graph in [*zip(products, graphs, strict=False)] * REPLAYS:
+        if wrong:
+            return wrong
+        each.fill()
+        wrong = device.replay(library, [each.call], [graph])
+        if not wrong and (wrong := each.judge()):
+            wrong = f"two products in turn: {wrong}"
     return wrong
 
 

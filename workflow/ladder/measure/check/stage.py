@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ladder.build.compile import Build
+from ladder.build.resources import device_variable_bytes
 from ladder.measure.check.in_common import passing
 from ladder.measure.worker import WORKER
 from ladder.model.cases import Case, is_unfinished
@@ -45,7 +46,9 @@ def check_rung(
     where = environment(compiled)
     begun = time.monotonic()
     declared = dict(declared or {})
-    request = {"library": str(made.library), "device": device, "declared": declared}
+    variables = device_variable_bytes(compiled.get("log", ""))
+    one_at_a_time = f"its __device__ variables have {variables} bytes" if variables else ""
+    request = {"library": str(made.library), "device": device, "declared": declared, "one_at_a_time": one_at_a_time}
     times = [min(runs, DRAWN_RUNS) if case.drawn else runs for case in cases]
     answers = run_cases(cases, times, request, time_limit_s, log, progress)
     where["wall_s"] = round(time.monotonic() - begun, 3)
@@ -68,8 +71,15 @@ class Answers:
     current: Case | None = None  # the case begun last
     outcome: Outcome = field(default_factory=lambda: Outcome(BROKEN, "no worker ran"))
 
+    def one_at_a_time(self) -> str:
+        """Why two products must not run at once, in words of a message; empty where they may."""
+        why = next((record["one_at_a_time"] for record in self.records if "one_at_a_time" in record), "")
+        return f"not for two streams at once: {why}" if why else ""
+
     def verdict(self, what: str) -> tuple[str, str]:
         """`pass`, where every case that was asked for came back as passed, or `failed` and what failed in one line.
+
+        Of a rung that passes the line is empty, or says what `one_at_a_time` does.
 
         Raises LadderError, with `what` was checked, where the machine broke it off before any case failed.
         """
@@ -85,7 +95,7 @@ class Answers:
         answered = {*map(Case.of, self.records), *self.left_out}
         if missing := [case for case in self.asked if case not in answered]:
             return "failed", f"{missing[0]}: no answer (as to {len(missing)} of {len(self.asked)} cases)"
-        return "pass", ""
+        return "pass", self.one_at_a_time()
 
     def unfinished(self) -> str:
         """What was waited for and did not end, in one line; empty where all ended or anything was found to be wrong."""

@@ -11,6 +11,7 @@ import secrets
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -170,9 +171,11 @@ def check_case(
         if first is not None:
             record["identical"] = False
         record["verdict"] = "pass"
+        if blocks and (missing := device.uncovered(library, call)):
+            return record | {"verdict": f"the blocks are too few to write {missing} of {shape.m * shape.n} elements"}
         if shape.m and shape.n:
             matrices = (A.matrix, B.matrix, before, C.matrix)
-            *matrices, written = written_part(*matrices) if blocks else (*matrices, None)
+            *matrices, written = written_part(*matrices, device.written(library, call)) if blocks else (*matrices, None)
             computed = Shape(len(matrices[3]), matrices[3].shape[1], shape.k)
             if not computed.m:
                 return record | {"verdict": "wrote nothing"}
@@ -188,11 +191,12 @@ def check_case(
 def main(asked: Mapping[str, Any]) -> None:
     """Check the cases of the request, one event each; its `emulate` holds the arguments of the emulator.
 
-    With `until_wrong` none is begun after the first that does not pass.
+    With `until_wrong` none is begun after the first that does not pass. `one_at_a_time` says why two products of the
+    rung must not run at once, where that is known.
     """
     from ladder.measure.check.probes import probe_case  # which computes products as this module does
 
-    emulated = asked.get("emulate")
+    emulated, one_at_a_time = asked.get("emulate"), asked.get("one_at_a_time", "")
     if interpreted := asked.get("interpret"):
         device, library = InterpretedDevice(), InterpretedLibrary(**interpreted)
     else:
@@ -208,7 +212,7 @@ def main(asked: Mapping[str, Any]) -> None:
             if case.probe and interpreted:  # which has no host function
                 record = None
             else:
-                check = probe_case if case.probe else check_case
+                check = partial(probe_case, one_at_a_time=one_at_a_time) if case.probe else check_case
                 record = check(device, library, case, seed, runs, **asked["declared"])
         except OSError:
             if max(case.paddings) < WIDE:
