@@ -17,9 +17,9 @@ CASES = [asked("33x20x35"), asked("17x33x16", alpha=0.5, beta=1, padding=3)]
 TUTORIALS = sorted((ROOT / "tests" / "tutorials").glob("*.cu"))
 
 
-def emulated(tmp_path: Path, source: Path) -> dict:
+def emulated(tmp_path: Path, source: Path, cases=CASES) -> dict:
     rung = replace(NAIVE, source=os.path.relpath(source, ROOT / "kernels"))
-    return emulate_rung(rung, a_build(tmp_path / "build"), CASES, 1, 60, tmp_path / "log", compiled_engine())
+    return emulate_rung(rung, a_build(tmp_path / "build"), cases, 1, 60, tmp_path / "log", compiled_engine())
 
 
 @pytest.mark.parametrize(
@@ -65,6 +65,11 @@ def emulated(tmp_path: Path, source: Path) -> dict:
         ),
         ("cudaLaunchKernel((f)(x), g, b, a);", "cudaLaunchKernel((f)(x), g, b, a);"),
         (
+            "__global__ void __launch_bounds__(f(T) * 2, 1) k(int a) {}",
+            "__global__ void __launch_bounds__(f(T) * 2, 1) k(int a) { emulator::require_threads(f(T) * 2, 1);}",
+        ),
+        ("__global__ void __launch_bounds__(64) k(int a);", "__global__ void __launch_bounds__(64) k(int a);"),
+        (
             "void f() { dim3 gridDim(1), blockDim(2); k<<<gridDim, blockDim>>>(); } int x = gridDim.x;",
             "void f() { dim3 host_gridDim(1), host_blockDim(2); "
             "emulator_launch(EMULATOR_KERNEL(k), host_gridDim, host_blockDim)(); } int x = gridDim.x;",
@@ -83,7 +88,8 @@ def test_what_is_no_cpp_is_rewritten_where_it_stands(text, rewritten):
 
 def test_a_text_without_anything_of_the_kind_stays_as_it_is():
     for path in (ROOT / "kernels/sgemm").glob("*.cu"):
-        assert in_plain_cpp(path.read_text(), "a.cu") == path.read_text()
+        text = path.read_text().replace("__launch_bounds__", "__bounds__")
+        assert in_plain_cpp(text, "a.cu") == text
 
 
 @pytest.mark.parametrize("source", TUTORIALS, ids=lambda path: path.stem)
@@ -111,6 +117,53 @@ def test_a_fault_of_such_a_kernel_is_found(tmp_path, old, new, finding):
     source.write_text(DYNAMIC.replace(old, new))
     record = emulated(tmp_path, source)
     assert (record["status"], finding in record["message"]) == ("failed", True), record["message"]
+
+
+# A kernel with memory of both kinds, launched with more than 48 KiB in all.
+LIMITS = """#include "gemm.cuh"
+template <int N>
+__global__ void __launch_bounds__(BOUNDS) multiply(Gemm g) {
+  __shared__ float own[OWN];
+  extern __shared__ float s[];
+  own[threadIdx.x] = s[threadIdx.x] = N;
+  int i = blockIdx.x * 64 + threadIdx.x;
+  if (i >= g.m * g.n) return;
+  for (int p = 0; p < g.k; ++p) own[threadIdx.x] += g.A[i / g.n * g.lda + p] * g.B[p * g.ldb + i % g.n];
+  g.C[i / g.n * g.ldc + i % g.n] = own[threadIdx.x] + s[threadIdx.x];
+}
+cudaError_t run(const Gemm& g, void*, cudaStream_t stream) {
+  if (auto error = cudaFuncSetAttribute(multiply<ASKED>, cudaFuncAttributeMaxDynamicSharedMemorySize, BYTES)) return error;
+  multiply<0><<<(g.m * g.n + 63) / 64, 64, BYTES, stream>>>(g);
+  return cudaGetLastError();
+}
+EXPORT_SGEMM(run)
+"""
+SOUND = {"BOUNDS": "64", "OWN": "64", "ASKED": "0", "BYTES": "(60 << 10)"}
+
+
+@pytest.mark.parametrize(
+    ("changed", "finding"),
+    [
+        ({}, ""),
+        ({"BOUNDS": "32"}, "launch: multiply<0> block (0,0,0) thread"),
+        ({"BOUNDS": "32, 2"}, "is launched with 64 threads in a block, and its __launch_bounds__ are 32"),
+        ({"ASKED": "1"}, "launch: multiply<0> asks for more than 48 KiB of shared memory"),
+        ({"OWN": "64 << 8"}, "launch: multiply<0> has 65536 bytes of __shared__ arrays"),
+        (
+            {"OWN": "2048", "BYTES": "(220 << 10)"},
+            "launch: multiply<0> 233472 bytes of shared memory are more than 232448",
+        ),
+    ],
+    ids=str,
+)
+def test_a_launch_within_the_limits_of_its_kernel_passes_and_another_is_a_finding(tmp_path, changed, finding):
+    text = LIMITS
+    for name, value in {**SOUND, **changed}.items():
+        text = text.replace(name, value)
+    source = tmp_path / "rung.cu"
+    source.write_text(text)
+    record = emulated(tmp_path, source, [asked("5x7x3")])
+    assert (record["status"], finding in record["message"]) == ("failed" if finding else "emulated", True), record
 
 
 @pytest.mark.parametrize(

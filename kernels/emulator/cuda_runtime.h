@@ -2,18 +2,7 @@
 // the runtime calls of a rung's host code. What is not here does not compile, which is the clean way to fail.
 #pragma once
 
-#ifndef EMULATOR_ENGINE
-// Copies and fillings are accesses like any other: the engine has functions for them, which g++ itself calls as well.
-extern "C" {
-void* memcpy(void*, const void*, __SIZE_TYPE__) noexcept __asm__("emulator_memcpy");
-void* memmove(void*, const void*, __SIZE_TYPE__) noexcept __asm__("emulator_memmove");
-void* memset(void*, int, __SIZE_TYPE__) noexcept __asm__("emulator_memset");
-void* emulator_memcpy(void*, const void*, __SIZE_TYPE__) noexcept;
-void* emulator_memmove(void*, const void*, __SIZE_TYPE__) noexcept;
-void* emulator_memset(void*, int, __SIZE_TYPE__) noexcept;
-}
-#endif
-extern "C" void* emulator_copy_unseen(void*, const void*, __SIZE_TYPE__) noexcept __asm__("memcpy");
+#include "engine_names.h"
 
 #include <algorithm>
 #include <cmath>
@@ -443,21 +432,22 @@ struct cudaFuncAttributes {
   int maxThreadsPerBlock, numRegs, ptxVersion, binaryVersion, cacheModeCA, maxDynamicSharedSizeBytes;
   int preferredShmemCarveout;
 };
-static size_t emulator_allowed_dynamic_shared = 48 << 10;  // of any kernel
 template <typename Kernel>
-cudaError_t cudaFuncSetAttribute(Kernel*, cudaFuncAttribute attribute, int value) {
+cudaError_t cudaFuncSetAttribute(Kernel* kernel, cudaFuncAttribute attribute, int value) {
   if (attribute != cudaFuncAttributeMaxDynamicSharedMemorySize) {
     return cudaSuccess;
   }
   if (value < 0 || static_cast<size_t>(value) > emulator::MAX_DYNAMIC_SHARED) {
     return emulator_error(cudaErrorInvalidValue);
   }
-  emulator_allowed_dynamic_shared = std::max(emulator_allowed_dynamic_shared, static_cast<size_t>(value));
+  emulator::allow_dynamic_shared(reinterpret_cast<const void*>(kernel), static_cast<size_t>(value));
   return cudaSuccess;
 }
 template <typename Kernel>
-cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, Kernel*) {
-  *attributes = {0, 0, 0, 1024, 64, 90, 90, 0, static_cast<int>(emulator_allowed_dynamic_shared), -1};
+cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, Kernel* kernel) {
+  const void* address = reinterpret_cast<const void*>(kernel);
+  int dynamic = static_cast<int>(emulator::allowed_dynamic_shared(address));
+  *attributes = {emulator::static_shared_of(address), 0, 0, 1024, 64, 90, 90, 0, dynamic, -1};
   return cudaSuccess;
 }
 template <typename Kernel>

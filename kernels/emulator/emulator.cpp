@@ -493,7 +493,8 @@ EMULATOR_NOINLINE static void continue_block(Block& b) {
       for (unsigned j = 0; j < b.count; ++j) {
         Thread& t = b.threads[j];
         if (t.state == AT_BARRIER) {
-          Stamp epochs = b.launch->cluster_blocks > 1 ? t.stamp & WARP_INTERVAL : 0;  // other blocks know them by number
+          Stamp epochs =
+              b.launch->cluster_blocks > 1 ? t.stamp & WARP_INTERVAL : 0;  // other blocks know them by number
           t.stamp = static_cast<Stamp>(b.interval) << 32 | epochs | j;
           t.state = READY;
           t.awaited = b.awaited;
@@ -979,8 +980,50 @@ EMULATOR_NOINLINE size_t static_shared_of(const void* kernel) {
   return bytes;
 }
 
-EMULATOR_NOINLINE int run_grid(void (*invoke)(const void*), const void* closure, uintptr_t kernel, const char* name,
-                               const Configuration& as) {
+constexpr size_t UNASKED = 48 * 1024;  // bytes of shared memory that a kernel has without being allowed to
+
+struct Allowed {
+  const void* kernel;
+  size_t bytes;
+};
+static Allowed* allowed;
+static uint32_t allowed_count, allowed_capacity;
+
+EMULATOR_NOINLINE void allow_dynamic_shared(const void* kernel, size_t bytes) {
+  for (uint32_t i = 0; i < allowed_count; ++i) {
+    if (allowed[i].kernel == kernel) {
+      allowed[i].bytes = bytes;
+      return;
+    }
+  }
+  append(allowed, allowed_count, allowed_capacity) = {kernel, bytes};
+}
+EMULATOR_NOINLINE size_t allowed_dynamic_shared(const void* kernel) {
+  size_t own = kernel != nullptr ? static_shared_of(kernel) : 0;
+  size_t most = own < UNASKED ? UNASKED - own : 0;
+  for (uint32_t i = 0; i < allowed_count; ++i) {
+    if (kernel == allowed[i].kernel) {
+      return allowed[i].bytes;
+    }
+    most = kernel == nullptr && allowed[i].bytes > most ? allowed[i].bytes : most;
+  }
+  return most;
+}
+
+EMULATOR_NOINLINE void require_threads(unsigned most, unsigned, unsigned) {
+  uintptr_t code = EMULATOR_CALLER;
+  const Thread* t = this_thread();
+  if (t->block->count > most) {
+    Where where;
+    where.code = code;
+    report("launch", where, "is launched with %u threads in a block, and its __launch_bounds__ are %u", t->block->count,
+           most);
+    stop_launch(701);  // cudaErrorLaunchOutOfResources
+  }
+}
+
+EMULATOR_NOINLINE int run_grid(void (*invoke)(const void*), const void* closure, uintptr_t kernel, bool is_kernel,
+                               const char* name, const Configuration& as) {
   prepare_library();
   if (fails()) {
     return 719;  // cudaErrorLaunchFailure
@@ -998,6 +1041,8 @@ EMULATOR_NOINLINE int run_grid(void (*invoke)(const void*), const void* closure,
   uint3 grid = as.grid, block = as.block, cluster = as.cluster;
   uint64_t threads = static_cast<uint64_t>(block.x) * block.y * block.z;
   uint64_t cluster_blocks = static_cast<uint64_t>(cluster.x) * cluster.y * cluster.z;
+  const void* address = is_kernel ? reinterpret_cast<const void*>(kernel) : nullptr;
+  size_t own_bytes = is_kernel ? static_shared_of(address) : 0;
   int error = 0;
   if (grid.x == 0 || grid.y == 0 || grid.z == 0 || grid.x > 0x7FFFFFFF || grid.y > 65535 || grid.z > 65535 ||
       threads == 0 || threads > MAX_THREADS || block.z > 64) {
@@ -1009,9 +1054,18 @@ EMULATOR_NOINLINE int run_grid(void (*invoke)(const void*), const void* closure,
     report("launch", Where(), "a grid of (%u,%u,%u) blocks has no clusters of (%u,%u,%u)", grid.x, grid.y, grid.z,
            cluster.x, cluster.y, cluster.z);
     error = 912;  // cudaErrorInvalidClusterSize
-  } else if (as.dynamic_bytes > MAX_DYNAMIC_SHARED) {
-    report("launch", Where(), "%zu bytes of dynamic shared memory are more than %zu", as.dynamic_bytes,
+  } else if (own_bytes > UNASKED) {
+    report("launch", Where(), "has %zu bytes of __shared__ arrays, and nvcc compiles %zu at most; use dynamic memory",
+           own_bytes, UNASKED);
+    error = 1;  // cudaErrorInvalidValue
+  } else if (own_bytes + as.dynamic_bytes > MAX_DYNAMIC_SHARED) {
+    report("launch", Where(), "%zu bytes of shared memory are more than %zu", own_bytes + as.dynamic_bytes,
            MAX_DYNAMIC_SHARED);
+    error = 1;  // cudaErrorInvalidValue
+  } else if (as.dynamic_bytes > allowed_dynamic_shared(address)) {
+    report("launch", Where(),
+           "asks for more than 48 KiB of shared memory, for which cudaFuncSetAttribute(kernel, "
+           "cudaFuncAttributeMaxDynamicSharedMemorySize, bytes) has to be called first");
     error = 1;  // cudaErrorInvalidValue
   }
   launch.threads = static_cast<unsigned>(threads);

@@ -90,16 +90,22 @@ struct Configuration {  // of a launch
   bool early = false;  // may begin before the kernel before it has ended, until it waits for it
   size_t closure_bytes = 0;
 };
+// Begins each kernel with __launch_bounds__, as cuda_syntax.py rewrites it.
+void require_threads(unsigned most, unsigned blocks = 0, unsigned cluster_blocks = 0);
 // Begins each kernel with __cluster_dims__, as ptx.py rewrites it.
 void require_cluster(unsigned x, unsigned y = 1, unsigned z = 1);
 // The blocks of so many threads with so much shared memory that run on an SM at a time, and the static shared memory of
 // the kernel that is this function.
 unsigned blocks_per_sm(unsigned threads, size_t shared_bytes);
 size_t static_shared_of(const void* kernel);
+// The dynamic shared memory that a kernel may have, beside its static, once the host has asked for it; of a kernel that is
+// null what any may.
+void allow_dynamic_shared(const void* kernel, size_t bytes);
+size_t allowed_dynamic_shared(const void* kernel);
 // Runs the kernel that `invoke(closure)` calls once for each thread; returns a cudaError_t. A closure is kept as its bytes
 // where work is captured, so it holds the kernel's arguments by value. Findings name it as `name`
-// says, or without one as the function at `kernel` is called.
-int run_grid(void (*invoke)(const void*), const void* closure, uintptr_t kernel, const char* name,
+// says, or without one as the function at `kernel` is called; that is the kernel's if `is_kernel`.
+int run_grid(void (*invoke)(const void*), const void* closure, uintptr_t kernel, bool is_kernel, const char* name,
              const Configuration& as);
 
 }  // namespace emulator

@@ -32,12 +32,15 @@ template <typename... Parameters>
 cudaError_t emulator_run(const LaunchedKernel<Parameters...>& launched, emulator::Configuration as) {
   as.closure_bytes = sizeof launched;
   uintptr_t kernel = reinterpret_cast<uintptr_t>(launched.kernel);
-  return emulator_error(emulator::run_grid(launched.invoke, &launched, kernel, nullptr, as));
+  return emulator_error(emulator::run_grid(launched.invoke, &launched, kernel, true, nullptr, as));
 }
 
 template <typename... Parameters, typename... Arguments>
 cudaError_t launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, size_t dynamic_shared_bytes,
                    cudaStream_t stream, Arguments... arguments) {
+  if (dynamic_shared_bytes > 48 * 1024) {  // as the file of this name in kernels/include does
+    emulator::allow_dynamic_shared(reinterpret_cast<const void*>(kernel), dynamic_shared_bytes);
+  }
   emulator_run(LaunchedKernel<Parameters...>{kernel, {static_cast<Parameters>(arguments)...}},
                {grid, block, dynamic_shared_bytes, stream});
   return cudaGetLastError();
@@ -127,39 +130,43 @@ cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t* config, void (*kernel)
 // kernel<<<grid, block, dynamic_shared_bytes, stream>>>(arguments), as workflow/ladder/build/cuda_syntax.py rewrites it:
 // emulator_launch(EMULATOR_KERNEL(kernel), grid, block, dynamic_shared_bytes, stream)(arguments).
 #define EMULATOR_TEXT_OF(...) #__VA_ARGS__
-#define EMULATOR_KERNEL(...) \
-  EMULATOR_TEXT_OF(__VA_ARGS__), [=](auto... emulator_arguments) EMULATOR_PLAIN { __VA_ARGS__(emulator_arguments...); }
+// Where the types of the arguments are those of the kernel's parameters, its address is known as well.
+#define EMULATOR_KERNEL(...)                                                                                \
+  EMULATOR_TEXT_OF(__VA_ARGS__),                                                                            \
+      [=](auto... emulator_arguments) EMULATOR_PLAIN { __VA_ARGS__(emulator_arguments...); },               \
+      [=](auto... emulator_arguments)                                                                       \
+          EMULATOR_PLAIN -> decltype(static_cast<void (*)(decltype(emulator_arguments)...)>(__VA_ARGS__)) { \
+            return __VA_ARGS__;                                                                             \
+          }
 
-template <typename Kernel>
+template <typename Kernel, typename Address>
 struct EmulatedLaunch {
   const char* name;
   Kernel kernel;
+  Address address;
   dim3 grid, block;
   size_t dynamic_shared_bytes;
   cudaStream_t stream;
 
   template <typename... Arguments>
   void operator()(Arguments... arguments) const {
-    if (dynamic_shared_bytes > emulator_allowed_dynamic_shared) {
-      emulator::report_host(
-          "launch",
-          "asks for more than 48 KiB of dynamic shared memory, for which cudaFuncSetAttribute(kernel, "
-          "cudaFuncAttributeMaxDynamicSharedMemorySize, bytes) has to be called first");
-      emulator_error(cudaErrorInvalidValue);
-      return;
-    }
     auto run = [kernel = kernel, arguments...]() EMULATOR_PLAIN { kernel(arguments...); };
     using Run = decltype(run);
     void (*invoke)(const void*) = [](const void* closure) EMULATOR_PLAIN { (*static_cast<const Run*>(closure))(); };
     emulator::Configuration as = {grid, block, dynamic_shared_bytes, stream};
     as.closure_bytes = sizeof run;
-    emulator_error(emulator::run_grid(invoke, &run, reinterpret_cast<uintptr_t>(invoke), name, as));
+    if constexpr (std::is_invocable_v<Address, Arguments...>) {
+      uintptr_t place = reinterpret_cast<uintptr_t>(address(arguments...));
+      emulator_error(emulator::run_grid(invoke, &run, place, true, name, as));
+    } else {
+      emulator_error(emulator::run_grid(invoke, &run, reinterpret_cast<uintptr_t>(invoke), false, name, as));
+    }
   }
 };
-template <typename Kernel>
-EmulatedLaunch<Kernel> emulator_launch(const char* name, Kernel kernel, dim3 grid, dim3 block,
-                                       size_t dynamic_shared_bytes = 0, cudaStream_t stream = nullptr) {
-  return {name, kernel, grid, block, dynamic_shared_bytes, stream};
+template <typename Kernel, typename Address>
+EmulatedLaunch<Kernel, Address> emulator_launch(const char* name, Kernel kernel, Address address, dim3 grid, dim3 block,
+                                                size_t dynamic_shared_bytes = 0, cudaStream_t stream = nullptr) {
+  return {name, kernel, address, grid, block, dynamic_shared_bytes, stream};
 }
 
 // extern __shared__ T s[]; is a reference to it.

@@ -22,6 +22,7 @@ def in_plain_cpp(text: str, file: str) -> str:
     source.rename_variables()
     source.rewrite_arrays()
     source.rewrite_launches()
+    source.bound_threads()
     source.remove_casts()
     return f'#line 1 "{file}"\n{"".join(source.texts)}' if source.changed else text
 
@@ -94,6 +95,21 @@ class _Source:
             for each in range(*end):
                 self.put(each, "")
             self.put(end[0], f"{closing})")
+
+    def bound_threads(self) -> None:
+        """Let each kernel with `__launch_bounds__` begin by asking for no more threads."""
+        for number, token in enumerate(self.tokens[:-1]):
+            if token != "__launch_bounds__" or self.tokens[number + 1] != "(":
+                continue
+            depth, end = 0, number + 1
+            for end in range(number + 1, len(self.tokens)):
+                depth += (self.tokens[end] == "(") - (self.tokens[end] == ")")
+                if depth == 0:
+                    break
+            body = next((each for each in range(end, len(self.tokens)) if self.tokens[each] in ("{", ";")), None)
+            if body is not None and self.tokens[body] == "{":
+                bounds = " ".join(self.tokens[number + 2 : end])
+                self.put(body, f"{{ emulator::require_threads({bounds});")
 
     def remove_casts(self) -> None:
         """Leave out that a kernel is cast to `void*` where it is launched: its type tells what its arguments are."""
