@@ -27,6 +27,13 @@ include: "workflow/rules/report.smk"
 include: "workflow/rules/evidence.smk"
 
 
+# What says something to the user says it here, also where jobs are sent to nodes.
+localrules:
+    all,
+    help,
+    gpu_file,
+
+
 rule all:
     """What a plain run makes: tables, figures, pages, report, summary; it fails where a rung failed."""
     default_target: True

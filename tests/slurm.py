@@ -19,6 +19,7 @@ CONF = """{mark}ClusterName=tests
 SlurmctldHost={host}
 SlurmUser=root
 AuthType=auth/munge
+AuthInfo=cred_expire=5
 ProctrackType=proctrack/linuxproc
 TaskPlugin=task/none
 JobAcctGatherType=jobacct_gather/none
@@ -54,6 +55,8 @@ Name=gpu Type=h200 File=/dev/full
 
 def missing() -> str:
     """Why no Slurm can be started here, in one line; empty where it can."""
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        return "one Slurm at a time: `make test-slurm` runs these tests alone"
     if os.geteuid() != 0:
         return "a Slurm of its own needs root"
     here = os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/sbin"])

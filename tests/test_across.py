@@ -4,18 +4,21 @@ import json
 import shutil
 from pathlib import Path
 
+import pandas as pd
 import pytest
 from conftest import a_check, a_device, a_rung, a_where, time_run
 from ladder.config import gpus
 from ladder.config.plan import plan
 from ladder.model.shape import Shape
 from ladder.records import store
+from ladder.show.figures import cards as cards_figure
 from ladder.show.figures import gpus as gpus_figure
 from ladder.show.figures import gpus_by_size
 from ladder.show.static import draw, save
 from ladder.system.errors import LadderError
 from ladder.system.paths import ROOT
 from ladder.tables.across import ACROSS_COLUMNS, across_table, caption, common_size
+from ladder.tables.cards import CARDS_COLUMNS, cards_table
 from ladder.tables.files import read_table, write_table
 from pipeline import FEW, FEW_RUNGS, RECORDED, contents, copy_project, snakemake
 
@@ -66,11 +69,45 @@ def table_of(results, shapes=None):
 def test_a_device_of_the_users_own_stands_beside_what_ships_under_a_name_of_its_own(results):
     shipped, own = table_of(results), results / "h100-sxm/devices"
     record(own, "GPU-0", "tiled", beside("tiled", "512", 3.0))
-    table = across_table(results, RUNGS, None, "cublas", "naive", own / "GPU-0/raw")
+    table = across_table(results, RUNGS, None, "cublas", "naive", [own / "GPU-0/raw"])
     here = table["gpu"] == "h100-sxm GPU-0"
     assert list(table.loc[here, "time_ms_median"]) == pytest.approx([3.0])
     assert table[~here].reset_index(drop=True).equals(shipped)
     assert table_of(results).equals(shipped)
+
+
+def test_cards_of_one_name_are_compared_where_they_measured_the_same_build_at_the_same_size(results):
+    assert cards_table(results, {"tiled"}).empty
+    own = results / "h100-sxm/devices"
+    second, third = (vars(a_device("NVIDIA H100 80GB HBM3", uuid=f"GPU-{digit * 8}-1")) for digit in "bc")
+    slower = beside("tiled", "512", 2.5) | beside("tiled", "2048", 9.0)
+    record(own, "GPU-bbbbbbbb", "tiled", slower, device=second)
+    record(own, "GPU-cccccccc", "tiled", beside("tiled", "1024", 4.0), device=third)
+    table = cards_table(results, {"tiled"})
+    assert list(table.columns) == CARDS_COLUMNS
+    at = {(row.shape, row.card): row for row in table.itertuples()}
+    assert set(at) == {("512", "GPU-0"), ("512", "GPU-bbbbbbbb"), ("1024", "GPU-0"), ("1024", "GPU-cccccccc")}
+    assert at["512", "GPU-bbbbbbbb"].time_ms_median == pytest.approx(2.5)
+    assert at["512", "GPU-bbbbbbbb"].over_cards == pytest.approx((2.5 / 2.0) ** 0.5)
+    assert at["512", "GPU-0"].over_cards == pytest.approx((2.0 / 2.5) ** 0.5)
+    assert set(cards_table(results, {"tiled"}, [Shape.parse("1024")])["shape"]) == {"1024"}
+
+
+def test_the_figure_of_cards_shows_those_that_share_enough_and_says_how_far_they_are_apart():
+    rows = [
+        {"gpu": "h100-sxm", "card": card, "shape": str(size), "over_cards": over + size / 1e4}
+        for card, over in (("GPU-a", 0.99), ("GPU-b", 1.01))
+        for size in range(-2, 3)
+    ]
+    rows += [{"gpu": "h200-sxm", "card": card, "shape": "1", "over_cards": 1.0} for card in ("GPU-c", "GPU-d")]
+    figure = cards_figure.figure(pd.DataFrame(rows))
+    assert figure.title == "Medians of cards of one name are apart by 2.00 % (h100-sxm, 2 cards)"
+    (axes,) = draw(figure, "").axes
+    assert [x for x, _ in axes.collections[0].get_offsets()] == pytest.approx([-1.0, 1.0])
+    assert [text.get_text() for text in axes.get_yticklabels()] == ["GPU-a (5)", "GPU-b (5)"]
+    nothing = cards_figure.figure(pd.DataFrame(columns=CARDS_COLUMNS))
+    assert nothing.title == "No two cards of one name have measured the same builds"
+    assert nothing.empty in [text.get_text() for text in draw(nothing, "").axes[0].texts]
 
 
 def test_each_rung_shape_and_gpu_is_a_row_with_rate_and_shares(results):
@@ -207,6 +244,7 @@ def test_the_target_sets_two_gpus_side_by_side_and_leaves_their_results_alone(tm
     assert run.status == 0, run.output
     after = contents(project / "results")
     made = {"gpus.csv", "gpus.svg", "gpus.png", "gpus_by_size.svg", "gpus_by_size.png"}
+    made |= {"cards.csv", "cards.svg", "cards.png"}
     assert set(after) - set(before) == {f"across/selected/{name}" for name in made}
     assert {name: after[name] for name in before} == before
     table = read_table(project / "results/across/selected/gpus.csv")

@@ -2,8 +2,16 @@
 ACROSS = f"{RESULTS}/across/{PLAN.folder}"
 
 
+def own_records(wildcards):
+    """The folders of the user's own records that stand beside those that ship: this run's, and those of all `gpus`."""
+    found = [RAW] if PLAN.own else []
+    for gpu in SETTINGS["gpus"]:
+        found += sorted(map(str, Path(RESULTS).glob(f"{gpu}/devices/*/raw")))
+    return list(dict.fromkeys(found))
+
+
 rule across:
-    """Every GPU that has records beside the others, from raw alone."""
+    """Every GPU that has records beside the others, and the cards of one name among themselves, from raw alone."""
     input:
         records=recorded_anywhere(),
         code=code("across"),
@@ -13,6 +21,9 @@ rule across:
         png=f"{ACROSS}/gpus.png",
         by_size_svg=in_report(f"{ACROSS}/gpus_by_size.svg", "across"),
         by_size_png=f"{ACROSS}/gpus_by_size.png",
+        cards=in_report(f"{ACROSS}/cards.csv", "cards"),
+        cards_svg=in_report(f"{ACROSS}/cards.svg", "cards"),
+        cards_png=f"{ACROSS}/cards.png",
     log:
         f"{LOGS}/across.log",
     conda:
@@ -23,6 +34,6 @@ rule across:
         baseline=PLAN.baseline.name,
         first=PLAN.first.name,
         results=lambda wildcards: RESULTS,
-        own=RAW if PLAN.own else None,
+        own=own_records,
     script:
         "../scripts/across.py"

@@ -10,6 +10,7 @@ sys.path.insert(0, str(WORKFLOW))
 from ladder.build.emulator import gxx_version
 from ladder.build.languages.compile import state_of_compiler
 from ladder.build.toolchain import find_nvcc, require_architecture
+from ladder.commands.kinds import kinds, run_each
 from ladder.commands.session import (
     check_place,
     config_sources,
@@ -46,6 +47,8 @@ configfile: "config/config.yaml"
 config.setdefault("quiet", "GEMM_LADDER_QUIET" in os.environ)
 config.setdefault("remeasure", False)
 with told():
+    if workflow.is_main_process and (named := kinds(config, PLACES)):
+        sys.exit(run_each(config, named, ARGUMENTS))
     PLAN = plan(config, PLACES, not uses_conda(ARGUMENTS))
     if not uses_conda(ARGUMENTS):
         require_architecture(find_nvcc(PLAN.settings["compile"]["nvcc"]), PLAN.gpu)
@@ -181,7 +184,8 @@ def recorded_anywhere():
     found = {
         str(path)
         for stage, ending in (("check", "json"), ("time", "zip"))
-        for path in Path(RESULTS).glob(f"*/raw/{stage}/*.{ending}")
+        for place in ("*/raw", "*/devices/*/raw")
+        for path in Path(RESULTS).glob(f"{place}/{stage}/*.{ending}")
     }
     made = records("check", "json", PLAN.checked) + records("time", "zip", RUNGS)
     return sorted(found | set(made))

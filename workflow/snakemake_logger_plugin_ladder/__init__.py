@@ -20,6 +20,14 @@ from snakemake_interface_logger_plugins.common import LogEvent
 from snakemake_logger_plugin_ladder.board import Board
 
 DURATIONS = Path("build/durations.json")
+# What Slurm says of a job that did not end by itself, and what to do about it.
+STATES = {
+    "TIMEOUT": "out of time; raise its runtime in the profile",
+    "OUT_OF_MEMORY": "out of memory; raise its mem_mb in the profile",
+    "CANCELLED": "cancelled",
+    "NODE_FAIL": "its node failed",
+    "PREEMPTED": "preempted",
+}
 SHOWN = ("ALL", "PROGRESS", "RULES")  # the choices of --quiet that leave room for words of ours
 
 
@@ -39,6 +47,15 @@ def _check_command_line() -> None:
         check_arguments(sys.argv[1:])
     except LadderError as error:
         sys.exit(f"gemm-ladder: {error}")
+
+
+def _of_slurm(reason: str) -> str:
+    """A batch system's reason for the failure of a job, in words: the state of Slurm's job with what to do about it."""
+    found = re.search(r"SLURM-job '(.*?)' failed, SLURM status is: '(.*?)'", reason)
+    if found is None:
+        return f"the job failed: {reason}"
+    job, state = found.groups()
+    return f"Slurm job {job}: {STATES.get(state, f'failed ({state})')}; nothing is recorded of it, so run again"
 
 
 def _in_one_line(text: str) -> str:
@@ -88,7 +105,8 @@ class LogHandler(LogHandlerBase):
         elif event == LogEvent.ERROR:
             self.untold.append(_in_one_line(self.format(record)))
         elif record.levelno >= logging.WARNING:
-            self._write(self.format(record))
+            if not record.getMessage().endswith("no backup found."):  # of a record that there was not yet
+                self._write(self.format(record))
         elif self.board is not None:
             if record.getMessage().startswith("Nothing to be done"):
                 self._write("Nothing to be done: all that was asked for is there and up to date.")
@@ -101,7 +119,7 @@ class LogHandler(LogHandlerBase):
         said = [line for text in texts for line in text.splitlines() if line.startswith("gemm-ladder: ")]
         where = f"; see {', '.join(map(str, logs))}" if logs else ""
         if reason := " ".join((getattr(record, "rule_msg", None) or "").split()):  # of a batch system
-            self._write(said[-1] if said else f"gemm-ladder: {record.rule_name}: the job failed: {reason}{where}")
+            self._write(said[-1] if said else f"gemm-ladder: {record.rule_name}: {_of_slurm(reason)}{where}")
         elif not said:
             self._write("\n".join([*self.untold, f"gemm-ladder: {record.rule_name}: the job failed{where}"]))
         self.untold.clear()

@@ -43,6 +43,7 @@ CLUSTER = "cluster"  # what `measure` says where jobs run on nodes of a batch sy
 # The settings that change nothing of what is derived of a GPU's records.
 DERIVES_THE_SAME = {
     "gpu",
+    "gpus",
     "fallback_gpu",
     "devices",
     "exclusive",

@@ -18,6 +18,7 @@ A record is replaced as a whole and only by a completed one: a reader sees the o
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import hashlib
 import json
@@ -47,8 +48,11 @@ def write_bytes(path: Path, content: bytes) -> None:
             file.flush()
             os.fsync(file.fileno())
         os.replace(part, path)
-    except BaseException:
-        part.unlink(missing_ok=True)
+    except BaseException as error:
+        if isinstance(error, OSError) and error.filename is None:  # as of a disk that is full
+            error.filename = str(path)
+        with contextlib.suppress(OSError):
+            part.unlink(missing_ok=True)
         raise
 
 

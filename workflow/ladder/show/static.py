@@ -192,8 +192,8 @@ def _points(axes: Axes, rows: pd.DataFrame, layer: Layer) -> None:
         clip_on=layer.behind, zorder=1.5 if layer.behind else 3, ax=axes,
     )  # fmt: skip
     if layer.low:
-        for name, part in rows.groupby(key.column, sort=False):
-            axes.hlines(part[layer.y], part[layer.low], part[layer.high], color=key.colors[name], linewidth=1.4)
+        shades = rows[key.column].map(key.colors) if key else layer.color
+        axes.hlines(rows[layer.y], rows[layer.low], rows[layer.high], color=shades, linewidth=1.4)
 
 
 def _bars(axes: Axes, rows: pd.DataFrame, layer: Layer) -> None:

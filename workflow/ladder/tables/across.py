@@ -35,18 +35,18 @@ def across_table(
     shapes: list[Shape] | None,
     baseline: str,
     first: str,
-    own: Path | None = None,
+    own: Sequence[Path] = (),
 ) -> pd.DataFrame:
     """One row a rung, shape and GPU whose check passed there, by the ladder, the work and the GPU's name.
 
-    `results` holds one folder a GPU, with the records that ship; `own` is the folder of those of a device of the
+    `results` holds one folder a GPU, with the records that ship; `own` are the folders of those of devices of the
     user's own. `shapes` are those asked for, or None for all. Columns: ACROSS_COLUMNS, where gpu is the folder, with
     the user's device behind it, and device NVML's name, shares are fractions, and source_digest is of the code that was
     measured; the others are those of `ladder.tables.timings.timing_table`. Raises LadderError where nothing is recorded
     or a record is damaged.
     """
     parts = []
-    for raw in [*sorted(results.glob("*/raw")), *([own] if own else [])]:
+    for raw in [*sorted(results.glob("*/raw")), *own]:
         evidence = [read_evidence(rung, None, raw, shapes) for rung in rungs if rung.role != "floor"]
         sound = [item for item in evidence if item.sound and item.timings]
         if sound:
