@@ -38,7 +38,7 @@ def implausible(
         baseline = by.get((steady, shape)) if steady else None
         first = by.get((before, shape)) if steady else None
         found = (
-            _rate(own, ceiling)
+            beyond_the_gpu(own, ceiling)
             or _samples(own, asked)
             or (_held(own, baseline) if baseline else "")
             or (_changed(steady, first, baseline) if first and baseline else "")
@@ -63,7 +63,11 @@ def above_ceiling(shape: Shape, seconds: float, clock_mhz: float, ceiling: Seque
     return f"{rate / 1e3:.4g} TFLOP/s is impossible: {here}" if rate > most else ""
 
 
-def _rate(own: Measurement, ceiling: Sequence[float]) -> str:
+def beyond_the_gpu(own: Measurement, ceiling: Sequence[float]) -> str:
+    """What is impossible about the fastest sample of a kernel, in words; empty where its class and memory allow it.
+
+    The ceiling is that of `implausible`.
+    """
     best, bandwidth_gb_s = float(own.times_s.min()), ceiling[2]
     if found := above_ceiling(own.shape, best, float(own.clocks_hz.max()) / 1e6, ceiling):
         return found

@@ -6,7 +6,7 @@ import pandas as pd
 
 from ladder.show.figures.specification import PALETTE, Axis, Choice, Layer, Specification
 
-LEAST = 5  # rungs and sizes that a card shares with others, below which its median says nothing
+SHARED_LEAST = 5  # rungs and sizes that a card shares with others, below which its median says nothing
 
 
 def figure(table: pd.DataFrame) -> Specification:
@@ -14,7 +14,7 @@ def figure(table: pd.DataFrame) -> Specification:
     parts = table.assign(percent=100 * (table["over_cards"].astype(float) - 1)).groupby(["gpu", "card"])["percent"]
     ends = {name: (lambda of, share=share: of.quantile(share)) for name, share in (("low", 0.05), ("high", 0.95))}
     found = parts.agg(median="median", count="count", **ends).reset_index()
-    found = found[found["count"] >= LEAST]
+    found = found[found["count"] >= SHARED_LEAST]
     gpus = [gpu for gpu, rows in found.groupby("gpu") if len(rows) > 1]
     data = found.loc[found["gpu"].isin(gpus), ["gpu", "card", "low", "median", "high", "count"]]
     data = data.assign(label=[f"{row.card} ({row.count:.0f})" for row in data.itertuples(index=False)])

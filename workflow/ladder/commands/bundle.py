@@ -1,0 +1,313 @@
+"""Records of a device as one archive that is sent in, and such an archive taken into results once nothing is wrong."""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import hashlib
+import io
+import json
+import os
+import re
+import tempfile
+import zipfile
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from ladder.config import gpus
+from ladder.config.documents import read_yaml, validated
+from ladder.config.plan import Plan, plan
+from ladder.config.sources import source_digest
+from ladder.measure.sustained.stage import impossible
+from ladder.measure.time.plausible import beyond_the_gpu, implausible
+from ladder.model.cases import Case
+from ladder.records import digests, store
+from ladder.records.identity import DEVICES, places_of
+from ladder.records.provenance import now
+from ladder.records.sustained import read_sustained
+from ladder.records.timings import BEFORE, LAUNCHES, measurements, unfinished
+from ladder.system.errors import LadderError
+from ladder.system.paths import ROOT, shown
+from ladder.system.terminal import say, told
+
+MANIFEST = "manifest.json"
+SENT = {"check": ".json", "time": ".zip", "sustained": ".json", "profile": ".json.gz", "accuracy": ".json"}
+_RUNG = r"[a-z][a-z0-9_]*(@[A-Z][A-Z0-9_]*=[A-Za-z0-9_]+(,[A-Z][A-Z0-9_]*=[A-Za-z0-9_]+)*)?"
+_MEMBER = re.compile(rf"raw/({'|'.join(f'{stage}/{_RUNG}{re.escape(end)}' for stage, end in SENT.items())})")
+MOST_FILES, MOST_BYTES = 2000, 256 << 20  # of a bundle; the bytes are also the most of one record unpacked
+
+
+def main(arguments: Sequence[str]) -> int:
+    """`make` or `take` a bundle; the exit status is 1 where something is refused."""
+    parser = argparse.ArgumentParser(prog="bundle.py", description=__doc__)
+    commands = parser.add_subparsers(required=True, dest="command", metavar="COMMAND")
+    one = commands.add_parser("make", help="write what a device of yours measured to one file that you can send in")
+    one.add_argument("folder", nargs="?", type=Path, help="results/GPU/devices/DEVICE; not needed where there is one")
+    one.add_argument("-o", "--output", type=Path, help="the file to write (gemm-ladder-GPU-DEVICE.zip)")
+    one = commands.add_parser("take", help="check a bundle, and add its records to results where nothing is wrong")
+    one.add_argument("bundle", type=Path)
+    one.add_argument("--ship", action="store_true", help="as the records that ship for this GPU, where there are none")
+    asked = parser.parse_args(arguments)
+    with told():
+        if asked.command == "make":
+            return make(asked.folder or _only_device(ROOT / "results"), asked.output)
+        return take(asked.bundle, ROOT / "results", asked.ship)
+
+
+def _only_device(results: Path) -> Path:
+    """The one folder of a device that holds records; raises LadderError where there are none or several."""
+    found = [path.parent for path in sorted(results.glob(f"*/{DEVICES}/*/raw"))]
+    if len(found) == 1:
+        return found[0]
+    problem = (
+        f"several; name one: {', '.join(map(shown, found))}" if found else "none; measure on a GPU first: make run"
+    )
+    raise LadderError(f"{shown(results)}: folders of devices with records: {problem}")
+
+
+def make(folder: Path, output: Path | None = None) -> int:
+    """Write a bundle of the records in the folder of a device, without those of rungs that failed their check.
+
+    Returns 1, having said in a line each what is wrong and written nothing, where `take` would refuse it. Raises
+    LadderError where the folder is that of no device.
+    """
+    folder = folder.resolve()
+    if folder.parent.name != DEVICES or not (folder / "raw").is_dir():
+        raise LadderError(f"{shown(folder)}: holds no records of a device; name results/GPU/devices/DEVICE")
+    gpu, device = folder.parents[1].name, folder.name
+    failed = {
+        path.name.removesuffix(SENT["check"])
+        for path in sorted((folder / "raw/check").glob(f"*{SENT['check']}"))
+        if store.read_record(path)["status"] != "pass"
+    }
+    for rung in sorted(failed):
+        say(f"gemm-ladder: {rung}: left out, for it did not pass its check")
+    members = {
+        f"raw/{stage}/{path.name}": path.read_bytes()
+        for stage, ending in SENT.items()
+        for path in sorted((folder / "raw" / stage).glob(f"*{ending}"))
+        if path.name.removesuffix(ending) not in failed and not path.name.startswith(".")
+    }
+    files = {name: hashlib.sha256(content).hexdigest() for name, content in members.items()}
+    manifest = {"schema_version": 1, "gpu": gpu, "device": device, "made_at": now(), "files": files}
+    output = output or Path(f"gemm-ladder-{gpu}-{device}.zip")
+    with tempfile.TemporaryDirectory() as place:
+        made = Path(place) / output.name
+        store.write_archive(made, {**members, MANIFEST: json.dumps(manifest, indent=1).encode()})
+        refused = refusals(made, Path(place))
+        for line in refused:
+            say(f"gemm-ladder: {line}")
+        if not refused:
+            store.write_bytes(output, made.read_bytes())
+    if not refused:
+        say(f"gemm-ladder: {output}: {len(members)} records of {gpu} ({device}); docs/send-in.md says where it goes")
+    return int(bool(refused))
+
+
+def take(bundle: Path, results: Path, ship: bool = False) -> int:
+    """Add the records of a bundle to a folder of results; returns 1 where it is refused, in a line for each reason.
+
+    They become those of a device of the user's own, or with `ship` those that ship. All of them are taken, or none.
+    Raises LadderError where there are records in that place already, or where the bundle cannot be read.
+    """
+    results.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=results, prefix=".bundle-") as place:
+        refused = refusals(bundle, Path(place))
+        for line in refused:
+            say(f"gemm-ladder: {bundle.name}: {line}")
+        if refused:
+            say(f"gemm-ladder: {bundle.name}: refused, and nothing of it is taken")
+            return 1
+        (raw,) = Path(place).glob(f"results/*/{DEVICES}/*/raw")
+        gpu, device = raw.parents[2].name, raw.parent.name
+        target = results / gpu / ("raw" if ship else f"{DEVICES}/{device}/raw")
+        if target.exists():
+            raise LadderError(f"{shown(target)}: holds records already; move them away, or leave the bundle")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        number = sum(path.is_file() for path in raw.rglob("*"))
+        os.rename(raw, target)  # at once, on one file system
+    see = f"snakemake --cores all --config gpu={gpu} measure=false records={'shipped' if ship else device}"
+    say(f"gemm-ladder: {shown(target)}: {number} records taken; to see them: {see}")
+    return 0
+
+
+def refusals(bundle: Path, place: Path) -> list[str]:
+    """Why a bundle is not taken, in a line each; none where nothing is wrong.
+
+    It is unpacked below `place`, as results/GPU/devices/DEVICE/raw. Raises LadderError where the file is no bundle.
+    """
+    members, manifest = _opened(bundle)
+    files, gpu, device = manifest["files"], manifest["gpu"], manifest["device"]
+    found = [f"{name}: in the manifest, and not in the bundle" for name in sorted(files.keys() - members.keys())]
+    for name, content in sorted(members.items()):
+        if name not in files:
+            found.append(f"{name}: not in the manifest")
+        elif hashlib.sha256(content).hexdigest() != files[name]:
+            found.append(f"{name}: its digest is not that of the manifest")
+    if gpu not in gpus.names():
+        found.append(f"{gpu}: has no file in config/gpus, whose ceilings times are held to; send that file in first")
+    if found:
+        return found
+    raw = place / "results" / gpu / DEVICES / device / "raw"
+    for name, content in members.items():
+        store.write_bytes(raw.parent / name, content)
+    settings = read_yaml(ROOT / "config/config.yaml")
+    run = plan({**settings, "gpu": gpu, "measure": False, "records": "shipped"})
+    judges = {"check": _check, "time": _time, "sustained": _sustained, "profile": _parts, "accuracy": _parts}
+    for name in sorted(members):
+        path = raw.parent / name
+        try:
+            found += [f"{name}: {line}" for line in judges[path.parent.name](path, run)]
+        except LadderError as error:
+            found.append(str(error).replace(f"{place}/", "").replace(f"results/{gpu}/{DEVICES}/{device}/", ""))
+        except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+            found.append(f"{name}: not as this version writes it ({type(error).__name__}: {error})")
+    return found
+
+
+def _opened(bundle: Path) -> tuple[dict[str, bytes], dict[str, Any]]:
+    """The records of a bundle by their names, and its manifest; LadderError for what is none or is too large."""
+
+    def is_none(problem: str) -> LadderError:
+        return LadderError(f"{bundle}: {problem}; make it anew: python workflow/bundle.py make")
+
+    try:
+        with zipfile.ZipFile(bundle) as archive:
+            infos = archive.infolist()
+            names = [info.filename for info in infos]
+            if len(names) > MOST_FILES or sum(info.file_size for info in infos) > MOST_BYTES:
+                raise is_none(f"more than {MOST_FILES} files or {MOST_BYTES >> 20} MiB")
+            if odd := sorted(name for name in names if name != MANIFEST and not _MEMBER.fullmatch(name)):
+                raise is_none(f"{odd[0]!r} is no place of a record")
+            if MANIFEST not in names or len(set(names)) < len(names):
+                raise is_none(f"no {MANIFEST}, or a name twice")
+            members = {name: archive.read(name) for name in names}
+    except (zipfile.BadZipFile, EOFError, OSError, ValueError, NotImplementedError, RuntimeError, zlib.error) as error:
+        raise is_none(f"is no bundle ({error})") from None
+    for name, content in members.items():
+        if _unpacked_bytes(name, content) > MOST_BYTES:
+            raise is_none(f"{name}: more than {MOST_BYTES >> 20} MiB unpacked")
+    try:
+        manifest = json.loads(members.pop(MANIFEST))
+    except ValueError as error:
+        raise is_none(f"{MANIFEST} is no JSON ({error})") from None
+    return members, validated(manifest, "bundle", f"{bundle}: {MANIFEST}")
+
+
+def _unpacked_bytes(name: str, content: bytes) -> int:
+    """How many bytes a packed record would take, at least where that is more than MOST_BYTES."""
+    try:
+        if name.endswith(".zip"):
+            with zipfile.ZipFile(io.BytesIO(content)) as archive:
+                return sum(info.file_size for info in archive.infolist())
+        if name.endswith(".gz"):
+            with gzip.open(io.BytesIO(content)) as file:
+                return len(file.read(MOST_BYTES + 1))
+    except (zipfile.BadZipFile, EOFError, OSError, ValueError, zlib.error):
+        return 0  # whoever reads it says what is wrong
+    return len(content)
+
+
+def _of_this_ladder(record: Mapping[str, Any], run: Plan) -> Iterator[str]:
+    """What is wrong with the places where parts of a record were made, and with the sources that they are of."""
+    rung = run.by_name(record["rung"])
+    sources = {source_digest(each) for each in (rung, replace(rung, tuned=()))}
+    places = list(places_of(record))
+    if not places:
+        yield "says nothing of where it was made"
+    for where in places:
+        gpu, commit = where["gpu"], where["software"]["git_commit"]
+        if not all(isinstance(gpu.get(key), str) and gpu[key] for key in ("name", "uuid", "driver")):
+            yield "names no card, UUID or driver"
+        elif not re.fullmatch("[0-9a-f]{40}", commit):
+            yield f"commit: {commit!r} is none; measure in a checkout of git"
+        elif digests.source_of(where) not in sources:
+            yield f"of other sources of {rung.name} than this checkout's; take it in one of commit {commit[:12]}"
+
+
+def _check(path: Path, run: Plan) -> Iterator[str]:
+    record = store.read_record(path)
+    yield from _of_this_ladder(record, run)
+    rung = run.by_name(record["rung"])
+    if record["status"] != "pass" or any(case["verdict"] != "pass" for case in record["cases"]):
+        yield "a case did not pass"
+    if record.get("declared") != rung.declared or record.get("claims", {}) != rung.claims:
+        yield "held to another declaration than that of config/kernels.yaml"
+    alone = replace(run, rungs=(rung,))  # what others are tuned for adds cases
+    timed = {*alone.shapes, *alone.profile_shapes, *alone.sustained_sizes}  # of which a user may choose some
+    wanted = {case for case in alone.cases(rung.name) if case.shape not in timed}
+    if missing := wanted - _passed(record):
+        some = min(missing, key=str)
+        yield f"{len(missing)} of the {len(wanted)} cases that config/config.yaml asks for are missing, such as {some}"
+
+
+def _passed(check: Mapping[str, Any]) -> set[Case]:
+    return {Case.of(case) for case in check["cases"] if case["verdict"] == "pass"}
+
+
+def _time(path: Path, run: Plan) -> Iterator[str]:
+    runs = store.read_runs(path)
+    if store.read_failure(path) or not runs:
+        yield "holds an attempt that failed, or no run"
+    for files in runs.values():
+        record = store.run_record(files, path)
+        yield from _of_this_ladder(record, run)
+        if message := unfinished(files):
+            yield message
+            continue
+        rung, settings = record["rung"], record["settings"]
+        floor = run.by_name(rung).role == "floor"
+        yield from [] if floor else _of_the_checked_build(path, record)
+        if record.get("launches") != LAUNCHES:
+            yield "its launches are not verified"
+            continue
+        measured = list(measurements(files, record))
+        if not set(record["shapes"]) <= {str(each.shape) for each in measured if each.kernel == rung}:
+            yield "says shapes that were not measured"
+        names = [name for name in record["builds"] if name != rung]
+        steady = next((name for name in names if run.by_name(name).role == "baseline"), None)
+        for each in measured:
+            name = each.kernel.removesuffix(BEFORE)
+            if run.by_name(name).role == "floor":
+                continue
+            if each.state["launches"]["verified"] < len(each.times_s):
+                yield f"{name} at {each.shape}: not every launch that counts was verified"
+            if name != rung and (wrong := beyond_the_gpu(each, run.expected([name])["ceiling"])):
+                yield f"{name} at {each.shape}: {wrong}"
+        ceiling = run.expected([rung])["ceiling"]
+        if not floor and (wrong := implausible(measured, rung, steady, f"{steady}{BEFORE}", ceiling, settings)):
+            yield wrong
+
+
+def _sustained(path: Path, run: Plan) -> Iterator[str]:
+    record = store.read_record(path)
+    yield from _of_this_ladder(record, run)
+    yield from _of_the_checked_build(path, record)
+    if record["status"] != "ok" or not read_sustained(path):
+        yield f"ended as {record['status']!r}"
+    elif wrong := impossible(record["rung"], record["parts"], run.expected([record["rung"]])["ceiling"]):
+        yield wrong
+
+
+def _parts(path: Path, run: Plan) -> Iterator[str]:
+    record = store.read_record(path)
+    if record.get("failure"):
+        yield "holds an attempt that failed"
+    else:
+        yield from _of_this_ladder(record, run)
+
+
+def _of_the_checked_build(path: Path, record: Mapping[str, Any]) -> Iterator[str]:
+    """What is wrong where what was measured did not pass its check before, as this build and at these shapes."""
+    place = path.parents[1] / "check" / f"{record['rung']}.json"
+    if not place.exists():
+        yield "no check of it is in the bundle"
+        return
+    check = store.read_record(place)
+    if digests.build_of(check["where"]) != digests.build_of(record["where"]):
+        yield "measured another build than the one that was checked"
+    if unchecked := set(record["shapes"]) - {str(case.shape) for case in _passed(check)}:
+        yield f"measured at {', '.join(sorted(unchecked))}, where it was not checked"
