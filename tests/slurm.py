@@ -52,6 +52,16 @@ Name=gpu Type=h100 File=/dev/zero
 Name=gpu Type=h200 File=/dev/full
 """
 
+# A sitecustomize.py: the executor asks Slurm again every second, and not ten seconds later each time.
+ASKS_OFTEN = """
+import sys
+
+if "profiles/slurm" in sys.orig_argv:
+    from snakemake_interface_executor_plugins.executors.remote import RemoteExecutor
+
+    RemoteExecutor.next_seconds_between_status_checks = property(lambda self: 1, lambda self, seconds: None)
+"""
+
 
 def missing() -> str:
     """Why no Slurm can be started here, in one line; empty where it can."""

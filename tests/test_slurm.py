@@ -26,7 +26,7 @@ from pipeline import (
     wait_for,
     with_stand_ins,
 )
-from slurm import a_cluster, missing
+from slurm import ASKS_OFTEN, a_cluster, missing
 from test_pool import NOT_MEASURED, Stay, stays
 
 pytestmark = pytest.mark.skipif(bool(missing()), reason=missing())
@@ -77,6 +77,7 @@ class Node:
         self.project, self.notes = project, folder / "notes"
         self.notes.mkdir()
         self.variables = a_machine(folder / "nvml", *CARDS) | {"STAND_IN_NOTES": str(self.notes)}
+        (folder / "nvml/sitecustomize.py").write_text(ASKS_OFTEN)
         self.config = [*FEW, *NOT_MEASURED, f"gpu={RECORDED}"]
 
     def run(self, *config: str, until: str = "time"):
