@@ -95,15 +95,19 @@ struct Ptx {  // of a block
   uint32_t registers[32];
 };
 
+// Whether the cluster has more threads than have numbers: then what goes on between its blocks is not followed.
+EMULATOR_PLAIN inline bool too_many_threads(const Block& b) { return b.launch->cluster_blocks * b.count > MAX_KNOWN; }
 // How many threads the block's cluster has, and the number that a thread of one of its blocks has for another of them.
 EMULATOR_PLAIN inline unsigned cluster_threads(const Block& b) {
-  unsigned all = b.launch->cluster_blocks * b.count;
-  return all <= MAX_KNOWN ? all : b.count;
+  return too_many_threads(b) ? b.count : b.launch->cluster_blocks * b.count;
 }
 EMULATOR_PLAIN inline unsigned number_for(const Block& other, const Block& b, unsigned number) {
   unsigned blocks = b.launch->cluster_blocks;
   if (&other == &b || number >= b.count) {
     return number;
+  }
+  if (too_many_threads(b)) {
+    return MAX_KNOWN - 1;
   }
   return (b.cluster_rank + blocks - other.cluster_rank) % blocks * b.count + number;
 }
@@ -138,9 +142,10 @@ EMULATOR_PLAIN inline unsigned width_of(const Block& b) {
 EMULATOR_PLAIN inline bool is_known(Thread* t, const Block& b, unsigned number, uint32_t epoch) {
   Block& own = *t->block;
   if (&own == &b) {
-    return number == t->number || epoch < known_by(own, t->number)[number];
+    return number == t->number || (number == MAX_KNOWN - 1 && too_many_threads(b)) ||
+           epoch < known_by(own, t->number)[number];
   }
-  if (number >= cluster_threads(b)) {
+  if (number >= cluster_threads(b) || too_many_threads(b)) {
     return true;  // what goes on in the background of another block is not followed
   }
   Block& owner = *b.cluster[(b.cluster_rank + number / b.count) % b.launch->cluster_blocks];

@@ -79,76 +79,43 @@ struct ShareOfA {
     }
   }
 
-  // `to` is the place of the thread's first row and step in the stage; its next step stands `apart` floats from there.
-  __device__ void store(float* to, int apart) const {
+  // `to` is the place of the thread's first row and step in the stage.
+  __device__ void store(float* to) const {
 #pragma unroll
     for (int i = 0; i < VECTORS; ++i) {
 #pragma unroll
       for (int v = 0; v < 4; ++v) {
-        to[v * apart + i * ROWS] = share[i][v];
+        to[v * T::PITCH_A + i * ROWS] = share[i][v];
       }
     }
   }
 };
-
-// B as the engine reads it. The engine wants rows that begin at multiples of 16 bytes, but its boxes may begin at any
-// column. Of any matrix every fourth row begins equally far behind such a multiple. So a matrix whose rows are not
-// aligned is read as four matrices, each of every fourth row and of the `skipped` floats before it, which no box touches.
-struct MapsOfB {
-  CUtensorMap map[4];
-  int skipped[4];
-  int count;  // of the maps: 1, 4, or 0 where the engine cannot read the matrix
-};
-
-template <class T>
-MapsOfB maps_of_B(const Gemm& g) {
-  MapsOfB maps = {};
-  if (make_tensor_map(&maps.map[0], g.B, g.k, g.n, g.ldb, T::BK, BOX_COLS<T>, CU_TENSOR_MAP_SWIZZLE_NONE)) {
-    maps.count = 1;
-  } else if (g.k >= 4 && g.n <= INT32_MAX - 4) {
-    maps.count = 4;
-    for (int i = 0; i < 4; ++i) {
-      const float* row = g.B + i * g.ldb;
-      maps.skipped[i] = static_cast<int>(reinterpret_cast<uintptr_t>(row) / 4 % 4);
-      if (!make_tensor_map(&maps.map[i], row - maps.skipped[i], ceil_div(g.k - i, 4), g.n + maps.skipped[i], 4 * g.ldb,
-                           T::BK / 4, BOX_COLS<T>, CU_TENSOR_MAP_SWIZZLE_NONE)) {
-        maps.count = 0;
-      }
-    }
-  }
-  return maps;
-}
-
-// Starts the engine's copies of a tile of B from row p on. With four maps the rows stand in the stage as p, p + 4, p + 8,
-// p + 12, p + 1, ...
-template <class T>
-__device__ inline void start_tile_B(float* to, const MapsOfB& maps, int p, int col, uint64_t* arrived) {
-  int rows = T::BK / maps.count;
-#pragma unroll 1
-  for (int i = 0; i < maps.count; ++i) {
-#pragma unroll
-    for (int c = 0; c < T::BN; c += BOX_COLS<T>) {
-      bulk_copy_box(to + c * T::BK + i * rows * BOX_COLS<T>, &maps.map[i], p / maps.count, col + c + maps.skipped[i],
-                    arrived);
-    }
-  }
-}
 
 // Copies a tile of B float by float, where the engine cannot read the matrix.
 template <class T>
 __device__ inline void copy_tile_B(float* to, const Gemm& g, int col, int p, int copier) {
-  const float* B = g.B + p * g.ldb;
-#pragma unroll 1  // few registers
+  constexpr int PASSES = (T::BN + COPIERS - 1) / COPIERS;
+  const float* from[PASSES];  // beyond the last column this is the last again, because the results there are not stored
+#pragma unroll
+  for (int i = 0; i < PASSES; ++i) {
+    from[i] = g.B + p * g.ldb + min(col + i * COPIERS + copier, g.n - 1);
+  }
+  bool inside = p + T::BK <= g.k;
+#pragma unroll 4
   for (int q = 0; q < T::BK; ++q) {
 #pragma unroll
-    for (int c = 0; c < T::BN; c += COPIERS) {
-      int own = c + copier;
+    for (int i = 0; i < PASSES; ++i) {
+      int own = i * COPIERS + copier;
       if (T::BN >= COPIERS || own < T::BN) {
-        __pipeline_memcpy_async(to + c / BOX_COLS<T> * (BOX_COLS<T> * T::BK) + q * BOX_COLS<T> + own % BOX_COLS<T>,
-                                B + (col + own < g.n ? col + own : g.n - 1), 4, p + q < g.k ? 0 : 4);
+        float* place = to + i * COPIERS / BOX_COLS<T> * (BOX_COLS<T> * T::BK) + q * BOX_COLS<T> + own % BOX_COLS<T>;
+        if (inside || p + q < g.k) {
+          __pipeline_memcpy_async(place, from[i], 4);
+        } else {
+          *place = 0.0f;
+        }
       }
+      from[i] += g.ldb;
     }
-    B += g.ldb;
   }
 }
 

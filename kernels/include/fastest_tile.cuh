@@ -67,9 +67,9 @@ __device__ inline void add_outer_product(const float (&frag_A)[TM], const float 
 
 // Stores a row of a thread's results where rows of C are not aligned to vectors. A vector of C takes the last elements
 // of one vector of results and the first of the next one in the row, which the next lane holds. `c` is the place of the
-// thread's first result.
+// thread's first result, from which on C has `left` columns.
 template <class T>
-__device__ inline void store_shifted(const Gemm& g, float* c, bool stored, const float (&sum)[T::TN]) {
+__device__ inline void store_shifted(const Gemm& g, float* c, int left, bool stored, const float (&sum)[T::TN]) {
   constexpr int LANES = T::WN / T::TN;  // of a warp, beside each other in a row
   constexpr int VECTORS = T::TN / 4;
   int lane = threadIdx.x % LANES;
@@ -87,7 +87,9 @@ __device__ inline void store_shifted(const Gemm& g, float* c, bool stored, const
       seven[4 + v] = __shfl_sync(0xFFFFFFFF, first, (lane + 1) % LANES, LANES);
     }
     float* to = c + T::col(4 * j);
-    bool whole = j + 1 < VECTORS || lane + 1 < LANES || skipped == 0;
+    int of_C = left - T::col(4 * j);                       // columns from the vector's first on
+    bool before = (j > 0 || lane > 0) && skipped <= of_C;  // stored with the vector before
+    bool whole = (j + 1 < VECTORS || lane + 1 < LANES || skipped == 0) && skipped + 4 <= of_C;
     if (stored && whole) {
       float six[6];
 #pragma unroll
@@ -100,7 +102,7 @@ __device__ inline void store_shifted(const Gemm& g, float* c, bool stored, const
 #pragma unroll
     for (int v = 0; v < 4; ++v) {
       // The two ends of the warp's part of the row, element by element.
-      if (stored && ((j == 0 && lane == 0 && v < skipped) || (!whole && v >= skipped))) {
+      if (stored && v < of_C && (v < skipped ? !before : !whole)) {
         to[v] = seven[v];
       }
     }
@@ -126,10 +128,10 @@ __device__ inline void store_tile(const Gemm& g, Tile tile, const float (&sum)[T
     }
     return;
   }
-  if (width_C == 1 && g.beta == 0.0f && tile.col + T::BN <= g.n) {
+  if (width_C == 1 && g.beta == 0.0f) {
 #pragma unroll
     for (int i = 0; i < T::TM; ++i) {
-      store_shifted<T>(g, g.C + (row + T::row(i)) * g.ldc + col, row + T::row(i) < g.m, sum[i]);
+      store_shifted<T>(g, g.C + (row + T::row(i)) * g.ldc + col, g.n - col, row + T::row(i) < g.m, sum[i]);
     }
     return;
   }

@@ -37,16 +37,23 @@ __device__ inline float read_in_cluster(const float* own, int rank) {
 
 // Starts a kernel in clusters of `blocks` blocks.
 template <typename... Parameters, typename... Arguments>
-cudaError_t launch_clusters(void (*kernel)(Parameters...), int blocks, dim3 grid, dim3 block, cudaStream_t stream,
-                            Arguments... arguments) {
+cudaError_t launch_clusters(void (*kernel)(Parameters...), int blocks, dim3 grid, dim3 block,
+                            size_t dynamic_shared_bytes, cudaStream_t stream, Arguments... arguments) {
   if (launch_observer != nullptr || blocks == 1) {
-    return launch(kernel, grid, block, 0, stream, arguments...);
+    return launch(kernel, grid, block, dynamic_shared_bytes, stream, arguments...);
+  }
+  if (dynamic_shared_bytes > 48 * 1024) {
+    cudaError_t error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                             static_cast<int>(dynamic_shared_bytes));
+    if (error != cudaSuccess) {
+      return error;
+    }
   }
   cudaLaunchAttribute clusters = {};
   clusters.id = cudaLaunchAttributeClusterDimension;
   clusters.val.clusterDim.x = static_cast<unsigned>(blocks);
   clusters.val.clusterDim.y = clusters.val.clusterDim.z = 1;
-  cudaLaunchConfig_t config = {grid, block, 0, stream, &clusters, 1};
+  cudaLaunchConfig_t config = {grid, block, dynamic_shared_bytes, stream, &clusters, 1};
   return cudaLaunchKernelEx(&config, kernel, static_cast<Parameters>(arguments)...);
 }
 #else
@@ -55,9 +62,9 @@ __device__ inline int rank_in_cluster() { return 0; }
 __device__ inline void meet_in_cluster() {}
 __device__ inline float read_in_cluster(const float* own, int) { return *own; }
 template <typename... Parameters, typename... Arguments>
-cudaError_t launch_clusters(void (*kernel)(Parameters...), int, dim3 grid, dim3 block, cudaStream_t stream,
-                            Arguments... arguments) {
-  return launch(kernel, grid, block, 0, stream, arguments...);
+cudaError_t launch_clusters(void (*kernel)(Parameters...), int, dim3 grid, dim3 block, size_t dynamic_shared_bytes,
+                            cudaStream_t stream, Arguments... arguments) {
+  return launch(kernel, grid, block, dynamic_shared_bytes, stream, arguments...);
 }
 #endif
 
@@ -71,26 +78,24 @@ struct Ways {
 // Adds in each lane the values of all lanes of the warp, so that they end in different lanes: halves of the values
 // change places with another lane until each lane has its share of the sums. A lane returns which of the values its first
 // one is; the others follow it. With fewer values than lanes, several lanes have the same one.
-template <int VALUES>
+template <int VALUES, int COUNT = VALUES, int WIDTH = 16>
 __device__ inline int sum_of_lanes(float (&value)[VALUES]) {
-  int first = 0;
+  bool upper = threadIdx.x & WIDTH;
+  if constexpr (WIDTH == 0) {
+    return 0;
+  } else if constexpr (COUNT > 1) {
+    constexpr int HALF = COUNT / 2;
 #pragma unroll
-  for (int width = 16, count = VALUES; width > 0; width /= 2) {
-    bool upper = threadIdx.x & width;
-    if (count > 1) {
-      count /= 2;
-      first += upper ? count : 0;
-#pragma unroll
-      for (int i = 0; i < count; ++i) {
-        float sent = upper ? value[i] : value[i + count];
-        float kept = upper ? value[i + count] : value[i];
-        value[i] = kept + __shfl_xor_sync(0xFFFFFFFF, sent, width);
-      }
-    } else {
-      value[0] += __shfl_xor_sync(0xFFFFFFFF, value[0], width);
+    for (int i = 0; i < HALF; ++i) {
+      float sent = upper ? value[i] : value[i + HALF];
+      float kept = upper ? value[i + HALF] : value[i];
+      value[i] = kept + __shfl_xor_sync(0xFFFFFFFF, sent, WIDTH);
     }
+    return (upper ? HALF : 0) + sum_of_lanes<VALUES, HALF, WIDTH / 2>(value);
+  } else {
+    value[0] += __shfl_xor_sync(0xFFFFFFFF, value[0], WIDTH);
+    return sum_of_lanes<VALUES, 1, WIDTH / 2>(value);
   }
-  return first;
 }
 
 // Adds the sums of the ways and calls store(group, index, total) once for each result: index tells the VALUES results of

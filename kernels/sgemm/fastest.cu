@@ -150,7 +150,8 @@ constexpr int UNROLLED = 8;
 
 template <class T>
 __global__ void __launch_bounds__(T::THREADS + COPIERS, T::BLOCKS)
-    sgemm_fastest_roles(Gemm g, Plan plan, float* partials, const __grid_constant__ MapsOfB maps, bool aligned_A) {
+    sgemm_fastest_roles(Gemm g, Plan plan, float* partials, const __grid_constant__ CUtensorMap map_B, bool engine,
+                        bool aligned_A) {
   float* shared = dynamic_shared<float>();
   __shared__ uint64_t full[T::STAGES];   // the copies to a stage have arrived
   __shared__ uint64_t empty[T::STAGES];  // every warp of the group has read it
@@ -158,13 +159,14 @@ __global__ void __launch_bounds__(T::THREADS + COPIERS, T::BLOCKS)
   int tid = threadIdx.x;
   if (tid == 0) {
     for (int stage = 0; stage < T::STAGES; ++stage) {
-      mbarrier_init(&full[stage], COPIERS + (maps.count > 0 ? 1 : COPIERS));
+      mbarrier_init(&full[stage], COPIERS + (engine ? 1 : COPIERS));
       mbarrier_init(&empty[stage], T::GROUP_THREADS / 32);
     }
     mbarrier_init(&unused, T::THREADS / 32);
     mbarrier_init_fence();
   }
   __syncthreads();
+  wait_for_first_kernel();
   let_second_kernel_begin();
   RingPlace<T::STAGES> place;
 
@@ -173,9 +175,6 @@ __global__ void __launch_bounds__(T::THREADS + COPIERS, T::BLOCKS)
     int copier = tid - T::THREADS;
     int row = ShareOfA<T>::row(copier);
     int p = ShareOfA<T>::step(copier);
-    // The order of the steps in a stage is that of B's rows.
-    int apart = maps.count == 4 ? T::BK / 4 * T::PITCH_A : T::PITCH_A;
-    int to_A = (maps.count == 4 ? p / 4 : p) * T::PITCH_A + row;
     int parity_unused = 1;
     for_each_piece<T>(plan, [&](Tile tile, int first, int last, int) {
       // A copier loads its share of A AHEAD steps before it stores it in a stage. The engine copies B by itself.
@@ -202,14 +201,17 @@ __global__ void __launch_bounds__(T::THREADS + COPIERS, T::BLOCKS)
           float* to = shared + place.stage * T::STAGE;
           uint64_t* arrived = &full[place.stage];
           mbarrier_wait(&empty[place.stage], place.parity ^ 1);
-          if (maps.count == 0) {
+          if (!engine) {
             copy_tile_B<T>(to + T::TILE_A, g, tile.col, step * T::BK, copier);
             mbarrier_arrive_copies(arrived);
           } else if (copier == 0) {
             mbarrier_arrive_expect(arrived, T::BK * T::BN * 4);
-            start_tile_B<T>(to + T::TILE_A, maps, step * T::BK, tile.col, arrived);
+#pragma unroll
+            for (int c = 0; c < T::BN; c += BOX_COLS<T>) {
+              bulk_copy_box(to + T::TILE_A + c * T::BK, &map_B, step * T::BK, tile.col + c, arrived);
+            }
           }
-          shares[i].store(to + to_A, apart);
+          shares[i].store(to + p * T::PITCH_A + row);
           mbarrier_arrive(arrived);
           place.advance(1);
         }
@@ -296,9 +298,11 @@ __global__ void __launch_bounds__(T::THREADS + COPIERS, T::BLOCKS)
 
 template <class T>
 cudaError_t launch_fastest_roles(const Gemm& g, const Plan& plan, float* partials, int sms, cudaStream_t stream) {
+  CUtensorMap map_B = {};
+  bool engine = make_tensor_map(&map_B, g.B, g.k, g.n, g.ldb, T::BK, BOX_COLS<T>, CU_TENSOR_MAP_SWIZZLE_NONE);
   dim3 grid(std::min(plan.whole + plan.sharers, sms * T::BLOCKS));
-  return launch(sgemm_fastest_roles<T>, grid, dim3(T::THREADS + COPIERS), T::SHARED_BYTES, stream, g, plan, partials,
-                maps_of_B<T>(g), vector_width(g.A, g.lda) == 4);
+  return launch_after_copies(sgemm_fastest_roles<T>, grid, dim3(T::THREADS + COPIERS), T::SHARED_BYTES, stream, g, plan,
+                             partials, map_B, engine, vector_width(g.A, g.lda) == 4);
 }
 
 #endif
@@ -308,134 +312,171 @@ cudaError_t launch_fastest_roles(const Gemm& g, const Plan& plan, float* partial
 constexpr int FEW = 16;
 constexpr int THIN_THREADS = WARPS * 32;
 
-// C has at most N columns. A warp takes ROWS rows of A, and its lanes take neighbouring steps of k. A block brings the
-// rows of B to shared memory, CHUNK at a time, for all its warps.
-constexpr int CHUNK = 256;
+// C has at most N columns. A warp takes ROWS rows of A, and its lanes take neighbouring steps of k, a chunk at a time. A
+// block brings the rows of B of a chunk to shared memory, for all its warps. The next chunk is always on its way.
+template <int N>
+struct FewColumns {
+  static constexpr int ROWS = 4, STEPS = N > 4 ? 4 : 8;
+  static constexpr int MOST_WAYS = N > 8 ? 4 : WARPS;  // so that two blocks have room in an SM's shared memory
+  static constexpr int PITCH = N > 4 ? N + 4 : N;      // vectors of eight lanes are in different banks
+  static constexpr int VALUES = ROWS * N;
+  static constexpr int chunk(int ways) { return STEPS * 32 * ways; }
+  static constexpr size_t shared_bytes(int ways) {
+    return sizeof(float) * std::max(2 * chunk(ways) * PITCH, WARPS * VALUES);
+  }
+};
 template <int N>
 __global__ void __launch_bounds__(THIN_THREADS, 2) sgemm_few_columns(Gemm g, Ways ways) {
-  constexpr int ROWS = N > 4 ? 4 : 8, STEPS = CHUNK / 32;
-  constexpr int PITCH = N > 4 ? N + 4 : N;  // vectors of eight lanes are in different banks
-  constexpr int VALUES = ROWS * N;
-  __shared__ __align__(16) float shared[CHUNK * PITCH > WARPS * VALUES ? CHUNK * PITCH : WARPS * VALUES];
+  using T = FewColumns<N>;
+  float* shared = dynamic_shared<float>();
   int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
   int way = warp % ways.warps;
-  int block_rows = WARPS / ways.warps * ROWS;
-  int first_row = static_cast<int>(blockIdx.x) / ways.blocks * block_rows;
-  int row = first_row + warp / ways.warps * ROWS;
-  const float* A[ROWS];  // beyond the last row it is the last again, because the results there are not stored
+  int chunk = T::STEPS * 32 * ways.warps;
+  int first_row = static_cast<int>(blockIdx.x) / ways.blocks * (WARPS / ways.warps * T::ROWS);
+  const float* A[T::ROWS];  // beyond the last row it is the last again, because the results there are not stored
 #pragma unroll
-  for (int i = 0; i < ROWS; ++i) {
-    A[i] = g.A + min(row + i, g.m - 1) * g.lda + way * 32 + lane;
+  for (int i = 0; i < T::ROWS; ++i) {
+    A[i] = g.A + min(first_row + warp / ways.warps * T::ROWS + i, g.m - 1) * g.lda + way * 32 + lane;
   }
-  float sum[VALUES] = {};
-  for (int64_t begin = rank_in_cluster() * CHUNK; begin < g.k; begin += ways.blocks * CHUNK) {
-    int left = static_cast<int>(min(g.k - begin, static_cast<int64_t>(CHUNK)));
-    __syncthreads();  // all warps have read the chunk before
-#pragma unroll
-    for (int i = 0; i < CHUNK * N / THIN_THREADS; ++i) {
-      int p = static_cast<int>(threadIdx.x) / N + i * (THIN_THREADS / N), col = static_cast<int>(threadIdx.x) % N;
+  float share[T::STEPS][T::ROWS], next[T::STEPS][T::ROWS];
+  // Starts a chunk on its way: A to registers, B to shared memory. Beyond k stand zeros.
+  auto load = [&](int64_t begin, float* to_B, float (&to_A)[T::STEPS][T::ROWS]) {
+    int left = begin < g.k ? static_cast<int>(min(g.k - begin, static_cast<int64_t>(chunk))) : 0;
+    int col = static_cast<int>(threadIdx.x) % N;
+#pragma unroll 4
+    for (int p = static_cast<int>(threadIdx.x) / N; p < chunk; p += THIN_THREADS / N) {
       bool inside = p < left && col < g.n;
       const float* from = inside ? g.B + (begin + p) * g.ldb + col : g.B;
-      __pipeline_memcpy_async(shared + p * PITCH + col, from, 4, inside ? 0 : 4);
+      __pipeline_memcpy_async(to_B + p * T::PITCH + col, from, 4, inside ? 0 : 4);
     }
     __pipeline_commit();
-    float share[STEPS][ROWS];
 #pragma unroll
-    for (int step = 0; step < STEPS; ++step) {
+    for (int step = 0; step < T::STEPS; ++step) {
       int p = step * ways.warps * 32;
 #pragma unroll
-      for (int i = 0; i < ROWS; ++i) {
-        share[step][i] = p + way * 32 + lane < left ? A[i][begin + p] : 0.0f;
+      for (int i = 0; i < T::ROWS; ++i) {
+        to_A[step][i] = p + way * 32 + lane < left ? A[i][begin + p] : 0.0f;
       }
     }
-    __pipeline_wait_prior(0);
+  };
+  float sum[T::VALUES] = {};
+  float *now_B = shared, *next_B = shared + chunk * T::PITCH;
+  int64_t begin = static_cast<int64_t>(rank_in_cluster()) * chunk;
+  load(begin, now_B, share);
+#pragma unroll 1
+  while (begin < g.k) {
+    begin += static_cast<int64_t>(ways.blocks) * chunk;
+    load(begin, next_B, next);
+    __pipeline_wait_prior(1);
     __syncthreads();
 #pragma unroll
-    for (int step = 0; step < STEPS; ++step) {
-      if (step * ways.warps < STEPS) {
-        const float* from = shared + ((step * ways.warps + way) * 32 + lane) * PITCH;
-        alignas(16) float b[N];
-        if constexpr (N >= 4) {
-          lds_fragment(b, from, 4);
-        } else {
+    for (int step = 0; step < T::STEPS; ++step) {
+      const float* from = now_B + ((step * ways.warps + way) * 32 + lane) * T::PITCH;
+      alignas(16) float b[N];
+      if constexpr (N >= 4) {
+        lds_fragment(b, from, 4);
+      } else {
 #pragma unroll
-          for (int j = 0; j < N; ++j) {
-            b[j] = from[j];
-          }
+        for (int j = 0; j < N; ++j) {
+          b[j] = from[j];
         }
+      }
 #pragma unroll
-        for (int i = 0; i < ROWS; ++i) {
+      for (int i = 0; i < T::ROWS; ++i) {
 #pragma unroll
-          for (int j = 0; j < N; ++j) {
-            sum[i * N + j] += share[step][i] * b[j];
-          }
+        for (int j = 0; j < N; ++j) {
+          sum[i * N + j] += share[step][i] * b[j];
         }
       }
     }
-  }
-  int first = sum_of_lanes(sum);
-  __syncthreads();  // all warps have read the last chunk
-  if (VALUES >= 32 || lane % (32 / VALUES) == 0) {
+    __syncthreads();  // all warps have read the chunk
 #pragma unroll
-    for (int i = 0; i < (VALUES > 32 ? VALUES / 32 : 1); ++i) {
-      shared[warp * VALUES + first + i] = sum[i];
+    for (int step = 0; step < T::STEPS; ++step) {
+#pragma unroll
+      for (int i = 0; i < T::ROWS; ++i) {
+        share[step][i] = next[step][i];
+      }
+    }
+    float* read_B = now_B;
+    now_B = next_B;
+    next_B = read_B;
+  }
+  __pipeline_wait_prior(0);
+  int first = sum_of_lanes(sum);
+  __syncthreads();  // the last copies have arrived
+  if (lane % (T::VALUES < 32 ? 32 / T::VALUES : 1) == 0) {
+#pragma unroll
+    for (int i = 0; i < (T::VALUES > 32 ? T::VALUES / 32 : 1); ++i) {
+      shared[warp * T::VALUES + first + i] = sum[i];
     }
   }
-  store_sum_of_ways<VALUES>(shared, ways, [&](int group, int i, float total) {
-    int of_row = first_row + group * ROWS + i / N;
-    if (of_row < g.m && i % N < g.n) {
-      store_result(g, of_row, i % N, total);
+  store_sum_of_ways<T::VALUES>(shared, ways, [&](int group, int i, float total) {
+    int row = first_row + group * T::ROWS + i / N;
+    if (row < g.m && i % N < g.n) {
+      store_result(g, row, i % N, total);
     }
   });
 }
 
 // C has at most M rows. A warp takes two times 32 columns of B, DEEP rows at a time. It brings the columns of A to shared
-// memory for itself.
-constexpr int DEEP = 16, STRIP = 64;
+// memory for itself. The next rows are always on their way.
+constexpr int STRIP = 64;
+template <int M>
+struct FewRows {
+  static constexpr int DEEP = M > 8 ? 8 : 16;
+  static constexpr int PITCH = M > 4 ? M + 4 : M;
+  static constexpr int VALUES = M * STRIP, STAGE = DEEP * PITCH;
+  static constexpr int SHARED = WARPS * (VALUES > 2 * STAGE ? VALUES : 2 * STAGE);
+};
 template <int M>
 __global__ void __launch_bounds__(THIN_THREADS, 2) sgemm_few_rows(Gemm g, Ways ways) {
-  constexpr int PITCH = M > 4 ? M + 4 : M;
-  constexpr int VALUES = M * STRIP, SHARE_A = DEEP * PITCH;
-  __shared__ __align__(16) float shared[WARPS * (VALUES > SHARE_A ? VALUES : SHARE_A)];
+  using T = FewRows<M>;
+  __shared__ __align__(16) float shared[T::SHARED];
   int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
   int way = warp % ways.warps;
   int first_col = static_cast<int>(blockIdx.x) / ways.blocks * (WARPS / ways.warps * STRIP);
   int col = first_col + warp / ways.warps * STRIP + lane;
   int in_row = min(col, g.n - 1), step_col = min(col + 32, g.n - 1) - in_row;
-  float* own_A = shared + warp * SHARE_A;
-  float sum[M][2] = {};
-  int64_t begin = (rank_in_cluster() * ways.warps + way) * DEEP;
-  for (; begin < g.k; begin += ways.blocks * ways.warps * DEEP) {
-    int left = static_cast<int>(min(g.k - begin, static_cast<int64_t>(DEEP)));
-    __syncwarp();  // all lanes have read the steps before
+  float share[T::DEEP][2], next[T::DEEP][2];
+  // Starts rows of B on their way to registers, and columns of A to shared memory. Beyond k stand zeros.
+  auto load = [&](int64_t begin, float* to_A, float (&to_B)[T::DEEP][2]) {
+    int left = begin < g.k ? static_cast<int>(min(g.k - begin, static_cast<int64_t>(T::DEEP))) : 0;
 #pragma unroll
-    for (int i = 0; i < (M + 1) / 2; ++i) {
-      int p = lane % DEEP, row = lane / DEEP + 2 * i;
+    for (int i = 0; i < M; i += 32 / T::DEEP) {
+      int p = lane % T::DEEP, row = lane / T::DEEP + i;
       bool inside = p < left && row < g.m;
       if (row < M) {
         const float* from = inside ? g.A + row * g.lda + begin + p : g.A;
-        __pipeline_memcpy_async(own_A + p * PITCH + row, from, 4, inside ? 0 : 4);
+        __pipeline_memcpy_async(to_A + p * T::PITCH + row, from, 4, inside ? 0 : 4);
       }
     }
     __pipeline_commit();
-    float share[DEEP][2];
 #pragma unroll
-    for (int p = 0; p < DEEP; ++p) {
+    for (int p = 0; p < T::DEEP; ++p) {
       const float* from = g.B + (begin + p) * g.ldb + in_row;
-      share[p][0] = p < left ? from[0] : 0.0f;
-      share[p][1] = p < left ? from[step_col] : 0.0f;
+      to_B[p][0] = p < left ? from[0] : 0.0f;
+      to_B[p][1] = p < left ? from[step_col] : 0.0f;
     }
-    __pipeline_wait_prior(0);
+  };
+  float sum[M][2] = {};
+  float *now_A = shared + warp * 2 * T::STAGE, *next_A = now_A + T::STAGE;
+  int64_t begin = (rank_in_cluster() * ways.warps + way) * T::DEEP;
+  load(begin, now_A, share);
+#pragma unroll 1
+  while (begin < g.k) {
+    begin += ways.blocks * ways.warps * T::DEEP;
+    load(begin, next_A, next);
+    __pipeline_wait_prior(1);
     __syncwarp();
 #pragma unroll
-    for (int p = 0; p < DEEP; ++p) {
+    for (int p = 0; p < T::DEEP; ++p) {
       alignas(16) float a[M];
       if constexpr (M >= 4) {
-        lds_fragment(a, own_A + p * PITCH, 4);
+        lds_fragment(a, now_A + p * T::PITCH, 4);
       } else {
 #pragma unroll
         for (int i = 0; i < M; ++i) {
-          a[i] = own_A[p * PITCH + i];
+          a[i] = now_A[p * T::PITCH + i];
         }
       }
 #pragma unroll
@@ -444,7 +485,17 @@ __global__ void __launch_bounds__(THIN_THREADS, 2) sgemm_few_rows(Gemm g, Ways w
         sum[i][1] += a[i] * share[p][1];
       }
     }
+    __syncwarp();  // all lanes have read the columns of A
+#pragma unroll
+    for (int p = 0; p < T::DEEP; ++p) {
+      share[p][0] = next[p][0];
+      share[p][1] = next[p][1];
+    }
+    float* read_A = now_A;
+    now_A = next_A;
+    next_A = read_A;
   }
+  __pipeline_wait_prior(0);
   if (ways.warps * ways.blocks == 1) {
 #pragma unroll
     for (int i = 0; i < M; ++i) {
@@ -457,15 +508,15 @@ __global__ void __launch_bounds__(THIN_THREADS, 2) sgemm_few_rows(Gemm g, Ways w
     }
     return;
   }
-  __syncthreads();  // all warps have read their steps of A
+  __syncthreads();  // all warps have read their columns of A
 #pragma unroll
   for (int i = 0; i < M; ++i) {
 #pragma unroll
     for (int j = 0; j < 2; ++j) {
-      shared[warp * VALUES + i * STRIP + 32 * j + lane] = sum[i][j];
+      shared[warp * T::VALUES + i * STRIP + 32 * j + lane] = sum[i][j];
     }
   }
-  store_sum_of_ways<VALUES>(shared, ways, [&](int group, int i, float total) {
+  store_sum_of_ways<T::VALUES>(shared, ways, [&](int group, int i, float total) {
     int of_col = first_col + group * STRIP + i % STRIP;
     if (i / STRIP < g.m && of_col < g.n) {
       store_result(g, i / STRIP, of_col, total);
@@ -473,10 +524,69 @@ __global__ void __launch_bounds__(THIN_THREADS, 2) sgemm_few_rows(Gemm g, Ways w
   });
 }
 
+// Products with a short k, at most SHORT: nearly all their time goes into storing C. A lane holds K rows of B in
+// registers, of columns 32 apart, so that a warp stores whole sectors wherever the rows of C begin. It takes one row of C
+// after the other; the rows of A come to shared memory BATCH at a time.
+constexpr int SHORT = 32;
+template <int K>
+__global__ void __launch_bounds__(THIN_THREADS, 2) sgemm_short_k(Gemm g, int rows_of_warp) {
+  constexpr int COLS = K > 16 ? 2 : 4, BATCH = 16;
+  __shared__ __align__(16) float shared[WARPS][BATCH * K];
+  int lane = threadIdx.x % 32;
+  float* own_A = shared[threadIdx.x / 32];
+  unsigned strips = ceil_div(g.n, 32 * COLS);
+  int col = static_cast<int>(blockIdx.x % strips) * (32 * COLS) + lane;
+  int row = static_cast<int>(blockIdx.x / strips * WARPS + threadIdx.x / 32) * rows_of_warp;
+  int end = min(g.m, row + rows_of_warp);
+  if (row >= end) {
+    return;
+  }
+  float b[K][COLS];
+#pragma unroll
+  for (int p = 0; p < K; ++p) {
+#pragma unroll
+    for (int j = 0; j < COLS; ++j) {
+      b[p][j] = p < g.k && col + 32 * j < g.n ? g.B[p * g.ldb + col + 32 * j] : 0.0f;
+    }
+  }
+#pragma unroll 1
+  for (; row < end; row += BATCH) {
+    __syncwarp();  // all lanes have read the rows before
+#pragma unroll
+    for (int i = 0; i < BATCH * K; i += 32) {
+      int of_row = (i + lane) / K, p = (i + lane) % K;
+      bool inside = row + of_row < end && p < g.k;
+      __pipeline_memcpy_async(own_A + i + lane, inside ? g.A + (row + of_row) * g.lda + p : g.A, 4, inside ? 0 : 4);
+    }
+    __pipeline_commit();
+    __pipeline_wait_prior(0);
+    __syncwarp();
+#pragma unroll 4
+    for (int i = 0; i < BATCH && row + i < end; ++i) {
+      alignas(16) float a[K];
+      lds_fragment(a, own_A + i * K, 4);
+      float sum[COLS] = {};
+#pragma unroll
+      for (int p = 0; p < K; ++p) {
+#pragma unroll
+        for (int j = 0; j < COLS; ++j) {
+          sum[j] += a[p] * b[p][j];
+        }
+      }
+#pragma unroll
+      for (int j = 0; j < COLS; ++j) {
+        if (col + 32 * j < g.n) {
+          store_result(g, row + i, col + 32 * j, sum[j]);
+        }
+      }
+    }
+  }
+}
+
 // How a product of few rows or columns is split, given how many warps cover C and how many steps a warp takes at a time.
-Ways ways_for(int64_t warps, int steps, int sms) {
+Ways ways_for(int64_t warps, int steps, int most_warps, int sms) {
   Ways ways = {1, 1};
-  while (ways.warps < WARPS && warps * ways.warps < 16 * sms && ways.warps < steps) {
+  while (ways.warps < most_warps && warps * ways.warps < 16 * sms && ways.warps < steps) {
     ways.warps *= 2;
   }
   while (ways.blocks < MOST_BLOCKS && warps * ways.warps * ways.blocks < 16 * sms && ways.warps * ways.blocks < steps) {
@@ -485,27 +595,56 @@ Ways ways_for(int64_t warps, int steps, int sms) {
   return ways;
 }
 
+template <int N>
+cudaError_t launch_few_columns(const Gemm& g, int sms, cudaStream_t stream) {
+  using T = FewColumns<N>;
+  Ways ways = ways_for(ceil_div(g.m, T::ROWS), ceil_div(g.k, 32), T::MOST_WAYS, sms);
+  dim3 grid(static_cast<unsigned>(ceil_div(g.m, WARPS / ways.warps * T::ROWS)) * ways.blocks);
+  return launch_clusters(sgemm_few_columns<N>, ways.blocks, grid, dim3(THIN_THREADS), T::shared_bytes(ways.warps),
+                         stream, g, ways);
+}
 cudaError_t run_few_columns(const Gemm& g, int sms, cudaStream_t stream) {
-  auto kernel = g.n <= 1   ? sgemm_few_columns<1>
-                : g.n <= 2 ? sgemm_few_columns<2>
-                : g.n <= 4 ? sgemm_few_columns<4>
-                : g.n <= 8 ? sgemm_few_columns<8>
-                           : sgemm_few_columns<16>;
-  int rows = g.n > 4 ? 4 : 8;
-  Ways ways = ways_for(ceil_div(g.m, rows), ceil_div(g.k, 32), sms);
-  dim3 grid(static_cast<unsigned>(ceil_div(g.m, WARPS / ways.warps * rows)) * ways.blocks);
-  return launch_clusters(kernel, ways.blocks, grid, dim3(THIN_THREADS), stream, g, ways);
+  auto launch_for = g.n <= 1   ? launch_few_columns<1>
+                    : g.n <= 2 ? launch_few_columns<2>
+                    : g.n <= 4 ? launch_few_columns<4>
+                    : g.n <= 8 ? launch_few_columns<8>
+                               : launch_few_columns<16>;
+  return launch_for(g, sms, stream);
 }
 
-cudaError_t run_few_rows(const Gemm& g, int sms, cudaStream_t stream) {
-  auto kernel = g.m <= 1   ? sgemm_few_rows<1>
-                : g.m <= 2 ? sgemm_few_rows<2>
-                : g.m <= 4 ? sgemm_few_rows<4>
-                : g.m <= 8 ? sgemm_few_rows<8>
-                           : sgemm_few_rows<16>;
-  Ways ways = ways_for(ceil_div(g.n, STRIP), ceil_div(g.k, DEEP), sms);
+template <int M>
+cudaError_t launch_few_rows(const Gemm& g, int sms, cudaStream_t stream) {
+  Ways ways = ways_for(ceil_div(g.n, STRIP), ceil_div(g.k, FewRows<M>::DEEP), WARPS, sms);
   dim3 grid(static_cast<unsigned>(ceil_div(g.n, WARPS / ways.warps * STRIP)) * ways.blocks);
-  return launch_clusters(kernel, ways.blocks, grid, dim3(THIN_THREADS), stream, g, ways);
+  return launch_clusters(sgemm_few_rows<M>, ways.blocks, grid, dim3(THIN_THREADS), 0, stream, g, ways);
+}
+cudaError_t run_few_rows(const Gemm& g, int sms, cudaStream_t stream) {
+  auto launch_for = g.m <= 1   ? launch_few_rows<1>
+                    : g.m <= 2 ? launch_few_rows<2>
+                    : g.m <= 4 ? launch_few_rows<4>
+                    : g.m <= 8 ? launch_few_rows<8>
+                               : launch_few_rows<16>;
+  return launch_for(g, sms, stream);
+}
+
+// A block for each 8 warps of at least four rows; longer pieces of columns, as long as every SM has four blocks.
+cudaError_t run_short_k(const Gemm& g, int sms, cudaStream_t stream) {
+  int64_t strips = ceil_div(g.n, g.k > 16 ? 64 : 128);
+  int rows = 4;
+  while (rows < 64 && strips * ceil_div(g.m, 2 * rows * WARPS) >= 4 * sms) {
+    rows *= 2;
+  }
+  dim3 grid(static_cast<unsigned>(strips * ceil_div(g.m, rows * WARPS)));
+  auto kernel = g.k <= 4    ? sgemm_short_k<4>
+                : g.k <= 8  ? sgemm_short_k<8>
+                : g.k <= 16 ? sgemm_short_k<16>
+                            : sgemm_short_k<32>;
+  return launch(kernel, grid, dim3(THIN_THREADS), 0, stream, g, rows);
+}
+
+// Whether a product goes to one of these three kernels.
+cudaError_t (*thin_way(const Gemm& g))(const Gemm&, int, cudaStream_t) {
+  return g.k <= SHORT ? run_short_k : std::min(g.m, g.n) > FEW ? nullptr : g.n <= g.m ? run_few_columns : run_few_rows;
 }
 
 // Launches a product's main kernel.
@@ -649,7 +788,7 @@ cudaError_t choose(const Gemm& g, void* workspace, int* sms, Choice* best) {
 }
 
 size_t workspace_for(const Gemm& g) {
-  if (std::min(g.m, g.n) <= FEW) {
+  if (thin_way(g) != nullptr) {
     return 0;
   }
   int sms = 1;
@@ -660,11 +799,9 @@ size_t workspace_for(const Gemm& g) {
 
 cudaError_t run(const Gemm& given, void* workspace, cudaStream_t stream) {
   int sms = 1;
-  if (std::min(given.m, given.n) <= FEW) {
+  if (auto thin = thin_way(given)) {
     cudaError_t error = sm_count(&sms);
-    return error != cudaSuccess ? error
-           : given.n <= given.m ? run_few_columns(given, sms, stream)
-                                : run_few_rows(given, sms, stream);
+    return error == cudaSuccess ? thin(given, sms, stream) : error;
   }
   Choice choice;
   cudaError_t error = choose(given, workspace, &sms, &choice);
