@@ -19,12 +19,24 @@ from ladder.model.shape import Shape
 from ladder.records import store
 from ladder.records.hardware import Hardware, Probed, hardware_held, read_hardware
 from ladder.show.figures import intensity
+from ladder.show.hardware_page import hardware_page
 from ladder.show.static import draw
 from ladder.system.process import Outcome
 from ladder.tables.files import read_table
 from ladder.tables.hardware import as_measured, class_ceilings, hardware_table, measured_ceilings
 from ladder.tables.paper import ceilings, floors
-from pipeline import H200, a_machine, copy_project, snakemake, with_stand_ins
+from pipeline import (
+    FEW,
+    H100,
+    H200,
+    RECORDED,
+    a_machine,
+    copied,
+    copy_project,
+    finished_run,
+    snakemake,
+    with_stand_ins,
+)
 
 # The code: by GPU and kernel (as it is written) what the loop that counts holds, an opcode's beginning and how often.
 UNROLL = 8
@@ -280,6 +292,29 @@ def test_the_ceiling_of_a_class_is_of_the_product_not_of_its_parts():
     assert class_ceilings(replace(ROUND_GPU, compute_capability="99.0"), {}).keys() == {"fp32"}
 
 
+# The page
+
+
+def test_the_page_says_what_follows_from_the_numbers_and_has_every_probe():
+    def shared(ways, cycles):
+        return Probed(
+            "shared memory", "latency", f"load, 4 bytes a thread, {ways}-way", 1, 1, (cycles,) * 3, (1e5,) * 3
+        )
+
+    chase = Probed("DRAM", "latency", "load, 8 bytes, one thread", 1, 1, (640.0,) * 3, (1e5,) * 3)
+    loads = Probed("FFMA", "rate", "FP32, a 16-byte shared load every 8", 125e6, 100, (1e6,) * 3, (1e6,) * 3)
+    probes = (shared(1, 23.0), shared(32, 85.0), chase, loads, *FOUND.probes)
+    text = hardware_page(hardware_table(Hardware(probes, a_where()), ROUND_GPU))
+    assert "takes so many cycles: 23 for shared memory, 640 for DRAM." in text
+    assert "nearest tenth of L2's lines is at most 210 cycles away, the farthest at least 290: 1.38 times" in text
+    assert "Each further lane on a bank makes a load of shared memory 2.0 cycles longer." in text
+    assert "DRAM gives an SM 8.0 bytes a cycle, so 5 KiB have to be on their way" in text
+    assert "FFMAs reach 50 % of their rate with a 16-byte load from shared memory for every 8." in text
+    rows = [line for line in text.splitlines() if line.startswith("| ") and not line.startswith(("| how", "| ---"))]
+    assert len(rows) == len(probes)
+    assert "wgmma" not in text  # which this GPU has not
+
+
 # The workflow
 
 
@@ -306,3 +341,23 @@ def test_without_a_gpu_or_a_record_the_stage_says_that_nothing_is_measured(tmp_p
     run = snakemake(project, ["gpu=h200-sxm"], "hardware")
     assert run.status != 0
     assert any("hardware: nothing is measured here" in line for line in run.output.splitlines()), run.output
+
+
+def test_a_record_is_read_by_ceilings_figures_pages_and_report(tmp_path, tmp_path_factory):
+    project = copied(finished_run(tmp_path_factory) / "project", tmp_path / "project")
+    probes = [{**vars(each), "cycles": list(each.cycles), "ns": list(each.ns), "message": ""} for each in FOUND.probes]
+    where = a_where()
+    where["gpu"] = {**where["gpu"], "name": H100}
+    record = {"stage": "hardware", "status": "ok", "message": "", "where": where, "probes": probes}
+    store.write_json(project / f"results/{RECORDED}/raw/hardware.json", record)
+    run = snakemake(project, FEW, "pages", "analysis", "html_report")
+    assert run.status == 0, run.output
+    (home,) = (path.parent for path in (project / f"results/{RECORDED}").glob("*/pages"))
+    assert "## DRAM, bandwidth" in (home / "pages/hardware.md").read_text()
+    assert "(hardware.md)" in (home / "pages/README.md").read_text()
+    assert "measured ([how](hardware.md))" in (home / "pages/naive.md").read_text()
+    assert set(read_table(home / "tables/paper.csv")["ceiling_dram_gflops"] / 800).isdisjoint({0})
+    assert (
+        "the probes&#39;" in (home / "report.html").read_text() or "the probes'" in (home / "report.html").read_text()
+    )
+    assert (home / "figures/intensity.svg").is_file()

@@ -40,13 +40,14 @@ PAGE_FILES = [f"{DERIVED}/pages/{rung.name}.md" for rung in PAGES]
 rule pages:
     """One page a rung with all that is known of it, and their index."""
     input:
-        tables=table_files(TABLES) + SURVEY_READ,
+        tables=table_files(TABLES) + SURVEY_READ + HARDWARE_READ,
         inspections=[f"{BUILD}/{GPU}/inspect/{rung.name}.json" for rung in PAGES],
         code=code("pages"),
         drawings=DRAWING_FILES,
     output:
         index=f"{DERIVED}/pages/README.md",
         timeline=f"{DERIVED}/pages/timeline.md",
+        hardware=[f"{DERIVED}/pages/hardware.md"] if HARDWARE_READ else [],
         pages=PAGE_FILES,
     log:
         f"{LOGS}/{GPU}/pages.log",

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from ladder.records import store
+from ladder.show.hardware_page import hardware_page
 from ladder.show.pages import page, pages_index
 from ladder.show.timeline import timeline
 from ladder.system.terminal import job
@@ -15,3 +16,5 @@ with job(snakemake):
         store.write_text(Path(target), page(rung, store.read_json(Path(inspection)), tables))
     store.write_text(Path(output.index), pages_index(rungs, tables))
     store.write_text(Path(output.timeline), timeline(rungs, tables))
+    for target in output.hardware:
+        store.write_text(Path(target), hardware_page(tables["hardware"]))

@@ -120,7 +120,7 @@ def page(rung: Rung, inspection: Mapping[str, Any], tables: Mapping[str, pd.Data
     parts += explanation(rung, tables)
     parts += _limits(own["diagnosis"])
     parts += _resources(own["resources"], shape, inspection.get("compiler", ""))
-    parts += _paper(own["paper"])
+    parts += _paper(own["paper"], "hardware" in tables)
     parts += _hotspots(own["hotspots"])
     parts += _profile(own["profiles"])
     parts += _advice(own["advice"])
@@ -307,8 +307,10 @@ def _resources(resources: pd.DataFrame, shape: str | None, by: str) -> list[str]
     return [f"## Resources at {shape}", "", compiler, "", *_columns(at, heads), *picture]
 
 
-def _paper(paper: pd.DataFrame) -> list[str]:
+def _paper(paper: pd.DataFrame, probed: bool) -> list[str]:
     """What the product needs and the rung's tiles read, at each shape; then the lowest ceiling of each.
+
+    `probed` says that FFMA rate and DRAM bandwidth are the probes', and not the GPU file's.
 
     Where a profile has counted the passes of the load/store pipe at some shapes, ceilings are of these alone: what the
     code needs at least is another number.
@@ -327,7 +329,8 @@ def _paper(paper: pd.DataFrame) -> list[str]:
     }  # fmt: skip
     paper = by_work(paper)
     paper = paper.assign(**{name: paper[name] / 1e3 for name in ("predicted_gflops", "measured_gflops")})
-    parts = ["## On paper", "", *_columns(paper, needs)]
+    source = "measured ([how](hardware.md))" if probed else "of the GPU file"
+    parts = ["## On paper", "", f"The FP32 peak and the DRAM bandwidth are {source}.", "", *_columns(paper, needs)]
     limited = paper[paper["predicted_gflops"].notna()]
     profiled = limited[limited["wavefronts_from"] == "profile"]
     if len(limited):
@@ -490,6 +493,10 @@ def pages_index(rungs: Sequence[Rung], tables: Mapping[str, pd.DataFrame]) -> st
         "# Why is it not faster?",
         "",
         "[The ladder, step by step](timeline.md) has a paragraph for each rung.",
+        *(
+            ["[What the GPU does at most](hardware.md) has its latencies, bandwidths and rates."]
+            * ("hardware" in tables)
+        ),
         "",
         origin_line(timings),
         "",
