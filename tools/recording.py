@@ -12,18 +12,21 @@ from ladder.config.plan import Plan, plan
 from ladder.records.store import read_record, write_json
 from ladder.system.errors import LadderError
 from ladder.system.paths import ROOT, shown
-from ladder.system.process import gpu_lock
+from ladder.system.process import gpu_lease
 
 
-def record_as(name: str, on_gpu: Callable[[Plan], Mapping[str, Any]], **sections: Any) -> None:
-    """Write what is measured on this machine's GPU, alone on it, into results/GPU/raw/NAME.
+def record_as(name: str, on_gpu: Callable[[Plan], Mapping[str, Any]], gpus: int = 1, **sections: Any) -> None:
+    """Write what is measured on this machine's GPU, alone on it and on so many of its kind, into results/GPU/raw/NAME.
 
-    `sections` replace those of the configuration. Raises LadderError where there is no GPU.
+    `sections` replace those of the configuration. Raises LadderError where there are fewer GPUs.
     """
     run = plan(read_yaml(ROOT / "config/config.yaml") | {"records": "shipped"} | sections)
     if not run.measuring:
         raise LadderError(f"{run.headline}; run where `nvidia-smi` lists a GPU")
-    with gpu_lock(run.device.uuid):
+    if len(run.devices) < gpus:
+        raise LadderError(f"{name}: needs {gpus} GPUs of one kind; of {run.gpu.title} there are {len(run.devices)}")
+    first, *others = [device.uuid for device in run.devices[:gpus]]
+    with gpu_lease([first], resting=others):
         record = on_gpu(run)
     write_json(run.raw() / name, {"stage": Path(name).stem, **record})
     print(shown(run.raw() / name))

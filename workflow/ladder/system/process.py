@@ -88,7 +88,7 @@ def gpu_lease(uuids: Sequence[str], resting: Iterable[str] = ()) -> Iterator[str
                 stack.enter_context(_held(uuid))
         else:
             taken = _first_free(uuids, stack)
-        stack.enter_context(_visible_alone(taken))
+        stack.enter_context(visible_alone(taken))
         yield taken
 
 
@@ -130,7 +130,7 @@ def _held(uuid: str, wait: bool = True) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _visible_alone(uuid: str) -> Iterator[None]:
+def visible_alone(uuid: str) -> Iterator[None]:
     """Show this process, and those that it starts, one GPU only."""
     before = os.environ.get(VISIBLE)
     os.environ[VISIBLE] = uuid
