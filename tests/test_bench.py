@@ -151,6 +151,16 @@ def test_what_does_not_compile_is_told_in_the_compilers_words_and_then_in_one_li
     )
 
 
+def test_without_a_gpu_a_compiled_library_is_linked_with_and_not_checked(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(nvml, "present", lambda index: None)
+    source = write(tmp_path / "mine.cpp", 'extern "C" int f(int m) { return m; }')
+    subprocess.run(["g++", "-shared", "-fPIC", source, "-o", tmp_path / "mine.so"], check=True)
+    wrap = "wrap: {function: int f(int m), arguments: [m]}"
+    ladder = write(tmp_path / "kernels.yaml", f"mine:\n  title: a library\n  source: mine.so\n  {wrap}\n")
+    assert bench.main(["mine", "64", "-C", "gpu=h100-sxm", f"ladder={ladder}"]) == 1
+    assert capsys.readouterr().err.splitlines()[-1] == "bench: mine: not checked: mine.so is code for GPUs alone"
+
+
 def test_a_rung_that_the_gpu_is_too_old_for_says_so():
     result = run("tma", "-C", "gpu=t4")
     assert result.returncode == 1
@@ -180,6 +190,8 @@ def test_a_python_without_the_environment_is_told_to_make_it(tmp_path):
         (["niave"], "kernels[0]: 'niave' is no kernel; did you mean naive?"),
         (["empty"], "'empty' computes nothing; give a rung that does"),
         (["no.cu"], "no.cu: there is no such file; give a rung's name or the path of its .cu"),
+        (["no.cu", "--watch"], "no.cu: there is no such file; give a rung's name or the path of its .cu"),
+        (["kernels/triton/tiled.py"], "tiled.py: only a .cu file runs by its path; enter it in a kernels.yaml, and"),
         (["tiled@TILE"], "kernels[0]: 'tiled@TILE' is neither a kernel's name nor NAME@MACRO=VALUE,MACRO=VALUE"),
         (["tests/kernels/sound.cu@NOPE=1"], "tests/kernels/sound.cu has no macro NOPE"),
         (["tests/kernels/sound.cu@TILE"], "macros are written tests/kernels/sound.cu@BM=64,BN=64"),

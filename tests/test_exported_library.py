@@ -258,6 +258,13 @@ def test_the_library_has_the_functions_of_its_header_and_answers_without_a_gpu(t
     assert made.gemm_ladder_sgemm_with_workspace(-1, *arguments[1:], None, ctypes.byref(needed), None) == 1
 
 
+def test_a_folder_that_cannot_be_made_is_one_line(tmp_path, capsys):
+    (tmp_path / "file").touch()
+    assert library.main(["naive", "-o", str(tmp_path / "file"), "-C", "gpu=h100-sxm"]) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"library: {tmp_path}/file/rung: Not a directory; ")
+
+
 @pytest.mark.parametrize("name", ["cublas", "empty"])
 def test_what_is_no_rung_makes_no_library(tmp_path, capsys, name):
     assert library.main([name, "-o", str(tmp_path), "-C", "gpu=h100-sxm"]) == 1

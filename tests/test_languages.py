@@ -232,6 +232,10 @@ def test_what_a_rung_in_a_language_cannot_be_is_one_line(tmp_path, change, messa
             "the parameter EXTRA is neither among arguments nor",
         ),
         ("def gemm", "def other", "has no kernel gemm; mend kernels.yaml: wrap.kernel"),
+        ("@triton.jit\n", "", "gemm: is no kernel of Triton; put @triton.jit above it"),
+        ("import triton\n", "import triton\n\n1 / 0\n", "line 8: division by zero"),
+        ("import triton\n", "import triton, sys\n\nsys.exit(3)\n", "line 8: SystemExit 3"),
+        ("from tiles", "from tile", "line 8: No module named 'tile'"),
     ],
 )
 def test_what_the_compiler_refuses_is_one_line_of_the_record(tmp_path, nvcc, old, new, message):
@@ -243,6 +247,48 @@ def test_what_the_compiler_refuses_is_one_line_of_the_record(tmp_path, nvcc, old
     assert record["status"] == "failed"
     assert message in record["message"]
     assert record["message"].startswith(f"{source}: ")
+
+
+@pytest.mark.parametrize(
+    ("wrap", "message"),
+    [
+        ({"arguments": [*"ABCmnk"]}, "gemm: the parameter lda is neither among arguments nor parameters"),
+        (
+            {"arguments": [*ALL["triton_tiled"].wrap["arguments"], "null"]},
+            "gemm: takes 11 arguments beside constants, and kernels.yaml gives 12; mend wrap.arguments",
+        ),
+        (
+            {"parameters": {**ALL["triton_tiled"].wrap["parameters"], "BM": 60}},
+            "`rows = row * BM + tl.arange(0, BM)`: arange's range must be a power of 2",
+        ),
+        (
+            {"parameters": {**ALL["triton_tiled"].wrap["parameters"], "WARPS": 3}},
+            "num_warps must be a power of 2",
+        ),
+    ],
+)
+def test_what_kernels_yaml_gives_a_kernel_in_triton_and_it_cannot_take_is_one_line(tmp_path, nvcc, wrap, message):
+    needs("triton")
+    rung = ALL["triton_tiled"]
+    record = build(replace(rung, wrap={**rung.wrap, **wrap}), H100, nvcc, FLAGS, tmp_path)
+    assert (record["status"], record["message"]) == ("failed", f"kernels/triton/tiled.py: {message}")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("@ct.kernel\n", "", "gemm: is no kernel of cuTile; put @ct.kernel above it"),
+        ("ct.mma(", "ct.mmma(", "line 20 of tiled.py: Module 'cuda.tile' has no attribute 'mmma'"),
+        ("def gemm", "def other", "has no kernel gemm; mend kernels.yaml: wrap.kernel"),
+    ],
+)
+def test_what_the_compiler_of_cutile_refuses_is_one_line_of_the_record(tmp_path, nvcc, old, new, message):
+    needs("cutile")
+    shutil.copytree(ROOT / "kernels/cutile", tmp_path, dirs_exist_ok=True)
+    source = tmp_path / "tiled.py"
+    source.write_text(source.read_text().replace(old, new))
+    record = build(replace(ALL["cutile_tiled"], source=str(source)), H100, nvcc, FLAGS, tmp_path / "b")
+    assert (record["status"], record["message"]) == ("failed", f"{source}: {message}")
 
 
 @pytest.mark.parametrize("extra", ["triton", "cutile", "cute"])

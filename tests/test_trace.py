@@ -83,6 +83,7 @@ def changed(trace, change):
             lambda t: t["rungs"][0]["timings"][0]["side_by_side"][0].update(samples_s=[-1]),
             "rungs[0].timings[0].side_by_side[0].samples_s[0]: -1 is not greater than 0",
         ),
+        (lambda t: t["rungs"].append(t["rungs"][0]), "rungs[2].name: 'naive' is that of rungs[0] too; leave one of"),
         (
             lambda t: t["rungs"][0]["timings"][0]["side_by_side"][0].update(samples_s=[1]),
             "rungs[0]: 64x32x16: naive: samples_s and clocks_hz differ in length",
@@ -95,6 +96,14 @@ def test_what_is_no_trace_is_one_line_that_names_the_key(trace, tmp_path, capsys
     assert command.main(["validate", str(path)]) == 1
     (line,) = capsys.readouterr().err.splitlines()
     assert line.removeprefix(f"trace: {path}: ").removeprefix("trace: ").startswith(message)
+
+
+def test_a_folder_that_cannot_be_made_is_one_line(trace, tmp_path, capsys):
+    path = tmp_path / "trace.json"
+    path.write_text(json.dumps(trace))
+    assert command.main(["import", str(path), str(path)]) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"trace: {path}/h100-sxm/raw/check: Not a directory; ")
 
 
 def test_a_file_that_is_no_json_is_one_line(tmp_path, capsys):

@@ -183,19 +183,29 @@ def test_variants_and_tuned_classes_change_what_the_wrapper_holds(ladder, tmp_pa
         (changed(ENTRY, shared_bytes="A"), "wrap.shared_bytes: 'A': A is no number of a product; known: m, n, k"),
         (changed(ENTRY, grid=[]), "wrap.grid: [] has too few entries; it should be: a list of one to three"),
         (changed(ENTRY, blocks=[1]), "wrap.blocks: unknown key; did you mean block?"),
+        (changed(ENTRY, include=["lost"]), "wrap.include: {folder}/lost: there is no such folder; make it, or mend"),
         ({**ENTRY, "source": "tutorial.cuh", "wrap": None}, "source: a .cuh file is wrapped; say under `wrap` how it"),
     ],
 )
-def test_what_a_wrapper_cannot_be_is_one_line(ladder, entry, message):
+def test_what_a_wrapper_cannot_be_is_one_line(ladder, tmp_path, entry, message):
     line = line_of(lambda: ladder(entry, tutorial=TUTORIAL))
-    assert f"kernels.yaml: mine.{message}" in line
+    assert f"kernels.yaml: mine.{message}".replace("{folder}", str(tmp_path)) in line
 
 
-def test_a_name_that_the_source_lacks_is_one_line_of_the_compiler(ladder, tmp_path, nvcc):
-    (rung,) = ladder(changed(ENTRY, kernel="sgem<16, 16>"), tutorial=TUTORIAL)
+@pytest.mark.parametrize(
+    ("wrap", "words"),
+    [
+        ({"kernel": "sgem<16, 16>"}, '"sgem"'),
+        ({"arguments": ["m", "n"]}, "too few arguments"),
+        ({"arguments": ENTRY["wrap"]["arguments"][::-1]}, "no suitable conversion function"),
+    ],
+)
+def test_what_does_not_suit_the_source_is_one_line_that_blames_the_wrapper(ladder, tmp_path, nvcc, wrap, words):
+    (rung,) = ladder(changed(ENTRY, **wrap), tutorial=TUTORIAL)
     record = build(rung, H100, nvcc, FLAGS, tmp_path / "b")
     assert record["status"] == "failed"
-    assert "sgem" in record["message"]
+    assert record["message"].startswith("mine.wrap does not suit tutorial.cu: error: ")
+    assert words in record["message"]
 
 
 # Cubins
@@ -238,6 +248,13 @@ def test_a_cubin_of_another_architecture_does_not_apply(ladder, cubin, tmp_path,
     )
 
 
+def test_a_kernel_that_a_cubin_lacks_is_one_line_that_names_those_that_it_has(ladder, cubin, tmp_path, nvcc):
+    cubin("sm_90a")
+    (rung,) = ladder(changed({**SWAPPED, "source": "mine.cubin"}, kernel="other"))
+    record = build(rung, H100, nvcc, FLAGS, tmp_path / "b")
+    assert (record["status"], record["message"]) == ("failed", "mine.cubin: has no function other; it has: gemm_cm")
+
+
 # Compiled libraries
 
 OF_LIBRARY = {
@@ -246,7 +263,7 @@ OF_LIBRARY = {
     "wrap": {
         "function": "int blas_sgemm(void* handle, int m, int n, int k, const float* alpha, const float* A, int lda, "
         "const float* B, int ldb, const float* beta, float* C, int ldc)",
-        "arguments": ["null", "m", "n", "k", "alpha", "A", "lda", "B", "ldb", "beta", "C", "ldc"],
+        "arguments": [None, "m", "n", "k", "alpha", "A", "lda", "B", "ldb", "beta", "C", "ldc"],
     },
 }
 ON_THE_HOST = """
@@ -289,6 +306,23 @@ def test_a_library_that_lets_cublas_multiply_is_refused(ladder, tmp_path, nvcc):
     record = build(rung, H100, nvcc, FLAGS, tmp_path / "b")
     assert record["status"] == "failed"
     assert "needs libcublas.so.13; do not link with it" in record["message"]
+
+
+@pytest.mark.parametrize("content", [b"", b"no library", b"\x7fELF and no more"])
+def test_a_file_that_is_no_library_is_one_line(ladder, tmp_path, nvcc, content):
+    (tmp_path / "libmine.so").write_bytes(content)
+    (rung,) = ladder(OF_LIBRARY)
+    record = build(rung, H100, nvcc, FLAGS, tmp_path / "b")
+    message = "libmine.so: is no shared library; build it anew, or mend the name"
+    assert (record["status"], record["message"]) == ("failed", message)
+
+
+def test_a_function_that_a_library_lacks_is_one_line_that_names_the_one_most_like_it(ladder, tmp_path, nvcc):
+    library_of(tmp_path, ON_THE_HOST)
+    (rung,) = ladder(changed(OF_LIBRARY, function=OF_LIBRARY["wrap"]["function"].replace("sgemm", "sgem")))
+    record = build(rung, H100, nvcc, FLAGS, tmp_path / "b")
+    message = "libmine.so: has no function blas_sgem; did you mean blas_sgemm?"
+    assert (record["status"], record["message"]) == ("failed", message)
 
 
 def test_a_declaration_that_is_none_is_one_line(ladder, tmp_path):

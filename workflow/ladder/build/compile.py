@@ -14,6 +14,7 @@ from typing import Any
 from ladder.build.borrowed import why_borrowed
 from ladder.build.languages.compile import Image, compile_images, compiler_version, why_no_compiler
 from ladder.build.toolchain import Nvcc, run_compiler, tool_beside
+from ladder.config.documents import nearest
 from ladder.config.sources import (
     INCLUDE,
     WRAP,
@@ -23,7 +24,7 @@ from ladder.config.sources import (
     source_digest,
     source_of_rung,
 )
-from ladder.config.wrapper import CUBIN, LIBRARY, image_header
+from ladder.config.wrapper import CUBIN, LIBRARY, function_name, image_header
 from ladder.model.gpu import Target
 from ladder.model.rung import Rung
 from ladder.records import digests, store
@@ -165,6 +166,8 @@ def compile_rung(rung: Rung, target: Target, nvcc: Nvcc, flags: list[str], libra
     if rung.language != "cuda":
         made_by = [compiler_version(rung.language)]
         images, error = compile_images(rung, target, library.parent)
+    elif error := why_not_called(rung, source):
+        pass
     elif source.suffix == CUBIN:
         shutil.copyfile(source, library.with_name(f"{rung.wrap['kernel']}.cubin"))
         images = [Image(rung.wrap["kernel"], library.with_name(f"{rung.wrap['kernel']}.cubin"), 0, 0, 0)]
@@ -174,6 +177,8 @@ def compile_rung(rung: Rung, target: Target, nvcc: Nvcc, flags: list[str], libra
     with tempfile.TemporaryDirectory(prefix="gemm-ladder-") as folder:
         kept = ["--keep", f"--keep-dir={folder}"]
         log, error = ("", error) if error else run_compiler([*command, *kept], Path(rung.source))
+        if rung.wrap and error.startswith(("kernels/include/launch.cuh", str(library.parent))):
+            error = f"{rung.entry}.wrap does not suit {source.name}: {error.partition(': ')[2]}"
         libraries = [library, *([source] if source.suffix == LIBRARY else [])]
         if not error and rung.role != "baseline" and (why := why_borrowed(Path(folder).glob("*.o"), *libraries)):
             error = f"{Path(rung.source).name}: {why}"
@@ -196,6 +201,22 @@ def compile_rung(rung: Rung, target: Target, nvcc: Nvcc, flags: list[str], libra
         "log": log + used,
     }
     return record
+
+
+def why_not_called(rung: Rung, source: Path) -> str:
+    """Why what `wrap` names of a compiled file cannot be called, in one line; empty where it can, or for a source."""
+    if source.suffix == LIBRARY:
+        listing, kind, name = ["nm", "-D", "--defined-only"], "shared library", function_name(rung.wrap["function"])
+    elif source.suffix == CUBIN:
+        listing, kind, name = ["readelf", "--syms", "--wide"], "cubin", rung.wrap["kernel"]
+    else:
+        return ""
+    listed = subprocess.run([*listing, source], capture_output=True, text=True, check=False)
+    has = [line.split() for line in listed.stdout.splitlines()]
+    has = [words[-1] for words in has if len(words) > 1 and ("FUNC" in words or words[-2] in ("T", "W", "i"))]
+    if listed.returncode or not listed.stdout:
+        return f"{source.name}: is no {kind}; build it anew, or mend the name"
+    return "" if name in has else f"{source.name}: has no function {name}; {nearest(name, has, 'it has')}"
 
 
 def embed(image: Image, nvcc: Nvcc) -> str:

@@ -28,6 +28,7 @@ from ladder.config.documents import read_yaml
 from ladder.config.kernels import read_kernels
 from ladder.config.plan import KERNELS, Plan, check_macros, plan
 from ladder.config.sources import sources
+from ladder.config.wrapper import LIBRARY
 from ladder.measure.check.emulate import emulate_source
 from ladder.measure.check.stage import check_rung
 from ladder.measure.pool import lease
@@ -35,7 +36,7 @@ from ladder.model.cases import Case, all_cases
 from ladder.model.rung import Rung, parse_variant, variant_name
 from ladder.model.shape import Shape, in_order
 from ladder.records.provenance import environment
-from ladder.system.errors import LadderError
+from ladder.system.errors import LadderError, one_line
 from ladder.system.paths import ROOT, shown
 from ladder.system.process import LEASED
 from ladder.system.terminal import Progress, waiting
@@ -64,14 +65,19 @@ def once(asked: argparse.Namespace) -> int:
     """Run the command once; returns its exit status, 0 or 1."""
     try:
         bench(planned(asked.rung, asked.sizes or SIZES, asked.config), asked.all)
-    except LadderError as error:
-        print(f"bench: {error}", file=sys.stderr, flush=True)
+    except (LadderError, OSError) as error:
+        print(f"bench: {one_line(error)}", file=sys.stderr, flush=True)
         return 1
     return 0
 
 
 def watch(asked: argparse.Namespace) -> int:
-    """Run the command, and again whenever a file is saved that the rung is made of; ends by KeyboardInterrupt."""
+    """Run the command, and again whenever a file is saved that the rung is made of; ends by KeyboardInterrupt.
+
+    It ends at once, with exit status 1, where the file that was named is not there.
+    """
+    if ".cu" in asked.rung and not Path(asked.rung.partition("@")[0]).exists():
+        return once(asked)
     while True:
         before = _saved_at(files_of(asked))
         once(asked)
@@ -156,6 +162,9 @@ def _own_source(text: str) -> tuple[Rung, ...]:
     """The rungs of a source file that was given by its path, those of kernels.yaml if it stands there; else none."""
     file, at, macros = text.partition("@")
     if not file.endswith(".cu"):
+        if Path(file).suffix and Path(file).is_file():
+            problem = "only a .cu file runs by its path; enter it in a kernels.yaml, and name that by -C ladder="
+            raise LadderError(f"{COMMAND_LINE}: {file}: {problem}")
         return ()
     path = Path(file).resolve()
     if not path.is_file():
@@ -249,9 +258,10 @@ def compiling(run: Plan, rungs: list[Rung], folder: Path, pool: Executor) -> dic
     """
     nvcc = find_nvcc(run.settings["compile"]["nvcc"])
     require_architecture(nvcc, run.gpu)
-    flags = [*run.settings["compile"]["flags"], *([] if run.measuring else ["-cubin"])]
 
     def compiled(rung: Rung) -> Build:
+        alone = not run.measuring and not rung.source.endswith(LIBRARY)  # which can only be linked with
+        flags = [*run.settings["compile"]["flags"], *(["-cubin"] if alone else [])]
         progress = Progress("compile", rung.name)
         with waiting(progress, lambda: "nvcc"):
             record = build(rung, run.gpu, nvcc, flags, folder / rung.name)
@@ -283,6 +293,8 @@ def emulated(run: Plan, name: str, made: Future[Build], log: Path, every: bool) 
             made.result()
 
     limit_s = run.settings["check"]["time_limit_s"]
+    if run.by_name(name).language != "cuda":
+        made.result()  # its compiler says more of what is wrong than its interpreter
     with waiting(progress, lambda: doing):
         engine = ENGINE if why_no_emulator() else cached_engine(ROOT / "build" / "emulator")
         record = emulate_source(run.by_name(name), cases, threads, limit_s, log, engine, started, not every)

@@ -14,7 +14,7 @@ from ladder.commands.bench import COMMAND_LINE, setting
 from ladder.config.documents import read_yaml
 from ladder.config.plan import Plan, plan
 from ladder.model.rung import Rung
-from ladder.system.errors import LadderError
+from ladder.system.errors import LadderError, one_line
 from ladder.system.paths import ROOT, shown
 
 LIBRARY_PARTS = ROOT / "kernels" / "library"
@@ -29,8 +29,8 @@ def main(arguments: Sequence[str]) -> int:
         config = {**read_yaml(ROOT / "config" / "config.yaml"), **given}
         run = plan(config, dict.fromkeys(given, COMMAND_LINE))
         make_library(run, run.rungs[0], asked.output.resolve())
-    except LadderError as error:
-        print(f"library: {error}", file=sys.stderr, flush=True)
+    except (LadderError, OSError) as error:
+        print(f"library: {one_line(error)}", file=sys.stderr, flush=True)
         return 1
     print(f"{asked.rung} for {run.gpu.title}: {shown(asked.output.resolve())}")
     return 0

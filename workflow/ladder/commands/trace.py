@@ -13,7 +13,7 @@ from ladder.commands.bench import COMMAND_LINE, setting
 from ladder.config.documents import read_yaml, validated
 from ladder.config.plan import plan
 from ladder.records.trace import records_of, trace_of, write_records
-from ladder.system.errors import LadderError
+from ladder.system.errors import LadderError, one_line
 from ladder.system.paths import ROOT, read_text, shown
 
 
@@ -22,8 +22,8 @@ def main(arguments: Sequence[str]) -> int:
     asked = _parser().parse_args(arguments)
     try:
         {"export": export, "import": bring_in, "validate": validate}[asked.command](asked)
-    except LadderError as error:
-        print(f"trace: {error}", file=sys.stderr, flush=True)
+    except (LadderError, OSError) as error:
+        print(f"trace: {one_line(error)}", file=sys.stderr, flush=True)
         return 1
     return 0
 

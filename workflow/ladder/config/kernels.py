@@ -10,7 +10,7 @@ from typing import Any
 
 from ladder.config.documents import nearest, of_fields, read_yaml, schema, validated, with_defaults
 from ladder.config.search_space import SearchSpace, macros_of
-from ladder.config.sources import source_of_rung, sources
+from ladder.config.sources import header_folders, source_of_rung, sources
 from ladder.config.wrapper import check_wrap
 from ladder.model.cases import Case
 from ladder.model.claims import claimed, in_words
@@ -41,6 +41,8 @@ def read_kernels(path: Path, below: Mapping[str, Rung] | None = None) -> dict[st
         values = with_defaults(values, item)
         if other := next((rung for rung in below.values() if rung.entry == entry), None):
             raise LadderError(f"{file}: {entry}: is a rung of {other.file} too; give it another name")
+        if values["wrap"]:  # a bare `null` is YAML's
+            values["wrap"]["arguments"] = ["null" if each is None else each for each in values["wrap"]["arguments"]]
         if beside:
             values["source"] = str(beside / values["source"])
             if values["wrap"]:
@@ -70,6 +72,11 @@ def _check_entry(variants: list[Rung], place: str) -> None:
     """
     first = variants[0]
     check_wrap(first, place)
+    for folder in header_folders(first):
+        if not folder.is_dir():
+            raise LadderError(
+                f"{place}.wrap.include: {shown(folder)}: there is no such folder; make it, or mend the name"
+            )
     try:
         require_file(source_of_rung(first))
         sources(first)

@@ -96,6 +96,11 @@ def wrapper(rung: Rung) -> str:
     return "\n".join([*lines, "#pragma GCC visibility pop", "}  // namespace gemm_ladder", ""])
 
 
+def function_name(declaration: str) -> str:
+    """The name of the C function that a declaration declares."""
+    return _DECLARED.fullmatch(declaration.strip())[1]
+
+
 def macros_of_classes(rung: Rung) -> list[dict[str, Any]]:
     """The values of the wrapper's parameters in each class of size that a rung is tuned for."""
     return [{**parameters_of(rung), **rung.macros, **each} for each in [each.macros for each in rung.tuned] or [{}]]
@@ -192,7 +197,7 @@ def _run(rung: Rung, values: Mapping[str, Any], index: int) -> list[str]:
         ]
     if kind == LIBRARY:
         declared = wrap["function"].strip()
-        call = f"::{_DECLARED.fullmatch(declared)[1]}({', '.join(arguments)})"
+        call = f"::{function_name(declared)}({', '.join(arguments)})"
         called = [f"  {call};", "  return cudaGetLastError();"]
         called = called if declared.startswith("void ") else [f"  return static_cast<cudaError_t>({call});"]
         return [*lines, *_numbers(arguments), *_observed("return cudaSuccess;"), *called, "}", ""]

@@ -78,11 +78,14 @@ def records_of(trace: Mapping[str, Any], results: Path) -> dict[Path, dict[str, 
     """The records that hold what a valid trace says, by their paths in a folder of results: results/GPU/raw.
 
     A check record is a mapping to be written as JSON, a time record the members of an archive. Raises LadderError where
-    an environment is named that the trace lacks, or samples and clocks are not as many.
+    an environment is named that the trace lacks, samples and clocks are not as many, or a rung stands there twice.
     """
     raw, made = results / trace["gpu"] / "raw", {}
+    names = [rung["name"] for rung in trace["rungs"]]
     for index, rung in enumerate(trace["rungs"]):
         name, at = rung["name"], f"rungs[{index}]"
+        if (first := names.index(name)) != index:
+            raise LadderError(f"{at}.name: {name!r} is that of rungs[{first}] too; leave one of them out")
         if check := rung["check"]:
             where = _environment(trace, check["environment"], f"{at}.check")
             claims = {"claims": rung["claims"]} if rung.get("claims") else {}

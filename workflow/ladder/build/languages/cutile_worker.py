@@ -8,6 +8,8 @@ from typing import Any
 
 from ladder.build.languages.worker import POINTERS, answer_with, load, place_of
 
+_PLACED = re.compile(r'(.*?) "(?:[^"]*/)?([^"/]+)", line (\d+)')  # what is wrong, the file and its line
+
 
 def compile_cutile(asked: dict[str, Any]) -> dict[str, Any]:
     """Compile the image that is asked for; threads, shared memory, or the error of the source."""
@@ -17,6 +19,8 @@ def compile_cutile(asked: dict[str, Any]) -> dict[str, Any]:
     if "version" in asked:
         return {"version": f"cutile {ct.__version__}"}
     kernel = load(asked["file"], asked["kernel"])
+    if not isinstance(kernel, ct.kernel):
+        return {"error": f"{asked['kernel']}: is no kernel of cuTile; put @ct.kernel above it"}
     aligned = {"stride_divisible_by": [4, 1], "base_addr_divisible_by": 16} if asked["aligned"] else {}
     array = cc.ArrayConstraint(
         ct.float32, 2, index_dtype=ct.int64, stride_lower_bound_incl=1, alias_groups=[], may_alias_internally=False,
@@ -31,8 +35,10 @@ def compile_cutile(asked: dict[str, Any]) -> dict[str, Any]:
         signature = cc.KernelSignature([*given, *constants], calling_convention=convention, symbol=asked["name"])
         code = re.sub(r"\D*$", "", asked["architecture"])
         cc.export_kernel(kernel, [signature], asked["output"], gpu_code=code, output_format="cubin")
-    except (ct.TileError, TypeError, ValueError) as error:
-        return {"error": place_of(error, asked["file"])}
+    except ct.TileError as error:
+        said = place_of(error, asked["file"])
+        placed = _PLACED.match(said)
+        return {"error": f"line {placed[3]} of {placed[2]}: {placed[1]}" if placed else said}
     return {"threads": threads_of(asked["output"]), "launch_threads": 1, "shared_bytes": 0}
 
 

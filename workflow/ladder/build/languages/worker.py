@@ -20,7 +20,7 @@ def answer_with(work: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
     asked = json.load(sys.stdin)
     try:
         found = work(asked)
-    except (AttributeError, SyntaxError, ImportError, NameError) as error:
+    except (Exception, SystemExit) as error:  # a source and its compiler may raise whatever they like
         if "file" not in asked:
             raise
         found = {"error": place_of(error, asked["file"])}
@@ -41,6 +41,8 @@ def load(file: str, kernel: str) -> Any:
 
 def place_of(error: BaseException, file: str) -> str:
     """An error in one line, with the line of the source that it is about where it is known."""
-    said = " ".join(str(error).split()) or type(error).__name__
+    said = " ".join(str(error).split())
+    if not said or isinstance(error, (SystemExit, KeyError)):
+        said = f"{type(error).__name__} {said}".strip()
     lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
     return f"line {lines[-1]}: {said}"[:300] if lines else said[:300]
