@@ -200,7 +200,7 @@ def test_a_python_without_the_environment_is_told_to_make_it(tmp_path):
         (["naive", "-C", "gpu"], "--config: 'gpu' is no setting; write KEY=VALUE"),
         (["naive", "-C", "sizes=[1]"], "--config: 'sizes=[1]' is no setting"),
         (["naive", "-C", "gpu={"], "--config: 'gpu={' is no setting"),
-        (["naive", "-C", "gpus=t4"], "gpus: unknown key; did you mean gpu?"),
+        (["naive", "-C", "gqu=t4"], "gqu: unknown key; did you mean gpu?"),
         (["naive", "-C", "gpu=t5"], "gpu: 't5' has no file in config/gpus"),
         (["naive", "-C", "timing={iterations: 0}"], "timing.iterations: 0 is less than 1"),
         (["naive", "-C", "measure=true"], "measure: true, but there is no GPU here"),
