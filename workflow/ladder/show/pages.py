@@ -25,6 +25,7 @@ from ladder.show.numbers import number, percent
 from ladder.show.origin import origin_columns, origin_line
 from ladder.system.paths import shown
 from ladder.tables.diagnosis import FP32_UNITS, LEAST, SLOTS, TENSOR_CORES, TENSOR_PIPE
+from ladder.tables.hardware import tensor_table
 from ladder.tables.paper import default_macros
 from ladder.tables.timings import headline_shape, largest
 
@@ -121,6 +122,8 @@ def page(rung: Rung, inspection: Mapping[str, Any], tables: Mapping[str, pd.Data
     parts += _limits(own["diagnosis"])
     parts += _resources(own["resources"], shape, inspection.get("compiler", ""))
     parts += _paper(own["paper"], "hardware" in tables)
+    if "hardware" in tables:
+        parts += _tensor(tensor_table(tables["hardware"], own["instructions"], own["timings"], rung.precision))
     parts += _hotspots(own["hotspots"])
     parts += _profile(own["profiles"])
     parts += _advice(own["advice"])
@@ -339,6 +342,21 @@ def _paper(paper: pd.DataFrame, probed: bool) -> list[str]:
         parts += _columns(profiled if len(profiled) else limited, ceilings, share_of_prediction=percent)
         parts += _picture("prediction", "Measured against the lowest ceiling on paper")
     return parts
+
+
+def _tensor(table: pd.DataFrame) -> list[str]:
+    """What the measured rate of tensor cores allows, at each shape; nothing where they compute no product."""
+    if table.empty:
+        return []
+    heads = {
+        "shape": "m x n x k", "by": "by", "ceiling_tflops": "ceiling, TFLOP/s", "tflops": "measured, TFLOP/s",
+        "share_of_ceiling": "share of the ceiling",
+    }  # fmt: skip
+    how = (
+        "The ceiling is the rate of the tensor cores as [measured](hardware.md), at the SM clock of these launches,"
+        " over the products that one product of this class takes."
+    )
+    return ["## Tensor cores", "", how, "", *_columns(by_work(table), heads, share_of_ceiling=percent)]
 
 
 def _hotspots(hotspots: pd.DataFrame) -> list[str]:

@@ -104,6 +104,37 @@ def class_ceilings(gpu: Gpu, measured: Mapping[str, float]) -> dict[str, float]:
     return {name: rate for name, rate in found.items() if math.isfinite(rate)}
 
 
+# By class: what tensor cores multiply, and how many such products one of the class takes.
+_PRODUCTS = {"3xtf32": ("TF32", 3), "3xfp16": ("FP16", 3), "tf32": ("TF32", 1)}
+TENSOR_COLUMNS = ["shape", "by", "ceiling_tflops", "tflops", "share_of_ceiling"]
+
+
+def tensor_table(
+    hardware: pd.DataFrame, instructions: pd.DataFrame, timings: pd.DataFrame, precision: str
+) -> pd.DataFrame:
+    """What the measured rate of tensor cores allows a rung, at each shape that was timed and is computed on them.
+
+    The tables are those of these names, the last two of the rung alone. Columns: shape, by (`wgmma` or `mma.sync`,
+    whichever the inner loop has), ceiling_tflops (of the product, at the SM clock that the launches had: a GPU at its
+    power limit lowers it), tflops, share_of_ceiling.
+    """
+    kind, times = _PRODUCTS.get(precision, ("", 1))
+    rates = hardware[(hardware["kind"] == "rate") & (hardware["how"] == kind)].set_index("of")
+    loops = instructions[instructions["part"] == "inner loop"]
+    rows = []
+    for timing in timings.itertuples():
+        at = loops[[str(timing.shape) in str(text).split() for text in loops["launched_at"]]]
+        by = {"wgmma": "HGMMA", "mma.sync": "HMMA"}
+        units = [name for name, opcode in by.items() if opcode in at and at[opcode].sum() > 0]
+        if not units or units[0] not in rates.index or not timing.sm_clock_mhz > 0:
+            continue
+        rate = rates.loc[units[0]]
+        ceiling = float(rate["whole"] * timing.sm_clock_mhz / rate["sm_clock_mhz"]) / times
+        tflops = timing.gflops / 1e3
+        rows.append((timing.shape, units[0], ceiling, tflops, tflops / ceiling))
+    return pd.DataFrame(rows, columns=TENSOR_COLUMNS)
+
+
 def as_measured(gpu: Gpu, table: pd.DataFrame) -> Gpu:
     """The GPU with the FP32 peak and the DRAM bandwidth that its probes have; what they have not stays the file's."""
     found = measured_ceilings(table)
