@@ -11,6 +11,8 @@ WHEELS ?=
 TARGET_PYTHON ?= $(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])')
 # an optional environment, envs/$(EXTRA).txt, in a folder of its own in .venv: triton, cutile, cute; slurm, in .venv itself
 EXTRA ?=
+EXTRAS := triton cutile cute slurm
+$(if $(filter-out $(EXTRAS),$(EXTRA)),$(error EXTRA=$(EXTRA) is no optional environment; give one of: $(EXTRAS)))
 ARGS ?=
 UV ?= uv
 # for `make newest`

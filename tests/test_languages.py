@@ -16,6 +16,7 @@ from ladder.build.inspection import inspect
 from ladder.build.languages import compile as languages
 from ladder.build.languages.compile import compiler_version
 from ladder.build.library import Library
+from ladder.commands import bench
 from ladder.config import gpus
 from ladder.config.kernels import read_kernels
 from ladder.config.plan import KERNELS, plan
@@ -297,3 +298,18 @@ def test_make_installs_the_compiler_of_a_language_beside_the_environment(extra):
         ["make", "-n", "env", f"EXTRA={extra}"], cwd=ROOT, capture_output=True, text=True, check=True
     )
     assert f"--target .venv/extra/{extra} -r envs/{extra}.txt" in planned.stdout
+
+
+def test_an_environment_that_make_does_not_know_is_one_line():
+    made = subprocess.run(["make", "-n", "env", "EXTRA=tritn"], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert made.returncode == 2
+    assert "EXTRA=tritn is no optional environment; give one of: triton cutile cute slurm." in made.stderr
+    assert len(made.stderr.splitlines()) == 1
+
+
+def test_bench_says_what_installs_a_missing_compiler(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(languages, "extra_folder", lambda _: tmp_path / "none")
+    monkeypatch.setattr(languages, "_is_importable", lambda _: False)
+    assert bench.main(["triton_tiled", "64", "-C", "gpu=h100-sxm", "ladder=kernels/triton/kernels.yaml"]) == 1
+    message = "needs the compiler of Triton, which is not installed; make env EXTRA=triton installs it"
+    assert capsys.readouterr().err.splitlines()[-1] == f"bench: triton_tiled: {message}"

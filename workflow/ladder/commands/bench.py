@@ -21,7 +21,7 @@ from typing import Any
 
 import yaml
 
-from ladder.build.compile import NOT_APPLICABLE, Build, build
+from ladder.build.compile import NO_COMPILER, NOT_APPLICABLE, Build, build
 from ladder.build.emulator import EMULATED, ENGINE, cached_engine, why_no_emulator
 from ladder.build.toolchain import find_nvcc, require_architecture
 from ladder.config.documents import read_yaml
@@ -254,7 +254,8 @@ def on_gpu(run: Plan, builds: dict[str, Build], folder: Path) -> None:
 def compiling(run: Plan, rungs: list[Rung], folder: Path, pool: Executor) -> dict[str, Future[Build]]:
     """Begin to compile rungs below a folder, side by side; for no GPU without a library, which takes half the time.
 
-    A result raises LadderError, after the compiler's words, where a rung does not compile or apply to the GPU.
+    A result raises LadderError, after the compiler's words, where a rung does not compile or apply to the GPU, or
+    its language has no compiler here.
     """
     nvcc = find_nvcc(run.settings["compile"]["nvcc"])
     require_architecture(nvcc, run.gpu)
@@ -266,7 +267,7 @@ def compiling(run: Plan, rungs: list[Rung], folder: Path, pool: Executor) -> dic
         with waiting(progress, lambda: "nvcc"):
             record = build(rung, run.gpu, nvcc, flags, folder / rung.name)
         progress.ended(record["status"])
-        if record["status"] == NOT_APPLICABLE:
+        if record["status"] in (NOT_APPLICABLE, NO_COMPILER):
             raise LadderError(f"{rung.name}: {record['message']}")
         if record["status"] != "ok":
             print(record["log"], file=sys.stderr, flush=True)
