@@ -18,8 +18,10 @@ import yaml
 from conftest import a_where
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from ladder.build.compile import Build
+from ladder.build.compile import Build, build
 from ladder.build.library import Library, Operands
+from ladder.build.toolchain import find_nvcc
+from ladder.config import gpus
 from ladder.config.kernels import read_kernels
 from ladder.config.plan import KERNELS
 from ladder.measure.accuracy.worker import measure
@@ -27,6 +29,7 @@ from ladder.measure.check import judge
 from ladder.measure.check.stage import check_rung
 from ladder.measure.check.worker import check_case
 from ladder.measure.devices import CudaDevice
+from ladder.measure.hardware.stage import HARDWARE_PROBES, measure_hardware
 from ladder.measure.survey.stage import survey_rung
 from ladder.measure.sustained.stage import sustain_rung
 from ladder.model.bounds import componentwise_bound
@@ -34,11 +37,13 @@ from ladder.model.cases import Case
 from ladder.model.metrics import RATIOS, value_of
 from ladder.model.shape import Shape
 from ladder.records import store
+from ladder.records.hardware import read_hardware
 from ladder.records.survey import read_survey
 from ladder.records.sustained import read_sustained
 from ladder.system import nvml
 from ladder.system.cublas import provide_cublas
 from ladder.system.errors import LadderError
+from ladder.tables.hardware import hardware_table
 from pipeline import (
     ROOT,
     TEST_KERNELS,
@@ -89,6 +94,8 @@ CHECK_ALL = """
 import json, sys
 from pathlib import Path
 from ladder.build.library import Library, Operands
+from ladder.build.toolchain import find_nvcc
+from ladder.config import gpus
 from ladder.system.cublas import provide_cublas
 from ladder.measure.check.worker import check_case
 from ladder.measure.devices import CudaDevice
@@ -598,6 +605,38 @@ def test_drawn_products_and_data_are_timed_beside_cublas_and_verified(builds, gp
 def test_a_rung_that_is_wrong_on_a_drawn_product_is_dishonest(builds, gpu_alone, tmp_path):
     record = surveyed(builds, "off_by_one_column", tmp_path / "log")
     assert (record["status"], record["products"], record["data"]) == ("dishonest", [], [])
+
+
+# The hardware
+
+
+def test_every_probe_measures_something_that_the_gpu_can_do(gpu_alone, tmp_path):
+    gpu = gpus.from_device(nvml.present())
+    made = Build(tmp_path / "hardware")
+    compiled = build(HARDWARE_PROBES, gpu.target, find_nvcc(), ["-O3", "-std=c++17"], made.folder)
+    assert compiled["status"] == "ok", compiled["message"]
+    record = measure_hardware(made, 0, a_where(), tmp_path / "log", lambda text: None)
+    assert (record["status"], record["message"]) == ("ok", "")
+    path = tmp_path / "hardware.json"
+    store.write_json(path, {"stage": "hardware", **record})
+    table = hardware_table(read_hardware(path), gpu).set_index(["of", "kind", "how"])
+    chains = [
+        table.loc[(of, "latency", how), "value"]
+        for of, how in (
+            ("FFMA", "FP32"),
+            ("shared memory", "load, 4 bytes a thread, 1-way"),
+            ("L2", "load, 8 bytes, one thread"),
+            ("DRAM", "load, 8 bytes, one thread"),
+        )
+    ]
+    assert chains == sorted(chains)
+    assert chains[0] == pytest.approx(4, rel=0.1)
+    lanes = [table.loc[("shared memory", "bandwidth", f"load, 4 bytes a thread, {n}-way"), "value"] for n in (1, 2, 32)]
+    assert lanes[0] == pytest.approx(128, rel=0.05)
+    assert lanes[0] / lanes[1] == pytest.approx(2, rel=0.05)
+    assert lanes[0] / lanes[2] == pytest.approx(32, rel=0.05)
+    assert table.loc[("FFMA", "rate", "FP32"), "value"] == pytest.approx(2 * gpu.fp32_lanes_per_sm, rel=0.05)
+    assert table.xs("rate", level="kind")["share_of_gpu_file"].dropna().max() < 1.05
 
 
 def test_no_gpu_is_present_where_cuda_sees_none(compiled):
