@@ -106,7 +106,7 @@ def test_the_figure_of_cards_shows_those_that_share_enough_and_says_how_far_they
     assert [x for x, _ in axes.collections[0].get_offsets()] == pytest.approx([-1.0, 1.0])
     assert [text.get_text() for text in axes.get_yticklabels()] == ["GPU-a (5)", "GPU-b (5)"]
     nothing = cards_figure.figure(pd.DataFrame(columns=CARDS_COLUMNS))
-    assert nothing.title == "No two cards of one name have measured the same builds"
+    assert nothing.title == "No two cards of one name share 5 rungs and sizes of the same build"
     assert nothing.empty in [text.get_text() for text in draw(nothing, "").axes[0].texts]
 
 
@@ -230,6 +230,9 @@ def test_what_git_keeps_is_of_the_records_that_git_keeps(tmp_path):
     write_table(table, tmp_path / "gpus.csv")
     kept = ROOT / "results/across/gpus.csv"
     assert (tmp_path / "gpus.csv").read_bytes() == kept.read_bytes(), "make run ARGS=evidence"
+    named = {rung.name for rung in run.rungs if rung.role != "floor"}
+    write_table(cards_table(ROOT / "results", named), tmp_path / "cards.csv")
+    assert (tmp_path / "cards.csv").read_bytes() == kept.with_name("cards.csv").read_bytes(), "make run ARGS=evidence"
 
 
 def test_the_target_sets_two_gpus_side_by_side_and_leaves_their_results_alone(tmp_path):

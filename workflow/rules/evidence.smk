@@ -18,7 +18,13 @@ rule evidence:
         + figure_files(OVERVIEW, "png")
         + expand(
             f"{ACROSS}/{{name}}",
-            name=["gpus.csv", "gpus.png", "gpus_by_size.png"],
+            name=[
+                "gpus.csv",
+                "gpus.png",
+                "gpus_by_size.png",
+                "cards.csv",
+                "cards.png",
+            ],
         ),
     log:
         f"{LOGS}/evidence.log",

@@ -34,7 +34,7 @@ def figure(table: pd.DataFrame) -> Specification:
 
 def _title(data: pd.DataFrame) -> str:
     if data.empty:
-        return "No two cards of one name have measured the same builds"
+        return f"No two cards of one name share {SHARED_LEAST} rungs and sizes of the same build"
     spans = data.groupby("gpu")["median"].agg(lambda of: of.max() - of.min())
     parts = [f"{span:.2f} % ({gpu}, {(data['gpu'] == gpu).sum()} cards)" for gpu, span in spans.items()]
     return f"Medians of cards of one name are apart by {', '.join(parts)}"
