@@ -846,10 +846,14 @@ EMULATOR_PLAIN static void* work(void*) {
       break;
     }
     ++device.running;
+    progress = __atomic_load_n(&device.progress, __ATOMIC_RELAXED);
     pthread_mutex_unlock(&device.lock);
     continue_block(*b);
     pthread_mutex_lock(&device.lock);
     --device.running;
+    if (__atomic_load_n(&device.progress, __ATOMIC_RELAXED) != progress) {
+      device.idle_rounds = 0;
+    }
     if (b->suspended && !device.stop) {
       suspend(*b);
     } else {

@@ -15,7 +15,7 @@
 namespace emulator {
 
 constexpr unsigned MAX_KNOWN = 1024;  // a stamp has 10 bits for a thread
-constexpr unsigned MAX_BARRIERS = 512, MAX_TRANSFERS = 1024, MAX_READS = 12, MAX_GROUPS = 8;
+constexpr unsigned MAX_BARRIERS = 512, MAX_TRANSFERS = 4096, MAX_READS = 12, MAX_GROUPS = 8;
 constexpr Stamp EPOCH = 0x1000;
 
 using Clock = uint32_t[MAX_KNOWN];

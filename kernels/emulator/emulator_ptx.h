@@ -468,7 +468,9 @@ EMULATOR_NOINLINE bool mbarrier_test(void* object, uint64_t phase, bool is_parit
       }
       if (++m.polls > b->ready) {  // all others have had their turn
         m.polls = 0;
-        land_one(*b, m);
+        for (unsigned left = 1 + m.in_flight / 8; left > 0; --left) {
+          land_one(*b, m);
+        }
         continue;
       }
     }
