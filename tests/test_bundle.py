@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import os
 import subprocess
@@ -172,6 +173,25 @@ def test_a_bundle_is_taken_whole_byte_for_byte_and_once(sender, taker):
     ]
 
 
+def test_what_holds_no_result_is_left_out_in_one_line_each(sender, tmp_path):
+    project = copied(sender / "project", tmp_path / "project")
+    raw = project / f"results/{RECORDED}/devices/{DEVICE}/raw"
+    store.write_json(
+        raw / "profile/naive.json.gz", {"stage": "profile", "rung": "naive", "failure": None, "shapes": {}}
+    )
+    wrong = {**store.read_json(raw / "check/cublas.json"), "status": "failed"}
+    store.write_json(raw / "check/cublas.json", wrong)
+    status, lines = bundle(project, "make", "-o", "made.zip")
+    assert status == 0, lines
+    assert lines[:2] == [
+        "raw/check/cublas.json: left out, for its rung did not pass its check",
+        "raw/profile/naive.json.gz: left out, for it holds no result",
+    ]
+    assert lines[2] == f"made.zip: 2 records of {RECORDED} ({DEVICE}); docs/send-in.md says where it goes"
+    with zipfile.ZipFile(project / "made.zip") as archive:
+        assert sorted(archive.namelist()) == sorted([CHECK, TIME, "manifest.json"])
+
+
 def test_each_thing_that_cannot_be_is_refused_in_one_line_and_nothing_is_taken(sender, taker, tmp_path):
     for what, (change, line) in REFUSED.items():
         status, lines = bundle(taker, "take", changed(sender / "sent.zip", tmp_path / "changed.zip", change))
@@ -202,6 +222,29 @@ def test_a_bundle_writes_nowhere_else(sender, taker, tmp_path, name):
     status, lines = bundle(taker, "take", sent)
     assert status == 1
     assert lines == [f"{sent}: {name!r} is no place of a record; make it anew: python workflow/bundle.py make"]
+
+
+def many(members):
+    """More files than a bundle may have."""
+    members.update({f"raw/check/a{number}.json": b"" for number in range(2001)})
+
+
+def swollen(members):
+    """A time record of some KiB that takes more than 256 MiB unpacked."""
+    with io.BytesIO() as file:
+        with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+            archive.writestr("run/zeros.bin", bytes((256 << 20) + 1))
+        members[TIME] = file.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("change", "line"),
+    [(many, "more than 2000 files or 256 MiB"), (swollen, f"{TIME}: more than 256 MiB unpacked")],
+)
+def test_a_bundle_fills_no_disk(sender, taker, tmp_path, change, line):
+    sent = changed(sender / "sent.zip", tmp_path / "changed.zip", change)
+    status, lines = bundle(taker, "take", sent)
+    assert (status, lines) == (1, [f"{sent}: {line}; make it anew: python workflow/bundle.py make"])
 
 
 def test_what_is_no_bundle_or_no_device_is_one_line(taker, tmp_path):

@@ -69,7 +69,7 @@ def _only_device(results: Path) -> Path:
 
 
 def make(folder: Path, output: Path | None = None) -> int:
-    """Write a bundle of the records in the folder of a device, without those of rungs that failed their check.
+    """Write a bundle of the records in the folder of a device, without those of failed rungs and those of no result.
 
     Returns 1, having said in a line each what is wrong and written nothing, where `take` would refuse it. Raises
     LadderError where the folder is that of no device.
@@ -78,19 +78,16 @@ def make(folder: Path, output: Path | None = None) -> int:
     if folder.parent.name != DEVICES or not (folder / "raw").is_dir():
         raise LadderError(f"{shown(folder)}: holds no records of a device; name results/GPU/devices/DEVICE")
     gpu, device = folder.parents[1].name, folder.name
-    failed = {
-        path.name.removesuffix(SENT["check"])
-        for path in sorted((folder / "raw/check").glob(f"*{SENT['check']}"))
-        if store.read_record(path)["status"] != "pass"
-    }
-    for rung in sorted(failed):
-        say(f"gemm-ladder: {rung}: left out, for it did not pass its check")
-    members = {
-        f"raw/{stage}/{path.name}": path.read_bytes()
-        for stage, ending in SENT.items()
-        for path in sorted((folder / "raw" / stage).glob(f"*{ending}"))
-        if path.name.removesuffix(ending) not in failed and not path.name.startswith(".")
-    }
+    members, failed = {}, set()
+    for stage, ending in SENT.items():  # checks first
+        for path in sorted((folder / "raw" / stage).glob(f"[a-z]*{ending}")):
+            rung = path.name.removesuffix(ending)
+            if _holds_a_result(path) and rung not in failed:
+                members[f"raw/{stage}/{path.name}"] = path.read_bytes()
+                continue
+            failed |= {rung} if stage == "check" else set()
+            why = "its rung did not pass its check" if rung in failed else "it holds no result"
+            say(f"gemm-ladder: raw/{stage}/{path.name}: left out, for {why}")
     files = {name: hashlib.sha256(content).hexdigest() for name, content in members.items()}
     manifest = {"schema_version": 1, "gpu": gpu, "device": device, "made_at": now(), "files": files}
     output = output or Path(f"gemm-ladder-{gpu}-{device}.zip")
@@ -105,6 +102,16 @@ def make(folder: Path, output: Path | None = None) -> int:
     if not refused:
         say(f"gemm-ladder: {output}: {len(members)} records of {gpu} ({device}); docs/send-in.md says where it goes")
     return int(bool(refused))
+
+
+def _holds_a_result(path: Path) -> bool:
+    """Whether the stage of a record ended well; raises LadderError where the record is damaged."""
+    if path.parent.name == "time":
+        return store.read_failure(path) is None
+    record = store.read_record(path)
+    if path.parent.name == "profile":
+        return bool(record["shapes"]) and not record["failure"]
+    return record.get("status", "ok") in ("ok", "pass")
 
 
 def take(bundle: Path, results: Path, ship: bool = False) -> int:
