@@ -17,7 +17,7 @@ from ladder.build.languages import compile as languages
 from ladder.build.languages.compile import compiler_version
 from ladder.build.library import Library
 from ladder.commands import bench
-from ladder.config import gpus
+from ladder.config import gpus, wrapper
 from ladder.config.kernels import read_kernels
 from ladder.config.plan import KERNELS, plan
 from ladder.config.sources import source_digest
@@ -120,6 +120,18 @@ def test_lines_that_move_in_a_shared_file_are_those_of_the_next_build(tmp_path, 
         (body,) = sass.disassemble(tmp_path / "b/library.so", {launches[0].kernel}, nvcc).values()
         found.append({each.line for each in body if each.opcode == "FFMA"})
     assert found[1] == {line + 1 for line in found[0]}
+
+
+@pytest.mark.parametrize("language", LADDERS)
+def test_a_compiler_that_passes_other_parameters_is_one_line(language, tmp_path, nvcc, monkeypatch):
+    needs(language)
+    passed = wrapper.passed_parameters(ALL[f"{language}_tiled"])
+    monkeypatch.setattr("ladder.build.compile.passed_parameters", lambda rung: passed - 1)
+    record = build(ALL[f"{language}_tiled"], H100, nvcc, FLAGS, tmp_path)
+    differ = f"it takes {passed} parameters, and the wrapper passes {passed - 1}"
+    remedy = f"make env EXTRA={language} installs one whose kernels it knows"
+    message = f"tiled.py: compiled by {compiler_version(language)} {differ}; {remedy}"
+    assert (record["status"], record["message"]) == ("failed", message)
 
 
 @pytest.mark.parametrize("name", [name for name in ALL if name.startswith("triton")])

@@ -255,6 +255,14 @@ def test_a_kernel_that_a_cubin_lacks_is_one_line_that_names_those_that_it_has(la
     assert (record["status"], record["message"]) == ("failed", "mine.cubin: has no function other; it has: gemm_cm")
 
 
+def test_arguments_that_are_not_as_many_as_a_kernel_of_a_cubin_takes_are_one_line(ladder, cubin, tmp_path, nvcc):
+    few = SWAPPED["wrap"]["arguments"][:-2]
+    (rung,) = ladder(changed({**SWAPPED, "source": "mine.cubin"}, kernel=cubin("sm_90a"), arguments=few))
+    record = build(rung, H100, nvcc, FLAGS, tmp_path / "b")
+    message = f"gemm_cm takes {len(few) + 2} parameters, and wrap.arguments has {len(few)}; mend kernels.yaml"
+    assert (record["status"], record["message"]) == ("failed", f"mine.cubin: {message}")
+
+
 # Compiled libraries
 
 OF_LIBRARY = {

@@ -24,7 +24,7 @@ from ladder.config.sources import (
     source_digest,
     source_of_rung,
 )
-from ladder.config.wrapper import CUBIN, LIBRARY, function_name, image_header
+from ladder.config.wrapper import CUBIN, LIBRARY, function_name, image_header, passed_parameters
 from ladder.model.gpu import Target
 from ladder.model.rung import Rung
 from ladder.records import digests, store
@@ -173,6 +173,7 @@ def compile_rung(rung: Rung, target: Target, nvcc: Nvcc, flags: list[str], libra
         images = [Image(rung.wrap["kernel"], library.with_name(f"{rung.wrap['kernel']}.cubin"), 0, 0, 0)]
     for image in images:
         used += embed(image, nvcc)
+        error = error or why_not_passed(rung, image, nvcc, " ".join(made_by))
     command = compile_command(rung, target, nvcc, flags, library)
     with tempfile.TemporaryDirectory(prefix="gemm-ladder-") as folder:
         kept = ["--keep", f"--keep-dir={folder}"]
@@ -217,6 +218,26 @@ def why_not_called(rung: Rung, source: Path) -> str:
     if listed.returncode or not listed.stdout:
         return f"{source.name}: is no {kind}; build it anew, or mend the name"
     return "" if name in has else f"{source.name}: has no function {name}; {nearest(name, has, 'it has')}"
+
+
+def why_not_passed(rung: Rung, image: Image, nvcc: Nvcc, compiler: str) -> str:
+    """Why the wrapper's parameters are not those of an embedded kernel, in one line; empty where they are as many."""
+    passed, taken = passed_parameters(rung), parameters_of_kernel(image.cubin, image.name, nvcc)
+    if taken in (None, passed):
+        return ""
+    name = source_of_rung(rung).name
+    if rung.language == "cuda":
+        return f"{name}: {image.name} takes {taken} parameters, and wrap.arguments has {passed}; mend kernels.yaml"
+    remedy = f"make env EXTRA={rung.language} installs one whose kernels it knows"
+    return f"{name}: compiled by {compiler} it takes {taken} parameters, and the wrapper passes {passed}; {remedy}"
+
+
+def parameters_of_kernel(cubin: Path, kernel: str, nvcc: Nvcc) -> int | None:
+    """How many parameters a kernel of a cubin takes, by what the driver reads of them; None where that is not there."""
+    command = [tool_beside(nvcc, "cuobjdump"), "-elf", cubin]
+    listed = subprocess.run(command, capture_output=True, text=True, check=False, errors="replace").stdout
+    found = re.search(rf"^\.nv\.info\.{re.escape(kernel)}$(.*?)^\.", listed, re.MULTILINE | re.DOTALL)
+    return found[1].count("EIATTR_KPARAM_INFO") if found else None
 
 
 def embed(image: Image, nvcc: Nvcc) -> str:

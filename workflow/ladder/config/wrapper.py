@@ -249,6 +249,11 @@ def _parameters(rung: Rung, arguments: Sequence[str]) -> list[str]:
     return found
 
 
+def passed_parameters(rung: Rung) -> int:
+    """How many parameters the wrapper passes to an embedded kernel of a rung."""
+    return len(_parameters(rung, [f"Pointer{{g.{name}}}" for name in (rung.wrap or {})["arguments"]]))
+
+
 def _observed(*statements: str) -> list[str]:
     """What is done in the place of a launch where launches are told and not made."""
     return ["  if (launch_observer != nullptr) {", *(f"    {each}" for each in statements), "  }"]
