@@ -174,7 +174,7 @@ def test_a_launch_within_the_limits_of_its_kernel_passes_and_another_is_a_findin
         ('asm volatile("add.s32 %0, %0, %lane;" : "+r"(x));', "%lane", 4),
         ("cooperative_groups::coalesced_threads();", "coalesced_threads", 4),
         ("cudaGraphLaunch(0, 0);", "cudaGraphLaunch", 4),
-        ("}\n#include <mma.h>\nvoid g() {", "mma.h", 5),
+        ("}\n#include <curand_kernel.h>\nvoid g() {", "curand_kernel.h", 5),
     ],
 )
 def test_what_cannot_run_is_named_with_its_line_and_what_to_write_instead(tmp_path, added, named, line):

@@ -47,6 +47,9 @@ FEATURES = {
     "copies_and_fillings": np.where((LANE > 0) & (LANE < 31 + WARP), I - 1, 0),
     "neighbouring_bytes": 63 - I + 1000 * (I ^ 1),
     "active_lanes": np.where(I % 3 == 0, 11 + 100 * np.where(WARP, 33, 3), 0),
+    "warp_matrices": np.full(64, 7),
+    "barrier_of_the_block": 64 - I,
+    "pipeline_of_a_thread": I + 100 * (63 - I),
 }
 
 

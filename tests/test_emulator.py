@@ -103,9 +103,9 @@ def test_a_finding_names_kernel_block_thread_array_and_both_lines(for_the_emulat
     ("text", "message"),
     [
         ('__global__ void k() { asm volatile("vote.s 0;"); }', "the emulator cannot run the PTX instruction `vote.s`"),
-        ("#include <mma.h>", "mma.h"),
+        ("#include <curand_kernel.h>", "curand_kernel.h"),
     ],
-    ids=["inline PTX", "tensor cores"],
+    ids=["inline PTX", "a header"],
 )
 def test_what_cannot_be_emulated_does_not_compile(tmp_path, text, message):
     source = tmp_path / "rung.cu"

@@ -427,19 +427,16 @@ EMULATOR_NOINLINE static void land(Block& b, unsigned number) {
   made_progress();
 }
 
-// Lands one of a barrier's transfers, if any.
-EMULATOR_PLAIN static void land_one(Block& b, Barrier& m) {
+// Lands one of a barrier's transfers, if any; of many, some.
+EMULATOR_PLAIN static void land_some(Block& b, Barrier& m) {
   Ptx& p = *b.ptx;
-  if (m.in_flight == 0) {
-    return;
-  }
-  unsigned first = static_cast<unsigned>(next_random(b.random) % p.transfer_count);
-  for (unsigned i = 0; i < p.transfer_count; ++i) {
-    unsigned number = (first + i) % p.transfer_count;
-    if (p.transfers[number].barrier == &m) {
-      land(b, number);
-      return;
+  uint64_t phase = m.phase;
+  for (unsigned some = m.in_flight / 8 + 1; some > 0 && m.in_flight > 0 && m.phase == phase; --some) {
+    unsigned number = static_cast<unsigned>(next_random(b.random) % p.transfer_count);
+    while (p.transfers[number].barrier != &m) {
+      number = number + 1 < p.transfer_count ? number + 1 : 0;
     }
+    land(b, number);
   }
 }
 
@@ -468,9 +465,7 @@ EMULATOR_NOINLINE bool mbarrier_test(void* object, uint64_t phase, bool is_parit
       }
       if (++m.polls > b->ready) {  // all others have had their turn
         m.polls = 0;
-        for (unsigned left = 1 + m.in_flight / 8; left > 0; --left) {
-          land_one(*b, m);
-        }
+        land_some(*b, m);
         continue;
       }
     }

@@ -3,6 +3,10 @@
 // i is the thread, c is the row of C, zero at first, b that of B, 0 to 63. `run` starts the kernel that k counts.
 
 #include <cuda_pipeline.h>
+#include <mma.h>
+
+#include <cuda/barrier>
+#include <cuda/pipeline>
 
 #include "gemm.cuh"
 
@@ -170,6 +174,81 @@ KERNEL(active_lanes) {
   if (i % 3 == 0) c[i] = __popc(__activemask()) + 100 * __shfl_sync(__activemask(), i, i / 32 == 0 ? 3 : 1);
 }
 
+// Of a product by wmma, plus 1: how many of a lane's elements are wrong. Layouts: 0 by rows, 1 by columns.
+template <int M, int N, int K, int LAYOUT_A, int LAYOUT_B, typename T, typename Stored, typename Sum>
+__device__ int wrong_of_wmma(int lane) {
+  namespace wmma = nvcuda::wmma;
+  __shared__ alignas(32) Stored a[M * K], b[K * N];
+  __shared__ alignas(32) Sum c[M * N];
+  using A = std::conditional_t<LAYOUT_A == 0, wmma::row_major, wmma::col_major>;
+  using B = std::conditional_t<LAYOUT_B == 0, wmma::row_major, wmma::col_major>;
+  for (int e = lane; e < M * K; e += 32) a[e] = static_cast<Stored>(static_cast<float>(e * 7 % 5));
+  for (int e = lane; e < K * N; e += 32) b[e] = static_cast<Stored>(static_cast<float>(e * 11 % 7));
+  __syncwarp();
+  wmma::fragment<wmma::matrix_a, M, N, K, T, A> of_a;
+  wmma::fragment<wmma::matrix_b, M, N, K, T, B> of_b;
+  wmma::fragment<wmma::accumulator, M, N, K, Sum> sums;
+  wmma::fill_fragment(sums, static_cast<Sum>(1.0f));
+  wmma::load_matrix_sync(of_a, a, LAYOUT_A == 0 ? K : M);
+  wmma::load_matrix_sync(of_b, b, LAYOUT_B == 0 ? N : K);
+  wmma::mma_sync(sums, of_a, of_b, sums);
+  wmma::store_matrix_sync(c, sums, N, wmma::mem_row_major);
+  __syncwarp();
+  int wrong = 0;
+  for (int e = lane; e < M * N; e += 32) {
+    float sum = 1;
+    for (int p = 0; p < K; ++p) {
+      float one = static_cast<float>(a[LAYOUT_A == 0 ? e / N * K + p : p * M + e / N]);
+      sum += one * static_cast<float>(b[LAYOUT_B == 0 ? p * N + e % N : e % N * K + p]);
+    }
+    wrong += static_cast<float>(c[e]) != sum;
+  }
+  return wrong;
+}
+KERNEL(warp_matrices) {
+  using nvcuda::wmma::precision::tf32;
+  int wrong = 0;
+  if (i < 32) {
+    wrong += wrong_of_wmma<16, 16, 16, 0, 0, __half, __half, float>(i);
+    wrong += wrong_of_wmma<32, 8, 16, 1, 0, __half, __half, float>(i);
+    wrong += wrong_of_wmma<8, 32, 16, 0, 1, __half, __half, __half>(i);
+    wrong += wrong_of_wmma<16, 16, 16, 1, 1, __nv_bfloat16, __nv_bfloat16, float>(i);
+    wrong += wrong_of_wmma<16, 16, 8, 0, 1, tf32, float, float>(i);
+    wrong += wrong_of_wmma<8, 8, 4, 1, 0, double, double, double>(i);
+    wrong += wrong_of_wmma<16, 16, 16, 0, 1, signed char, signed char, int>(i);
+  }
+  c[i] = 7 + wrong;
+}
+
+KERNEL(barrier_of_the_block) {
+  __shared__ float s[64];
+  __shared__ cuda::barrier<cuda::thread_scope_block> all;
+  if (i == 0) init(&all, 64);
+  __syncthreads();
+  cuda::memcpy_async(s + i, b + i, sizeof(float), all);
+  all.arrive_and_wait();
+  float other = s[63 - i];
+  all.arrive_and_wait();
+  s[i] = 1;
+  all.wait(all.arrive());
+  c[i] = other + s[i ^ 1];
+}
+
+KERNEL(pipeline_of_a_thread) {
+  __shared__ float s[2][64];
+  auto pipe = cuda::make_pipeline();
+  for (int stage = 0; stage < 2; ++stage) {
+    pipe.producer_acquire();
+    cuda::memcpy_async(&s[stage][i], b + (stage == 0 ? i : 63 - i), cuda::aligned_size_t<4>(4), pipe);
+    pipe.producer_commit();
+  }
+  pipe.consumer_wait();
+  float first = s[0][i];
+  pipe.consumer_release();
+  cuda::pipeline_consumer_wait_prior<0>(pipe);
+  c[i] = first + 100 * s[1][i];
+}
+
 using Kernel = void (*)(Gemm);
 const Kernel kernels[] = {ballot_kernel,
                           ballot_of_half_a_warp_kernel,
@@ -196,7 +275,10 @@ const Kernel kernels[] = {ballot_kernel,
                           arithmetic_kernel,
                           copies_and_fillings_kernel,
                           neighbouring_bytes_kernel,
-                          active_lanes_kernel};
+                          active_lanes_kernel,
+                          warp_matrices_kernel,
+                          barrier_of_the_block_kernel,
+                          pipeline_of_a_thread_kernel};
 
 cudaError_t run(const Gemm& g, void*, cudaStream_t stream) {
   return launch(kernels[g.k - 1], dim3(1), dim3(64), 256, stream, g);

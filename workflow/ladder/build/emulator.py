@@ -36,9 +36,8 @@ _OF_ENGINE = ("-DEMULATOR_ENGINE",)  # beside which a source is compiled that is
 _INSTEAD = {
     r"error: (\S+): No such file": ("the header {}", "leave it out, or use what kernels/emulator has"),
     r"coalesced_": ("coalesced_threads", "name the lanes: tiled_partition<32>(block), or a mask and __syncwarp"),
-    r"\b(wmma|nvcuda)\b": ("wmma", "use kernels/include/mma.cuh"),
     r"\b(cuda[A-Z]\w+)": ("{}", "leave it out: a rung queues kernels on the stream that it is given, and no more"),
-    r"\u2018(?:class )?(?:cuda::)?(\w*(?:pipeline|barrier|tex\w+|surf\w+|half\w*|bfloat\w*)\w*)\u2019": (
+    r"\u2018(?:class )?(?:cuda::)?(\w*(?:tex\w+|surf\w+|half\w*|bfloat\w*)\w*)\u2019": (
         "{}",
         "write it in CUDA C++ with FP32 and the functions of kernels/include",
     ),
