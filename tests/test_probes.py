@@ -96,8 +96,12 @@ JOIN = "cudaEventRecord(done, beside); cudaStreamWaitEvent(stream, done);"
         (with_sgemm(), {}),
         (SOURCE, {"FIRST": f"{FORK}{JOIN}"}),
         (SOURCE, {"FIRST": "cudaError_t memset = cudaMemsetAsync(sums, 0, 4, stream); if (memset) return memset;"}),
+        (
+            SOURCE.replace("8ull * g.m * g.n;", "8ull * g.m * g.n + 2;"),
+            {"FIRST": "if (auto e = cudaMemsetAsync(sums + 2 * g.m * g.n, 0, 2, stream)) return e;"},
+        ),
     ],
-    ids=["partial sums", "own arguments' check", "fork and join by events", "memset"],
+    ids=["partial sums", "own arguments' check", "fork and join by events", "memset", "workspace of no whole words"],
 )
 def test_a_sound_host_function_passes_every_probe(tmp_path, text, places):
     if "beside" in places.get("FIRST", ""):

@@ -242,7 +242,7 @@ class EmulatedDevice:
     def _register(self, library: Library, call: Call, of: str) -> None:
         shape, o = call.shape, call.operands
         inputs = b"r" if call.alpha != 0 and shape.k > 0 else b""
-        words = call.workspace_bytes // 4
+        words = -(-call.workspace_bytes // 4)
         for name, address, rows, columns, ld, access in (
             ("A", o.A, shape.m, shape.k, o.lda, inputs),
             ("B", o.B, shape.k, shape.n, o.ldb, inputs),
