@@ -194,6 +194,7 @@ def run_worker(
         process = start(
             [sys.executable, "-m", module],
             [write],
+            env={"LD_BIND_NOW": "1"},  # else the linker itself changes tables of addresses, which are watched
             stdin=asked,
             stdout=output,
             stderr=subprocess.STDOUT,
