@@ -177,7 +177,7 @@ def record_ladder() -> None:
         entries = list(pool.map(partial(check, folder=Path(folder)), rungs))
     wall_s = round(time.monotonic() - begun)
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    shapes = len({case["shape"] for case in cases})
+    shapes = len({case.shape for case in cases})
     place = where() | {"cpus": 2, "wall_s": wall_s, "cpu_s": round(used.ru_utime + used.ru_stime)}
     store.write_json(LADDER, {"where": place, "cases": len(cases), "shapes": shapes, "entries": entries})
     print(f"{wall_s} s, {place['cpu_s']} s of the CPUs")
