@@ -268,7 +268,7 @@ def rungs():
 
 def test_the_figures_name_the_worst_and_draw(tables, rungs):
     products = chart.products(tables["survey"], tables["survey_classes"], rungs)
-    assert products.title == "fast reaches 200 % of cuBLAS over 6 drawn products and is slower on 0 %"
+    assert products.title == "fast: 200 % of cuBLAS over 6 drawn products, slower on 0 %"
     assert list(products.panels.options) == ["tiled", "fast"]
     texts = products.layers[1].data
     assert texts.groupby("rung").size().tolist() == [chart.WORST] * 2
@@ -287,3 +287,16 @@ def test_without_a_survey_the_figures_say_so(tables, rungs):
     ):
         assert figure.empty == "No survey is recorded."
         draw(figure, "caption")
+
+
+def test_a_rung_whose_libraries_were_left_out_has_times_and_no_share(attempt, tmp_path):
+    record = attempt().record
+    for each in [*record["products"], *(each["kernels"] for each in record["data"])]:
+        kernels = each.get("times_us", each)
+        del kernels["cublas"]
+    surveys = {"tiled": read_survey(written(tmp_path, record, "tiled"))}
+    made = {name: make(surveys, {"tiled": "fp32"}, {"tiled": ("cublas",)}) for name, make in MAKERS.items()}
+    assert made["survey"]["share_of_cublas"].isna().all()
+    assert (made["survey"]["time_us"] > 0).all()
+    assert made["survey_classes"].empty
+    assert made["survey_data"]["times_error_of_cublas"].isna().all()

@@ -58,6 +58,8 @@ def class_table(
 ) -> pd.DataFrame:
     """One row a rung and class of products (`ladder.model.survey.PRODUCT_CLASSES`) that has any.
 
+    A rung that was surveyed without its libraries has none.
+
     Columns: rung, precision, class, products (how many), geometric_mean, percentile_5, median and lowest of the share
     of cuBLAS, lowest_at (that product), slower_percent (of the products, at a share below SLOWER_BELOW), seed.
     """
@@ -65,6 +67,8 @@ def class_table(
     for name, survey in surveys.items():
         beside = (_beside(times, name, baselines[name])["share_of_cublas"] for _, times in survey.products)
         shares = np.array(list(beside), float)
+        if np.isnan(shares).any():
+            continue
         for title, belongs in PRODUCT_CLASSES.items():
             chosen = np.array([belongs(case) for case, _ in survey.products], bool)
             if not chosen.any():
@@ -101,15 +105,16 @@ def data_table(
         for each, kernels in survey.data:
             m, n, k = (int(side) for side in (each["shape"].split("x") * 3)[:3])
             beside = _beside({kernel: found.seconds for kernel, found in kernels.items()}, name, baselines[name])
-            own, reference = kernels[name], kernels[beside["reference"]]
+            own, reference = kernels[name], kernels.get(beside["reference"])
+            error_of_cublas = reference.error_normwise if reference else np.nan
             rows.append(
                 {
                     **{"rung": name, "precision": precisions[name], "family": each["family"]},
                     **{"amount": each["amount"], "m": m, "n": n, "k": k, "time_us": 1e6 * own.seconds},
                     **beside,
                     "error_normwise": own.error_normwise,
-                    "error_of_cublas": reference.error_normwise,
-                    "times_error_of_cublas": _ratio(own.error_normwise, reference.error_normwise),
+                    "error_of_cublas": error_of_cublas,
+                    "times_error_of_cublas": _ratio(own.error_normwise, error_of_cublas),
                     "error_componentwise": own.error_componentwise,
                     **_origin(survey),
                 }
@@ -118,8 +123,13 @@ def data_table(
 
 
 def _beside(times: Mapping[str, float], name: str, baselines: Sequence[str]) -> dict[str, Any]:
-    """A rung's time over that of the faster of its libraries; of a library the others are its own."""
-    found = [each for each in baselines if each in times and each != name] or [name]
+    """A rung's time over that of the faster of its libraries; of a library the others are its own.
+
+    A rung whose libraries were all left out, as one that does not pass its check is, has no share.
+    """
+    found = [each for each in baselines if each in times and each != name] or [name] * (name in baselines)
+    if not found:
+        return {"reference": "", "time_of_reference_us": np.nan, "share_of_cublas": np.nan}
     reference = min(found, key=times.__getitem__)
     share = times[reference] / times[name]
     return {"reference": reference, "time_of_reference_us": 1e6 * times[reference], "share_of_cublas": share}

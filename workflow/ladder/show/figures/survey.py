@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -26,7 +27,6 @@ _COLORS, _MARKERS = ({name: step[part] for name, step in _STEPS.items()} for par
 _KEY = Key("step", _COLORS, _MARKERS)
 WORST = 3  # products of each rung that are named
 MOST_SURVEYED = 6
-_TENS = {10.0**power: number(10**power) for power in range(0, 9, 2)}
 _TICKS = {100 * 2.0**power: f"{100 * 2**power:g}" for power in range(-5, 5)}
 
 
@@ -36,13 +36,13 @@ def products(survey: pd.DataFrame, classes: pd.DataFrame, rungs: pd.DataFrame) -
     `survey` and `classes` are the tables survey and survey_classes, `rungs` the table of rungs.
     """
     shown = _rungs(survey, rungs)
-    data = labelled(survey[survey["rung"].isin(shown)], rungs)
+    data = labelled(survey[survey["rung"].isin(shown)].dropna(subset="share_of_cublas"), rungs)
     data = data.assign(elements=data["m"] * data["n"], shape=_shapes(data), step=_step(data["share_of_cublas"]))
     worst = data.sort_values("share_of_cublas").groupby("rung", sort=False).head(WORST)
     worst = worst.assign(
         text=[f"{row.shape}: {percent(row.share_of_cublas)}" for row in worst.itertuples()],
         at=data["elements"].min(),
-        line=[2.0 ** (WORST - 1 - place) for place in worst.groupby("rung", sort=False).cumcount()],
+        line=[data["k"].max() * 4.0 ** (WORST - place) for place in worst.groupby("rung", sort=False).cumcount()],
     )
     hints = {"rung": "rung", "shape": "m x n x k", "share_of_cublas": "share of cuBLAS", "reference": "the faster"}
     panels = [name for name in labelled(rungs, rungs)["rung"] if name in set(data["rung"])]
@@ -50,13 +50,13 @@ def products(survey: pd.DataFrame, classes: pd.DataFrame, rungs: pd.DataFrame) -
         title=_title(classes, rungs),
         note="Each mark is a product with m, n and k drawn at random, a quarter of them with gaps between rows. Its"
         " share is the time of the faster library over the rung's."
-        f" Below on the left: the {WORST} lowest of each rung.",
+        f" On top: the {WORST} lowest of each rung.",
         layers=[
             Layer("point", data, "elements", "k", key=_KEY, size=3.5, hints=hints),
-            Layer("text", worst, "at", "line", text="text", offset=(0, 0)),  # where no product has work enough
+            Layer("text", worst, "at", "line", text="text", offset=(0, 0)),  # where no product is
         ],
-        x=Axis("m n, elements of C", "log", _TENS),
-        y=Axis("k", "log", _TENS),
+        x=_axis("m n, elements of C", data["elements"], 3, 2.0),
+        y=_axis("k", data["k"], 1, 4.0 ** (WORST + 1)),
         panels=Choice("rung", "Rung", panels, panels[0]) if panels else None,
         columns=min(2, max(1, len(panels))),
         empty="No survey is recorded.",
@@ -69,7 +69,7 @@ def on_data(table: pd.DataFrame, rungs: pd.DataFrame, baseline: str, ladder: Seq
     `table` is survey_data, `rungs` the table of rungs; `ladder` is the entries in climbing order.
     """
     shown = _rungs(table, rungs)
-    data = labelled(table[table["rung"].isin(shown)], rungs)
+    data = labelled(table[table["rung"].isin(shown)].dropna(subset="share_of_cublas"), rungs)
     data = data.assign(
         family=data["family"].str.replace("_", " "), shape=_shapes(data), share=100 * data["share_of_cublas"]
     )
@@ -87,6 +87,16 @@ def on_data(table: pd.DataFrame, rungs: pd.DataFrame, baseline: str, ladder: Seq
         choices=[Choice("shape", "m = n = k", shapes, shapes[-1])] if shapes else [],
         height=5.0,
         empty="No survey is recorded.",
+    )
+
+
+def _axis(title: str, values: pd.Series, every: int, above: float) -> Axis:
+    """A logarithmic axis with a tick at `every` power of ten among the values, and `above` times as far as the last."""
+    if values.empty:
+        return Axis(title, "log")
+    powers = range(0, int(math.log10(values.max())) + 1, every)
+    return Axis(
+        title, "log", {10.0**power: number(10**power) for power in powers}, (values.min() / 2, values.max() * above)
     )
 
 
@@ -118,8 +128,8 @@ def _title(classes: pd.DataFrame, rungs: pd.DataFrame) -> str:
         return "Drawn products: share of cuBLAS"
     best = own.loc[own["geometric_mean"].idxmax()]
     return (
-        f"{best['rung']} reaches {percent(best['geometric_mean'])} of cuBLAS over {best['products']} drawn products"
-        f" and is slower on {best['slower_percent']:.0f} %"
+        f"{best['rung']}: {percent(best['geometric_mean'])} of cuBLAS over {best['products']} drawn products,"
+        f" slower on {best['slower_percent']:.0f} %"
     )
 
 
