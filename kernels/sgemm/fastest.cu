@@ -7,18 +7,24 @@
 // - Tiles of eight shapes, down to 32 x 32. A model of the cycles on the busiest SM (`consider`) chooses the shape and
 //   the number of blocks from m, n, k and the number of SMs. Where a small tile would leave a thread too few results,
 //   groups of warps share the steps of k instead, so that a thread always has 8 x 16.
-// - Two kernels. In `sgemm_fastest` all warps copy and multiply, as in `async_copy`. From compute capability 9.0 on,
+// - Three kernels without tiles, which the same model chooses: `sgemm_few_columns` and `sgemm_few_rows` where C has at most
+//   16 columns or rows and the large matrix streams from memory once, `sgemm_short_k` where k is at most 32 and C streams
+//   to memory. The first two split k among the warps of a block and, from compute capability 9.0 on, among the blocks of
+//   a cluster, whose sums meet in shared memory (thin_sums.cuh). Rows may begin anywhere: lanes take neighbouring floats.
+// - Two kernels for tiles. In `sgemm_fastest` all warps copy and multiply, as in `async_copy`. From compute capability 9.0 on,
 //   the large tiles take `sgemm_fastest_roles`, in which four more warps do nothing but copy, as in `tma`. Its blocks
 //   stay and take one tile after the other, so that the copies for the next tile begin while results are stored.
 // - Register banks: an FFMA reads three registers, and each of the two banks (even and odd numbers) serves one a cycle.
 //   One of the three should come from the reuse cache and the other two from different banks. The order of the outer
 //   product and the layout of partial sums serve that (fastest_tile.cuh, stream_k.cuh).
 // - Matrices whose rows are not aligned to 16 bytes: the copy engine cannot read them, and a vector takes four loads.
-//   Where the model says that it pays, such a matrix is first copied to the workspace (aligned_copy.cuh). Where rows of
-//   C are not aligned, neighbouring lanes exchange results so that each still stores vectors (store_shifted).
+//   Where the model says that it pays, such a matrix is first copied to the workspace, and the main kernel is launched
+//   while the copy ends (aligned_copy.cuh). Where rows of C are not aligned, neighbouring lanes exchange results so that
+//   each still stores vectors (store_shifted).
 // - The main loop does not look at the edges: what a tile reads beyond an edge is zero, or its results are not stored.
 //
 // Limit: issue slots, of which 91 % are FFMAs in the main loop, and the conflicts between register banks that are left.
+// Where rows of B are not aligned, its floats are copied one by one; there it may be slower than cuBLAS (snakemake survey).
 //
 // Occupancy: in the large tile a thread that multiplies has 208 registers (128 sums, 48 of fragments) and one that
 // copies has 88. These are 8 and 4 of an SM's 64 warps. Four stages take 97 KiB of shared memory.
