@@ -73,7 +73,7 @@ pages = [str(results / f"pages/{{rung.name}}.md") for rung in run.rungs]
 for folder in ("tables", "figures", "pages", "drawings"):
     shutil.rmtree(results / folder)
 (results / "figures").mkdir()
-derive("tables", *tables.values(), inspections=inspections, emulated=emulated, sustained=[])
+derive("tables", *tables.values(), inspections=inspections, emulated=emulated, sustained=[], hardware=[])
 derive("figures", str(results / "figures/any"), **tables)
 tried = [rung for rung in run.ladder.values() if rung.entry == "tiled"][:1]  # of RUNGS the one with recorded trials
 trials = [str(run.raw() / "trials/tiled.json.gz")]
@@ -91,7 +91,7 @@ derive("experiments", str(results / "tables/experiments.csv"), records=zips)
 derive("analysis", str(results / "figures/any"), tables=list(tables.values()))
 derive("drawings", *(str(results / f"drawings/{{name}}.svg") for name in drawings), params={{"constants": drawings}})
 paged = {{name: str(results / f"pages/{{file}}.md") for name, file in (("index", "README"), ("timeline", "timeline"))}}
-paged["pages"] = pages
+paged |= {{"pages": pages, "hardware": []}}
 derive("pages", named=paged, tables=list(tables.values()), inspections=inspections)
 if importlib.util.find_spec("altair"):
     (results / "report.html").unlink()

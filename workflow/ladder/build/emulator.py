@@ -107,6 +107,9 @@ def compile_for_emulator(
             copy = copies / path.relative_to("/")  # so that what one includes of the others is found
             copy.parent.mkdir(parents=True, exist_ok=True)
             copy.write_text(text if text != texts[path] else f'#line 1 "{path}"\n{text}')
+            for beside in EMULATOR.glob("*.cuh"):  # headers of its own that copies include from beside themselves
+                if (path.parent / beside.name).exists() and not (copy.parent / beside.name).exists():
+                    (copy.parent / beside.name).symlink_to(beside)
     compiled = copies / source.relative_to("/") if rewritten != texts else source
     folders = [folder.resolve() for folder in ([include] if isinstance(include, Path) else include)]
     copied = [copies / folder.relative_to("/") for folder in folders] if rewritten != texts else []
