@@ -61,16 +61,16 @@ def test_a_record_is_of_the_gpu_that_is_here_alone_on_it(monkeypatch, tmp_path):
     held = []
 
     @contextmanager
-    def lock(uuid):
-        held.append(uuid)
-        yield
-        held.remove(uuid)
+    def lease(uuids, resting=()):
+        held.extend(uuids)
+        yield uuids[0]
+        held.clear()
 
     def planned(config):
         device = SimpleNamespace(uuid="the GPU")
-        return SimpleNamespace(measuring=True, device=device, raw=lambda: tmp_path, sizes=config["sizes"])
+        return SimpleNamespace(measuring=True, devices=[device], raw=lambda: tmp_path, sizes=config["sizes"])
 
-    monkeypatch.setattr(recording, "gpu_lock", lock)
+    monkeypatch.setattr(recording, "gpu_lease", lease)
     monkeypatch.setattr(recording, "plan", planned)
     recording.record_as("one.json", lambda run: {"sizes": run.sizes, "alone on": list(held)}, sizes=[64])
     record = read_json(tmp_path / "one.json")

@@ -128,6 +128,7 @@ EMULATOR_NOINLINE void atomic_end(const void* pointer, bool sum, uint64_t before
   uintptr_t code = EMULATOR_CALLER, address = reinterpret_cast<uintptr_t>(pointer);
   Thread* t = this_thread();
   if (!sum && is_global(address)) {
+    note_as_last(t, address);
     bool fenced = t->fence_at > 0 || histories[t->block->id].fence_count > 0;
     acquire(t, address, before != after && fenced, false);
     if (before != after) {

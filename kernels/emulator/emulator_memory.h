@@ -430,6 +430,25 @@ EMULATOR_PLAIN inline void global_access(Thread* t, uintptr_t address, unsigned 
   }
 }
 
+// An atomic access to a word is noted before the lock of such words is taken. What another block has noted in between came
+// first all the same. With `atomic_lock` held.
+EMULATOR_NOINLINE static void note_as_last(Thread* t, uintptr_t address) {
+  Buffer* found = address - image < image_end - image ? variable_at(address) : nullptr;
+  for (unsigned i = 0; i < buffer_count && found == nullptr; ++i) {
+    found = address - buffers[i].base < buffers[i].bytes ? &buffers[i] : nullptr;
+  }
+  if (found == nullptr || found->shadow == nullptr || address - found->base >= found->bytes) {
+    return;
+  }
+  uintptr_t word = (address - found->base) / 4;
+  for (GlobalStamp* noted : {found->shadow + word, found->readers + word}) {
+    GlobalStamp other = __atomic_load_n(noted, __ATOMIC_RELAXED);
+    if ((other >> 53 & LAST_BATCH) == t->block->batch && kind_of(other) == STRONG && id_of(other) != t->block->id) {
+      __atomic_store_n(noted, global_stamp(t, STRONG, bytes_of(other)), __ATOMIC_RELAXED);
+    }
+  }
+}
+
 // Host code that reads or writes what only a GPU can: on a machine with one it would crash.
 EMULATOR_NOINLINE static void check_host(uintptr_t address, bool write, uintptr_t code) {
   for (unsigned i = 0; i < buffer_count; ++i) {

@@ -5,7 +5,7 @@ ALL_TABLES = (
     + ACCURACY_FILES[:1]
     + HARDWARE_READ
     + TUNING[:1]
-    + table_files(SURVEY_TABLES[1:])
+    + [path for path in SURVEY_READ if Path(path).stem != "survey"]
 )
 
 
