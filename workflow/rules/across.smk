@@ -2,14 +2,6 @@
 ACROSS = f"{RESULTS}/across/{PLAN.folder}"
 
 
-def own_records(wildcards):
-    """The folders of the user's own records that stand beside those that ship: this run's, and those of all `gpus`."""
-    found = [RAW] if PLAN.own else []
-    for gpu in SETTINGS["gpus"]:
-        found += sorted(map(str, Path(RESULTS).glob(f"{gpu}/devices/*/raw")))
-    return list(dict.fromkeys(found))
-
-
 rule across:
     """Every GPU that has records beside the others, and the cards of one name among themselves, from raw alone."""
     input:

@@ -179,6 +179,14 @@ def derived_files():
     return sorted(path for path in outputs if path.startswith(f"{DERIVED}/"))
 
 
+def own_records(wildcards):
+    """The folders of the user's own records that stand beside those that ship: this run's, and those of all `gpus`."""
+    found = [RAW] if PLAN.own else []
+    for gpu in SETTINGS["gpus"]:
+        found += sorted(map(str, Path(RESULTS).glob(f"{gpu}/devices/*/raw")))
+    return list(dict.fromkeys(found))
+
+
 def recorded_anywhere():
     """The check and time records of every GPU: those that are there, and those that this run makes."""
     found = {
