@@ -47,6 +47,41 @@ def test_a_tile_of_fastest_is_stored_wherever_rows_of_C_begin_and_its_parts_add_
         assert not kinds, f"{case}: {kinds} " + "\n".join(report)
 
 
+# Of a thin kernel the most rows or columns, or the longest k, and how its work is cut: among warps, and among blocks of
+# clusters. What goes on between the blocks of a cluster is followed for 2 of them; 8 have too many threads for that.
+THIN = [
+    *(("launch_few_columns", most, cut) for most, cut in ((1, "{8,2},0"), (2, "{1,1},0"), (4, "{8,8},0"))),
+    *(("launch_few_columns", most, cut) for most, cut in ((8, "{2,1},0"), (16, "{4,2},0"))),
+    *(("launch_few_rows", most, cut) for most, cut in ((1, "{4,2},0"), (2, "{1,1},0"), (4, "{2,2},0"))),
+    *(("launch_few_rows", most, cut) for most, cut in ((8, "{8,8},0"), (16, "{4,2},0"))),
+    *(("launch_short_k", most, f"{{}},{rows}") for most, rows in ((4, 4), (8, 32), (16, 4), (32, 32))),
+]
+
+
+@pytest.mark.parametrize(("kernel", "most", "cut"), THIN, ids=str)
+def test_a_thin_kernel_of_fastest_is_right_however_its_work_is_cut(for_the_emulator, kernel, most, cut):
+    macros = {"KERNEL": f"{kernel}<{most}>", "CUT": cut}
+    library = Library(for_the_emulator(ROOT / "tests/kernels/thin_ways_of_fastest.cu", macros))
+    sides = {
+        "launch_few_columns": [(37, most, 650), (70, (most + 1) // 2, 1030)],
+        "launch_few_rows": [(most, 141, 300), ((most + 1) // 2, 67, 150)],
+        "launch_short_k": [(131, 261, most), (70, 33, (most + 1) // 2)],
+    }
+    for m, n, k in sides[kernel]:
+        for case in (Case(m, n, k, 1.5, 0.5, (1, 2, 3), 1), Case(m, n, k, -1.0)):
+            results = set()
+            for seed in (1, 2):
+                result, kinds, report = run(library, case, seed, data=0)
+                assert not kinds, f"{case}: {kinds} " + "\n".join(report)
+                results.add(result)
+            assert len(results) == 1, f"{case}: the order of threads and blocks changes the result"
+
+
+def test_a_block_that_waits_long_for_many_copies_of_single_floats_is_no_deadlock(for_the_emulator):
+    _, kinds, report = run(Library(for_the_emulator(ROOT / "kernels/sgemm/fastest.cu")), Case(33, 65, 613), 1)
+    assert not kinds, "\n".join(report)
+
+
 LARGE = [Case(130, 260, 148, 1.5, 0.5), Case(3, 520, 36, -1.0, 0.0, (4, 8, 1), (4, 0, 3)), Case(257, 4, 4, 1.0, 2.0)]
 
 

@@ -49,6 +49,21 @@ def soon(condition) -> bool:
     return condition()
 
 
+def test_a_library_that_a_worker_loads_has_all_its_addresses_at_once(work, tmp_path):
+    source, library = tmp_path / "lazy.c", tmp_path / "lazy.so"
+    source.write_text("int missing(void); int called(void) { return missing(); }")
+    subprocess.run(["gcc", "-shared", "-fPIC", "-Wl,-z,lazy", "-o", library, source], check=True)
+    load = "import ctypes\nopen_ = ctypes.CDLL(None).dlopen\nopen_.restype = ctypes.c_void_p\n"
+    load += f"worker.emit(loaded=bool(open_({str(library).encode()!r}, os.RTLD_LAZY)))\n"
+    assert work(load)[1] == [{"loaded": False}]
+    at_leisure = [
+        sys.executable,
+        "-c",
+        load.replace("worker.emit(loaded=", "print(").replace("import", "import os,", 1),
+    ]
+    assert subprocess.run(at_leisure, capture_output=True, text=True, check=True).stdout == "True\n"
+
+
 def test_events_pass_in_their_order_and_the_request_arrives(work):
     source = "for n in range(asked['n']):\n    worker.emit(n=n, text='µ\\n')\n"
     outcome, events, _ = work(source, {"n": 3})

@@ -465,6 +465,9 @@ EMULATOR_NOINLINE static void start_block(Block& b, Launch& launch, uint64_t num
     prepare(t.context, stack, stack + STACK - (i * 320 % 8192 & ~63u), fiber);  // tops apart, for the caches' sake
   }
   begin_interval(b);
+  if (launch.cluster_blocks > 1) {
+    ptx_of(b);  // now: another block may ask for it at any time, and what lanes have told each other must be in it
+  }
 }
 
 // Runs a block until all its threads have left the kernel, or all wait for another block (`suspended`).

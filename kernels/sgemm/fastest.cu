@@ -648,8 +648,8 @@ struct Choice {
   LaunchThin thin;  // null for tiles
 };
 
-// The model: cycles on the busiest SM. Its constants are fitted to the times of some 30,000 plans for 920 drawn products on
-// an H200; the survey reports on other products.
+// The model: cycles on the busiest SM. Its constants are fitted to the times of many plans for drawn products on an H200;
+// those times are not recorded. The survey draws other products.
 //
 // Of tiles:
 // - BLOCKS blocks on an SM do `full` FMAs a cycle together (the peak is 128), and a block alone does `alone`; so much less
