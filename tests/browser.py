@@ -85,6 +85,21 @@ function press() {
   for (const button of document.querySelectorAll("#ladder .buttons-csv, #compare .buttons button")) button.click();
 }
 function switched() { return Boolean(first) && first !== shown(); }
+// The innermost element that makes the page wider than its window: what it holds is hidden, step by step.
+function widest() {
+  const page = document.documentElement;
+  const widens = element => {
+    const [wide, shown] = [page.scrollWidth, element.style.display];
+    element.style.display = "none";
+    const narrower = page.scrollWidth < wide;
+    element.style.display = shown;
+    return narrower;
+  };
+  let at = document.body;
+  if (page.scrollWidth <= innerWidth) return "";
+  for (let next = at; next; next = [...at.children].find(widens)) at = next;
+  return `${at.tagName} in ${at.closest("[id]")?.id}: ${at.textContent.trim().slice(0, 200)}`;
+}
 function report() {
   const faint = [];
   let texts = 0;
@@ -100,7 +115,7 @@ function report() {
     if (contrast < 4.5) faint.push(`${contrast.toFixed(1)} ${own.slice(0, 40)}`);
   }
   parent.postMessage({
-    width: innerWidth, scroll: document.documentElement.scrollWidth, texts, faint: [...new Set(faint)].slice(0, 20),
+    width: innerWidth, widest: widest(), texts, faint: [...new Set(faint)].slice(0, 20),
     clipped: [...document.querySelectorAll(".panel svg text")].filter(outside).map(text => text.textContent),
     charts: document.querySelectorAll(".panel svg").length, overlapping: overlapping(),
     tables: document.querySelectorAll("table.dataTable").length,
