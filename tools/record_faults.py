@@ -31,7 +31,7 @@ from corpus import (
 from emulator import RUNGS, SMALL, compile_rung, run
 from ladder.build.compile import Build, build
 from ladder.build.emulator import EMULATED as PASSED
-from ladder.build.emulator import EMULATOR, NEEDS_GPU, NOT_EMULATED
+from ladder.build.emulator import EMULATOR, NEEDS_GPU, NOT_EMULATED, cached_engine
 from ladder.build.library import Library
 from ladder.build.toolchain import find_nvcc
 from ladder.config.documents import read_yaml
@@ -158,23 +158,24 @@ def seeds_of(count: int) -> Callable[[Path], Mapping[str, Any]]:
 def record_ladder() -> None:
     """How long the emulate stage takes on two CPUs: tests/faults/ladder.json.
 
-    Each rung is built with its source's defaults, whatever the tuned files say.
+    Each rung is built with its source's defaults, whatever the tuned files say; the engine once for all, as in a run.
     """
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:2])
     run_plan = plan(read_yaml(ROOT / "config/config.yaml") | {"measure": False, "tune": {"use": False}})
     cases = run_plan.emulated_cases()
 
-    def check(rung: Rung, folder: Path) -> dict[str, Any]:
+    def check(rung: Rung, folder: Path, engine: Path) -> dict[str, Any]:
         made = Build(folder / rung.name)
         store.write_json(made.folder / "compile.json", {"status": "ok"})
-        record = emulate_rung(rung, made, cases, 1, 60, folder / "log")
+        record = emulate_rung(rung, made, cases, 1, 60, folder / "log", engine)
         print(f"{rung.name}: {record['status']}  {record['message']}", flush=True)
         return {"name": rung.name, "status": record["status"], "cases": len(record["cases"])}
 
     begun = time.monotonic()
     rungs = [rung for rung in run_plan.rungs if rung.role == "rung"]
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(2) as pool:
-        entries = list(pool.map(partial(check, folder=Path(folder)), rungs))
+        engine = cached_engine(Path(folder))
+        entries = list(pool.map(partial(check, folder=Path(folder), engine=engine), rungs))
     wall_s = round(time.monotonic() - begun)
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     shapes = len({case.shape for case in cases})
