@@ -94,6 +94,7 @@ def recorded(tmp_path):
         profile_failure="",
         emulated=None,
         passed_on="",
+        elsewhere=(),
     ):
         if check:
             store.write_json(raw / f"check/{name}.json", check)
@@ -107,10 +108,21 @@ def recorded(tmp_path):
             store.write_json(tmp_path / "emulated.json", emulated)
         on_cpu = tmp_path / "emulated.json" if emulated else None
         wanted = [Shape(n, n, n) for n in shapes]
-        return read_evidence(a_rung(name), inspection, raw, wanted, on_cpu, passed_on=passed_on)
+        return read_evidence(a_rung(name), inspection, raw, wanted, on_cpu, passed_on=passed_on, elsewhere=elsewhere)
 
     read.raw = raw
     return read
+
+
+def test_passes_of_shapes_without_a_profile_are_another_gpus_of_the_same_build(recorded, tmp_path):
+    profile = {"where": a_where(), "kernels": []}
+    own, other = {"512": profile}, {"512": profile, "1024": profile}
+    recorded(check=a_check(), profiles=own)
+    raw = {gpu: tmp_path / gpu / "raw/profile/naive.json.gz" for gpu in ("stale", "same")}
+    keep_profiles(raw["stale"], "naive", {"1024": {**profile, "where": a_where("build-0")}}, "", "build-0")
+    keep_profiles(raw["same"], "naive", other, "", "build-1")
+    item = recorded(elsewhere=list(raw.values()))
+    assert (item.counted_on, list(item.counted), list(item.profiles)) == ("same", ["1024"], ["512"])
 
 
 def run(*sizes: str, hour: int = 1, name: str = "naive", **changes):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -394,6 +395,51 @@ def test_the_launches_that_are_observed_are_those_with_the_copy_engine_where_it_
     launched = {shape: each["symbol"] for shape, (each,) in record["launches"].items()}
     assert "with_engine" in launched["64"]
     assert "without_engine" in launched["63"]
+
+
+PERSISTENT = """
+#include "gemm.cuh"
+__global__ void sgemm_each(Gemm) {}
+__global__ void sgemm_persistent(Gemm) {}
+__global__ void sgemm_few(Gemm) {}
+__global__ void sgemm_endless(Gemm) {}
+cudaError_t run(const Gemm& g, void*, cudaStream_t stream) {
+  int sms = 0;
+  cudaError_t error = sm_count(&sms);
+  unsigned tiles = tile_grid(g, 64, 32).x;
+  launch(sgemm_each, dim3(tiles), dim3(32), 0, stream, g);
+  if (2 * tiles <= static_cast<unsigned>(sms)) {
+    return launch(sgemm_few, dim3(sms), dim3(32), 0, stream, g);
+  }
+  launch(sgemm_endless, dim3(2 * sms), dim3(32), 0, stream, g);
+  return launch(sgemm_persistent, dim3(std::min(tiles, static_cast<unsigned>(sms))), dim3(32), 0, stream, g);
+}
+EXPORT_SGEMM(run)
+"""
+
+
+def test_the_tiles_of_a_persistent_kernel_are_its_blocks_where_sms_are_no_limit(tmp_path):
+    source = os.path.relpath(write(tmp_path / "persistent.cu", PERSISTENT), ROOT / "kernels")
+    gpu, nvcc = read_gpu("h100-sxm"), find_nvcc()
+    build(a_rung(source=source), gpu, nvcc, ["-std=c++17"], tmp_path / "made")
+    record = inspect(Build(tmp_path / "made"), ["2048", "128"], gpu, tmp_path / "log")
+    found = {
+        shape: {re.search(r"sgemm_([a-z]+)", each["symbol"])[1]: each["tiles"] for each in launches}
+        for shape, launches in record["launches"].items()
+    }
+    assert found["2048"] == {"each": 2048, "endless": None, "persistent": 2048}
+    assert found["128"] == {"each": 8, "few": None}
+    assert record["workspace_bytes"] == {"2048": 0, "128": 0}
+
+
+def test_the_work_of_tensor_core_instructions_follows_from_their_names():
+    group = "16b0  HGMMA.64x128x16.F32 R24, gdesc[UR20], RZ, !UPT"
+    warp = "0920  @P0 HMMA.1688.F32.TF32 R4, R8, R12, R4"
+    assert sass.tensor_work([group, "0010  FFMA R1, R2, R3, R1"]) == ("FP16", 2 * 64 * 128 * 16 / 4)
+    assert sass.tensor_work([warp] * 3) == ("TF32", 3 * 2 * 16 * 8 * 8)
+    assert sass.tensor_work(["0000  HGMMA.64x256x16.F32.BF16 R24, gdesc[UR20], R24"])[0] == "BF16"
+    assert sass.tensor_work([group, warp])[0] == ""
+    assert sass.tensor_work(["0010  FFMA R1, R2, R3, R1"]) == ("", 0)
 
 
 def test_what_cannot_be_disassembled_is_one_line_that_names_it(tmp_path):

@@ -95,6 +95,10 @@ def test_a_launch_is_named_as_the_compiler_names_its_kernel_even_a_static_one(ma
     assert [launch.kernel in report for launch in large.launches(Shape(8, 8, 8), sms=40)] == [True, True]
 
 
+def test_the_workspace_that_a_shape_asks_for_needs_no_gpu(large):
+    assert large.workspace_asked(Shape(8, 16, 4), sms=40) == 4 * 8 * 16
+
+
 @pytest.mark.parametrize(("shape", "blocks"), [((5, 7, 0), 1), ((16, 16, 0), 1), ((100, 100, 0), 40)])
 def test_a_product_of_nothing_only_scales(large, shape, blocks):
     (launch,) = large.launches(Shape(*shape), sms=40)

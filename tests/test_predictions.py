@@ -2,21 +2,41 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 import pytest
+from conftest import ROUND_GPU, a_rung, an_evidence
 from ladder.config.plan import plan
+from ladder.model.shape import Shape
 from ladder.show.figures import predicted
 from ladder.system.paths import ROOT
 from ladder.tables.files import read_table
-from ladder.tables.predictions import LARGEST, LEVERS, SMALLEST, Machine, Work, fit, loads_ahead, time_ms
+from ladder.tables.hardware import HARDWARE_COLUMNS
+from ladder.tables.predictions import (
+    LARGEST,
+    LEVERS,
+    SMALLEST,
+    TENSOR_LEVERS,
+    Machine,
+    Work,
+    error_table,
+    fit,
+    loads_ahead,
+    time_ms,
+)
+from ladder.tables.tensor_cores import TensorRates, TensorWork, tensor_works
 from pipeline import RECORDED
 
 TABLES = ROOT / "results" / RECORDED / "tables"
 MACHINE = Machine(sms=100, lanes=128, warps=64, peak_gflops=50000.0, launch_ms=0.003, clock_khz=2e6)
 WORK = Work(flop=1e11, blocks=400, held=2, warps=8, issue=0.8, passes=0.2, steps=100, ahead=False)
+TENSOR = TensorWork(
+    flop=1e11, products=3, rate=300e3, dram_gb_s=1000.0, tiles=250, held=1, warps=8, slots=0.001, kernels=2,
+    prepass_bytes=1e6, by="mma.sync", source="probes", fastest=400e3,
+)  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -36,9 +56,90 @@ def test_every_rung_of_ffmas_is_predicted_at_every_size_that_it_was_timed_at(pre
     timed = paper[
         sizes.between(SMALLEST, LARGEST) & paper["measured_gflops"].notna() & paper["predicted_gflops"].notna()
     ]
-    assert set(zip(timed["rung"], timed["shape"], strict=True)) == set(
-        zip(predictions["rung"], predictions["shape"], strict=True)
-    )
+    ffmas = predictions[predictions["by"] == "FFMA"]
+    assert set(zip(timed["rung"], timed["shape"], strict=True)) == set(zip(ffmas["rung"], ffmas["shape"], strict=True))
+
+
+def test_every_rung_of_tensor_cores_is_predicted_at_every_square_that_it_was_timed_at(predictions):
+    timings, rungs = read_table(TABLES / "timings.csv"), read_table(TABLES / "rungs.csv").set_index("rung")
+    split = rungs.index[(rungs["role"] == "rung") & (rungs["precision"] != "fp32")]
+    square = (timings["m"] == timings["n"]) & (timings["n"] == timings["k"]) & timings["n"].between(SMALLEST, LARGEST)
+    timed = timings[square & timings["rung"].isin(split)]
+    found = predictions[predictions["by"] != "FFMA"]
+    assert len(timed) > 20
+    assert set(zip(timed["rung"], timed["shape"], strict=True)) == set(zip(found["rung"], found["shape"], strict=True))
+
+
+def test_the_median_error_is_said_for_each_unit_and_for_all():
+    rows = [("a", "FFMA", -10.0), ("b", "FFMA", 20.0), ("c", "wgmma", 4.0)]
+    found = error_table(pd.DataFrame(rows, columns=["rung", "by", "error_percent"])).set_index("by")
+    assert found["median_error_percent"].to_dict() == {"FFMA": 15.0, "wgmma": 4.0, "all": 10.0}
+    assert found["largest_error_percent"].to_dict() == {"FFMA": 20.0, "wgmma": 4.0, "all": 20.0}
+    assert found.loc["all", "rungs"] == 3
+    assert error_table(pd.DataFrame(columns=["rung", "by", "error_percent"])).empty
+
+
+def test_the_time_on_tensor_cores_is_that_of_the_sm_with_most_tiles():
+    multiplying, waiting, rounds, moved = TENSOR.terms(MACHINE)
+    assert TENSOR.rounds(MACHINE) == (2, 1)
+    assert multiplying == pytest.approx(3 * 3e11 / 250 / 3e9)  # three tiles of three products at 3 TFLOP/s an SM
+    assert waiting == pytest.approx(3 * 3e11 / 250 * 0.001 / 4 / 2e6 / 2)  # two warps a scheduler
+    assert rounds == pytest.approx(3 / 2e6)
+    assert moved == pytest.approx(1e-3)
+    assert TENSOR.launches_ms(MACHINE) == pytest.approx(0.006)
+    assert TENSOR.ceilings(MACHINE)["tensor cores"] == pytest.approx(100e3)
+    assert replace(TENSOR, slots=1.0).bound_by(MACHINE) == "issue slots"
+    assert replace(TENSOR, prepass_bytes=1e10).ceiling_gflops(MACHINE) == pytest.approx(1e4)
+
+
+def test_the_rates_are_the_probes_and_without_them_those_that_nvidia_states():
+    rows = [("wgmma", "rate", "TF32", 400.0), ("wgmma", "rate", "TF32, copies beside", 300.0), ("L2", "rate", "x", 1.0)]
+    probed = pd.DataFrame(rows, columns=["of", "kind", "how", "whole"])
+    found = TensorRates.of(ROUND_GPU, probed)
+    assert (found.source, found.gflops) == ("probes", {("wgmma", "TF32"): 400e3})
+    stated = TensorRates.of(ROUND_GPU, pd.DataFrame(columns=HARDWARE_COLUMNS))
+    assert stated.source == "GPU file"
+    assert stated.gflops["wgmma", "FP16"] == 2 * stated.gflops["mma.sync", "TF32"]
+
+
+def an_item(launches: dict) -> object:
+    """A rung whose kernel `main` multiplies TF32 by mma.sync, 100 instructions for 10 of these."""
+    mix = {"HGMMA": 0, "HMMA": 10, "FFMA": 0}
+    loop = {"instructions": 100, "mix": mix}
+    sass = ["0000  HMMA.1688.F32.TF32 R4, R8, R12, R4"] * 10
+    code = {"whole": loop, "loop": loop, "loop_sass": sass}
+    kernels = [{"symbol": "main", "kernel": "main", "code": code}, {"symbol": "split", "kernel": "split", "code": None}]
+    inspection = {"status": "ok", "message": "", "kernels": kernels, "launches": launches}
+    inspection |= {"workspace_bytes": dict.fromkeys(launches, 5000)}
+    return an_evidence(rung=a_rung("naive", precision="3xtf32"), inspection=inspection)
+
+
+def a_launch(symbol: str, grid: int, tiles: int | None) -> dict:
+    return {"symbol": symbol, "grid": [grid, 1, 1], "block": [64, 1, 1], "tiles": tiles, "occupancy": {"blocks": 2}}
+
+
+def test_the_work_of_a_rung_on_tensor_cores_follows_from_its_launches_and_its_loop():
+    rates = TensorRates({("mma.sync", "TF32"): 100e3, ("wgmma", "TF32"): 200e3}, 1000.0, "probes")
+    launches = {
+        "1024": [a_launch("split", 9, 9), a_launch("main", 32, None)],
+        "2048": [a_launch("main", 32, 1024)],
+    }
+    shapes = [Shape.parse(text) for text in launches]
+    found = tensor_works([an_item(launches)], shapes, rates)
+    small, large = found["naive", "1024"], found["naive", "2048"]
+    assert (large.tiles, small.tiles) == (1024, 256)  # where they are not known, as many results each as elsewhere
+    assert (large.prepass_bytes, small.prepass_bytes) == (0, 2 * 4 * 1024**2 + 5000)
+    assert large.slots == pytest.approx(100 / (10 * 2 * 16 * 8 * 8))
+    assert (large.products, large.rate, large.fastest, large.warps, large.kernels) == (3, 100e3, 200e3, 2, 1)
+    assert not tensor_works([an_item(launches)], shapes, TensorRates({("wgmma", "TF32"): 1.0}, 1000.0, "probes"))
+
+
+def test_no_fitted_number_is_negative():
+    cases = [(replace(WORK, flop=flop, ahead=ahead), 1.0) for flop in (1e10, 1e11, 1e12) for ahead in (False, True)]
+    cases = [(work, time_ms(work, MACHINE, np.array([1.1, 1000.0, -50.0]))) for work, _ in cases]
+    found = fit(cases, MACHINE)
+    assert (found >= 0).all()
+    assert found[2] == 0
 
 
 def test_the_rate_of_a_rung_does_not_enter_its_own_prediction():
@@ -55,7 +156,8 @@ def test_the_terms_of_the_predicted_time_follow_from_blocks_ceiling_and_warps():
     assert waits == pytest.approx(100 * 2 * (1 - 16 / 64) / 2e6)
     assert ahead == 0
     bound = replace(WORK, passes=1.0)
-    assert bound.ceiling(MACHINE) == pytest.approx(0.25)
+    assert bound.ceiling_gflops(MACHINE) == pytest.approx(100 * 2 * 32 * 2)  # an FFMA of a warp a cycle, at 2 GHz
+    assert bound.bound_by(MACHINE) == "load pipe"
 
 
 def test_too_few_times_determine_no_fit():
@@ -69,6 +171,13 @@ def test_rungs_that_build_on_double_buffered_load_ahead():
     found = loads_ahead(rungs)
     assert {"double_buffered", "async_copy", "tma", "fastest"} <= found
     assert not found & {"naive", "tiled@TILE=32", "vectorized", "warp_tiled"}
+
+
+@pytest.mark.parametrize("place", range(len(TENSOR_LEVERS)))
+def test_no_lever_makes_a_product_on_tensor_cores_slower(place):
+    fitted = np.array([1.0, 1.4, 10000.0, 2.0])
+    changed = TENSOR_LEVERS[place][2](TENSOR, math.inf, MACHINE)
+    assert time_ms(changed, MACHINE, fitted) < time_ms(TENSOR, MACHINE, fitted)
 
 
 @pytest.mark.parametrize("place", range(len(LEVERS)))

@@ -36,6 +36,7 @@ rule tables:
         sustained=SUSTAINED,
         hardware=HARDWARE,
         profiles=records("profile", "json.gz", PLAN.profiled),
+        elsewhere=[os.path.relpath(path) for path in PLAN.profiled_elsewhere],
         code=code("tables"),
     output:
         [in_report(path, "tables") for path in table_files(SHOWN_TABLES)],

@@ -15,12 +15,14 @@ with job(snakemake):
     inspections = Path(snakemake.input.inspections[0]).parent
     emulated = {Path(path).stem: Path(path) for path in snakemake.input.emulated}
     sustained = {Path(path).stem for path in snakemake.input.sustained}
+    elsewhere = [Path(path) for path in snakemake.input.elsewhere]
     evidence = [
         read_evidence(
             *(rung, inspections / f"{rung.name}.json", Path(params.raw), shapes, emulated.get(rung.name)),
             sanitized=rung.name in params.sanitized,
             passed_on=params.passed_on.get(rung.name, ""),
             sustained=rung.name in sustained,
+            elsewhere=[path for path in elsewhere if path.name == f"{rung.name}.json.gz"],
         )
         for rung in params.rungs
     ]

@@ -30,20 +30,24 @@ def inspect(
     Keys: status and message (the compile record's, or `unusable` and why the library cannot be asked), kernels (name,
     symbol, what `resource_report` gives for each kernel of the library, and its `code`), launches (for each shape the
     launches that the rung makes on a GPU with as many SMs: symbol, grid, block, dynamic_shared_bytes, and the
-    `occupancy` where the calculator is given). `code` is what `sass.code_summary` says of the whole
-    kernel and of its inner loop (null where none multiplies), with that loop as SASS and PTX and the source lines that
-    it is of (`sass.source_lines`); null where the kernel is launched at none of the shapes.
+    `occupancy` where the calculator is given, and `tiles`: the blocks that it has where SMs are no limit, null where
+    these have no end), workspace_bytes (for each shape what the rung asks for on a GPU with as many SMs). `code` is
+    what `sass.code_summary` says of the whole kernel and of its inner loop (null where none multiplies), with that loop
+    as SASS and PTX and the source lines that it is of (`sass.source_lines`); null where the kernel is launched at none
+    of the shapes.
     """
     compiled = made.record
     record: dict[str, Any] = {key: compiled[key] for key in ("status", "message", "rung")}
     record |= {key: compiled.get(key, "") for key in ("nvcc", "compiler", "architecture", "source_digest")}
     report = resource_report(compiled["log"]) if compiled["status"] == "ok" else {}
     launches: dict[str, Any] = {}
+    workspace: dict[str, int] = {}
     if compiled["status"] == "ok":
         request = {"library": str(made.library), "shapes": shapes, "sms": gpu.sms}
 
         def keep(event: dict[str, Any]) -> None:
             launches[event["shape"]] = event["launches"]
+            workspace[event["shape"]] = event["workspace_bytes"]
 
         outcome = run_worker("ladder.build.inspect_worker", request, keep, TIME_LIMIT_S, log)
         outcome = outcome.of_the_work(f"inspect: {compiled['rung']}")
@@ -64,7 +68,7 @@ def inspect(
                 calculator, gpu, resources["registers"], resources["static_shared_bytes"], threads,
                 launch["dynamic_shared_bytes"],
             )  # fmt: skip
-    return record | {"launches": launches}
+    return record | {"launches": launches, "workspace_bytes": workspace}
 
 
 def _code(made: Build, symbols: set[str], nvcc: Nvcc | None) -> dict[str, Any]:

@@ -6,6 +6,8 @@ import ctypes
 import os
 import re
 import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -144,28 +146,51 @@ class Library:
         Empty where the rung starts its kernels without the contract's `launch`, as cuBLAS does.
         """
         made: list[Launch] = []
-        observer_type = ctypes.CFUNCTYPE(None, ctypes.c_void_p, _Dim3, _Dim3, ctypes.c_size_t)
 
         def observe(kernel: int, grid: _Dim3, block: _Dim3, dynamic_shared_bytes: int) -> None:
             name = _LOCAL.sub(r"\1", self._names.get(_offset(kernel), "")).removeprefix(SYMBOL)
             made.append(Launch(name, (grid.x, grid.y, grid.z), (block.x, block.y, block.z), dynamic_shared_bytes))
 
+        with self._observed(sms, observe) as observed:
+            if observed:
+                self.queue(shape, 1.0, 0.0, _nowhere(shape), workspace=OBSERVED_ADDRESS)
+        return made
+
+    def workspace_asked(self, shape: Shape, sms: int) -> int:
+        """Bytes of workspace that C = A . B asks for on a GPU with so many SMs: needs no GPU; 0 as `launches` is empty.
+
+        Raises LadderError where the rung refuses the arguments.
+        """
+        with self._observed(sms, lambda *launch: None) as observed:
+            return self.workspace_bytes(shape, 1.0, 0.0, _nowhere(shape)) if observed else 0
+
+    @contextmanager
+    def _observed(self, sms: int, observe: Callable[..., None]) -> Iterator[bool]:
+        """Tell launches to `observe` instead of making them, on a GPU with so many SMs; whether the rung does so."""
+        observer_type = ctypes.CFUNCTYPE(None, ctypes.c_void_p, _Dim3, _Dim3, ctypes.c_size_t)
         observer = observer_type(observe)
         try:
             pointer = observer_type.in_dll(self._library, "launch_observer")
             sm_count = ctypes.c_int.in_dll(self._library, "observed_sms")
         except ValueError:
-            return []
+            yield False
+            return
         pointer_value = ctypes.cast(observer, ctypes.c_void_p).value
         address = ctypes.cast(ctypes.addressof(pointer), ctypes.POINTER(ctypes.c_void_p))
         address[0], sm_count.value = pointer_value, sms
-        aligned = 1 << 20  # any address will do: nothing is read
-        operands = Operands(aligned, max(1, shape.k), aligned, max(1, shape.n), aligned, max(1, shape.n))
         try:
-            self.queue(shape, 1.0, 0.0, operands, workspace=aligned)
+            yield True
         finally:
             address[0], sm_count.value = None, 0
-        return made
+
+
+OBSERVED_ADDRESS = 1 << 20  # any address will do where nothing is read
+
+
+def _nowhere(shape: Shape) -> Operands:
+    return Operands(
+        OBSERVED_ADDRESS, max(1, shape.k), OBSERVED_ADDRESS, max(1, shape.n), OBSERVED_ADDRESS, max(1, shape.n)
+    )
 
 
 def _symbols(path: Path) -> dict[int, str]:

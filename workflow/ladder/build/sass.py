@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import re
 import subprocess
 import tempfile
@@ -386,6 +387,27 @@ def ratios(loop: Mapping[str, Any]) -> dict[str, float]:
         "load_bytes_per_ffma": loaded / count,
         "wavefronts_per_ffma": sum((2 if bits == 128 else 1) * number for bits, number in loads) / count,
     }
+
+
+# A tensor core's product by its name: HGMMA.64x128x8.F32.TF32 has m, n and k of a group of four warps; HMMA.16816.F32
+# and HMMA.1688.F32.TF32 are a warp's, 16 x 8 results with 16 and 8 steps of k. Without a type, numbers are FP16.
+_HGMMA = re.compile(r"\bHGMMA\.(\d+)x(\d+)x(\d+)((?:\.\w+)*)")
+_HMMA = re.compile(r"\bHMMA\.(16)(8)(\d+)((?:\.\w+)*)")
+
+
+def tensor_work(lines: Iterable[str]) -> tuple[str, float]:
+    """The type of numbers that a warp's tensor core instructions in these lines of SASS multiply, and their FLOP.
+
+    The type is `TF32`, `BF16` or `FP16`, empty where there are none or several; four warps share a group's FLOP.
+    """
+    types, total = set(), 0.0
+    for line in lines:
+        found = _HGMMA.search(line) or _HMMA.search(line)
+        if found:
+            modifiers = found[4].split(".")
+            types.add(next((name for name in ("TF32", "BF16") if name in modifiers), "FP16"))
+            total += 2 * math.prod(map(int, found.groups()[:3])) / (4 if found.re is _HGMMA else 1)
+    return types.pop() if len(types) == 1 else "", total
 
 
 _PTX_LABEL = re.compile(r"^(\$\w+):")

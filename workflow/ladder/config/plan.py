@@ -183,6 +183,12 @@ class Plan:
         return found
 
     @property
+    def profiled_elsewhere(self) -> list[Path]:
+        """The profile records of these rungs on other GPUs: passes that addresses cost depend on the build alone."""
+        folders = [raw for results, raw in _raw_folders({RESULTS, self.results}) if raw != self.raw()]
+        return [path for raw in folders for name in self.profiled for path in raw.glob(f"profile/{name}.json.gz")]
+
+    @property
     def profiled(self) -> list[str]:
         """The rungs that are profiled: those of this run that claim a shape, but the floors; none where it is off."""
         names = (rung.name for rung in self.rungs if rung.role != "floor" and self.settings["profile"]["enabled"])

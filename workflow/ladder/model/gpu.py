@@ -38,9 +38,12 @@ class Gpu:
 
     @property
     def peak_gflops(self) -> float:
-        """FP32 peak in GFLOP/s: as measured, or each lane of each SM does two operations in every cycle."""
-        if self.measured_gflops is not None:
-            return self.measured_gflops
+        """FP32 peak in GFLOP/s: as measured, else what its lanes do (`lane_gflops`)."""
+        return self.lane_gflops if self.measured_gflops is None else self.measured_gflops
+
+    @property
+    def lane_gflops(self) -> float:
+        """What all lanes do at two operations in every cycle, which a measured peak does not quite reach."""
         return self.sms * self.fp32_lanes_per_sm * 2 * self.sm_clock_mhz / 1000
 
     @property

@@ -110,8 +110,12 @@ def _levers(rung: str, at: Mapping[str, pd.DataFrame]) -> Iterator[str]:
             f"The model, fitted to the other rungs, predicts {row.predicted_gflops / 1e3:.1f} TFLOP/s;"
             f" {row.measured_gflops / 1e3:.1f} were measured ({row.error_percent:+.0f} %). Of the predicted time"
             f" {number(row.busy_ms)} ms are work at the ceiling of the {row.bound_by}, {number(row.waiting_ms)} ms"
-            " waits that no other warp hides."
+            f" waits that no other warp hides{_prepass(row.prepass_ms)}."
         )
+
+
+def _prepass(ms: float) -> str:
+    return f", {number(ms)} ms the kernels before the one that multiplies" if ms else ""
 
 
 def _next(first: pd.Series, at: Mapping[str, pd.DataFrame]) -> Iterator[str]:

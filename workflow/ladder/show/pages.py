@@ -335,9 +335,10 @@ def _paper(paper: pd.DataFrame, probed: bool) -> list[str]:
     source = "measured ([how](hardware.md))" if probed else "of the GPU file"
     parts = ["## On paper", "", f"The FP32 peak and the DRAM bandwidth are {source}.", "", *_columns(paper, needs)]
     limited = paper[paper["predicted_gflops"].notna()]
-    profiled = limited[limited["wavefronts_from"] == "profile"]
+    profiled = limited[limited["wavefronts_from"].str.startswith("profile")]
     if len(limited):
-        counted = "as the profile counted them" if len(profiled) else "the fewest that the code needs"
+        where = " and ".join(f"the {name}" for name in profiled["wavefronts_from"].unique())
+        counted = f"as {where} counted them" if where else "the fewest that the code needs"
         parts += [f"Ceilings, with the passes of the load/store pipe {counted}:", ""]
         parts += _columns(profiled if len(profiled) else limited, ceilings, share_of_prediction=percent)
         parts += _picture("prediction", "Measured against the lowest ceiling on paper")

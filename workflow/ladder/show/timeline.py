@@ -11,6 +11,7 @@ from ladder.show.drawings import picture
 from ladder.show.explanation import PROMISES, metrics_of
 from ladder.show.numbers import number, percent
 from ladder.show.pages import markdown_table
+from ladder.tables.predictions import FFMAS, error_table
 from ladder.tables.timings import headline_shape
 
 
@@ -104,20 +105,38 @@ def _predictions(tables: Mapping[str, pd.DataFrame]) -> list[str]:
             cells.append(rates)
         rows.append((rung, *cells))
     numbers = [
-        (row.parameter, row.value, f"{number(row.lowest)} to {number(row.highest)}", row.unit, row.meaning)
+        (row.unit_of, row.parameter, row.value, f"{number(row.lowest)} to {number(row.highest)}", row.unit, row.meaning)
         for row in fitted.itertuples()
     ]
     return [
         "## Predicted and measured",
         "",
         f"TFLOP/s, predicted / measured. The median error is {table['error_percent'].abs().median():.1f} %.",
-        "Each rung is predicted by the fit to the times of the other rungs. Launch and FP32 peak are measured",
-        "(`empty`, `ffma`). Where n is no multiple of 128, the passes of the load/store pipe are the fewest that the",
-        "code needs; uncoalesced rungs take more. Rungs on tensor cores are left out: no ceiling of theirs is",
-        "measured yet.",
+        "Each rung is predicted by the fit to the times of the other rungs of its unit, the FP32 units or the tensor",
+        "cores. Launch and FP32 peak are measured (`empty`, `ffma`). Where n is no multiple of 128, the passes of the",
+        "load/store pipe are the fewest that the code needs; uncoalesced rungs take more.",
+        *_rates(table),
         "",
+        *markdown_table(_errors(table), ["multiplied by", "rungs", "predictions", "median error", "largest error"]),
         *markdown_table(rows, ["rung", *map(str, sizes)]),
-        *markdown_table(numbers, ["fitted", "value", "without one rung", "unit", "meaning"]),
+        *markdown_table(numbers, ["of", "fitted", "value", "without one rung", "unit", "meaning"]),
         "![Predicted and measured rates](../figures/predicted.svg)",
         "",
+    ]
+
+
+def _rates(predictions: pd.DataFrame) -> list[str]:
+    """Where the rates of the tensor cores are from; nothing where no rung on them is predicted."""
+    sources = set(predictions.loc[predictions["by"] != FFMAS, "counted_from"])
+    if not sources:
+        return ["No rung on tensor cores is predicted: the times of two others at least are needed."]
+    if sources == {"probes"}:
+        return ["The rates of mma.sync and wgmma are measured ([how](hardware.md))."]
+    return ["This GPU has no hardware record, so the rates of mma.sync and wgmma are those that NVIDIA states."]
+
+
+def _errors(predictions: pd.DataFrame) -> list[tuple[str, int, int, str, str]]:
+    return [
+        (row.by, row.rungs, row.predictions, f"{row.median_error_percent:.1f} %", f"{row.largest_error_percent:.0f} %")
+        for row in error_table(predictions).itertuples()
     ]

@@ -122,7 +122,8 @@ def paper_table(evidence: Sequence[Evidence], gpu: Gpu) -> pd.DataFrame:
     Columns: rung, shape, flop, minimum_bytes, compute_floor_ms, memory_floor_ms, intensity_minimum, BM, BN, TM, TN,
     global_reads_per_result, shared_reads_per_result (elements), intensity_global, intensity_shared (FLOP a byte),
     blocks, blocks_per_sm, waves, tail_percent, wavefronts_per_ffma and wavefronts_from (`profile` where one of this
-    build and shape is recorded, else `code`, the least), ceiling_{fp32_units,issue_slots,load_pipe,dram}_gflops,
+    build and shape is recorded, `profile on` another GPU where one is of the same build, else `code`, the least),
+    ceiling_{fp32_units,issue_slots,load_pipe,dram}_gflops,
     predicted_gflops (the lowest ceiling), predicted_ms, bound_by, measured_gflops (the median), share_of_prediction.
     """
     rows = []
@@ -140,7 +141,8 @@ def paper_table(evidence: Sequence[Evidence], gpu: Gpu) -> pd.DataFrame:
             blocks = math.prod(launch["grid"])
             held = (launch.get("occupancy") or {}).get("blocks")
             filled = waves(blocks, held, gpu.sms) if held else {"balance": 1.0}
-            profile = item.profiles.get(text)
+            profile = item.profiles.get(text) or item.counted.get(text)
+            counted = "profile" if text in item.profiles else f"profile on {item.counted_on}"
             metrics = multiplying_profile(profile["kernels"])["metrics"] if profile else {}
             seen = Profile(metrics).wavefronts_per_ffma(gpu.sms)
             limits = ceilings(gpu, shape, loop, filled["balance"], seen) if by_ffmas else {}
@@ -163,7 +165,7 @@ def paper_table(evidence: Sequence[Evidence], gpu: Gpu) -> pd.DataFrame:
                     "blocks": blocks,
                     "blocks_per_sm": held,
                     **filled,
-                    **load_pipe_wavefronts(loop if by_ffmas else None, seen if by_ffmas else math.nan),
+                    **load_pipe_wavefronts(loop if by_ffmas else None, seen if by_ffmas else math.nan, counted),
                     **{f"ceiling_{name.lower().replace(' ', '_')}_gflops": limit for name, limit in limits.items()},
                     "predicted_gflops": lowest,
                     "predicted_ms": shape.flop / lowest / 1e6,

@@ -69,9 +69,10 @@ def all_tables(
 ) -> dict[str, pd.DataFrame]:
     """Every table of the pipeline by its name; ceilings and predictions take the probes' numbers if there are any."""
     timings, resources = timing_table(evidence, gpu, baseline, first), resource_table(evidence)
-    measured = as_measured(gpu, hardware_table(hardware, gpu))
+    probes = hardware_table(hardware, gpu)
+    measured = as_measured(gpu, probes)
     instructions, paper = instruction_table(evidence), paper_table(evidence, measured)
-    predicted_from = (evidence, measured, paper, resources, timings)
+    predicted_from = (evidence, measured, paper, resources, timings, probes)
     return {
         "rungs": rung_table(evidence),
         "timings": timings,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -34,6 +34,8 @@ class Evidence:
     timings: Mapping[Shape, ShapeTiming]
     timing_failure: str = ""
     profiles: Mapping[str, Any] = field(default_factory=dict)
+    counted: Mapping[str, Any] = field(default_factory=dict)  # of shapes without a profile: those of another GPU
+    counted_on: str = ""  # which GPU that is
     profile_failure: str = ""
     sanitized: Mapping[str, Any] | None = None
     sustained: Mapping[Shape, Sustained] = field(default_factory=dict)
@@ -165,6 +167,7 @@ def read_evidence(
     sanitized: bool = True,
     passed_on: str = "",
     sustained: bool = True,
+    elsewhere: Sequence[Path] = (),
 ) -> Evidence:
     """Read what is recorded of a rung; timings only of the shapes asked for, and these, profiles, sustained launches
     and the sanitizer's findings only of the build that was checked.
@@ -172,6 +175,9 @@ def read_evidence(
     The findings are read where `sanitized` says so, sustained launches where `sustained` does. `passed_on` is
     Evidence's: where it names no GPU, and the emulator cannot check the rung either, records of another source than the
     present one count for nothing.
+
+    `elsewhere` are the rung's profile records of other GPUs: the first that has profiles of the build gives those of
+    shapes that have none here.
 
     Without an inspection the rung is taken for one that compiles, without shapes all are read.
 
@@ -200,6 +206,8 @@ def read_evidence(
     profiles = read_profiles(profile_path, checked)
     if checked and profile_path.exists() and not profiles and not profile["failure"]:
         profile = {"failure": {"message": _nothing_of_build(profile_path)}}
+    others = {path.parents[2].name: read_profiles(path, checked) for path in elsewhere if checked}
+    counted_on = next((gpu for gpu, found in others.items() if found), "")
     return Evidence(
         rung=rung,
         inspection=store.read_json(inspection) if inspection else {"status": "ok"},
@@ -207,6 +215,8 @@ def read_evidence(
         timings={shape: timings[shape] for shape in (timings if shapes is None else shapes) if shape in timings},
         timing_failure=failure["message"] if failure else "",
         profiles=profiles,
+        counted={shape: each for shape, each in others.get(counted_on, {}).items() if shape not in profiles},
+        counted_on=counted_on,
         profile_failure=profile["failure"]["message"] if profile["failure"] else "",
         sanitized=found,
         sustained=read_sustained(sustained_path, checked) if sustained and checked else {},

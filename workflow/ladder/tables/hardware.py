@@ -70,10 +70,17 @@ def _of_file(probe: Probed, gpu: Gpu) -> float:
         return gpu.memory_bandwidth_gb_s
     if probe.kind != "rate":
         return math.nan
-    half = 3 * ceiling_gflops("3xfp16", gpu)  # of FP16, and BF16 has as much
-    of_type = {"FP32": gpu.peak_gflops, "TF32": half / 2, "FP16": half, "BF16": half}
-    found = of_type[probe.how.partition(",")[0]] / 1e3
+    found = stated_rate(probe.how.partition(",")[0], gpu) / 1e3
     return found if math.isfinite(found) else math.nan
+
+
+def stated_rate(kind: str, gpu: Gpu) -> float:
+    """GFLOP/s that the GPU file or NVIDIA's whitepaper states of FP32, or of a type on tensor cores; infinite if none.
+
+    `kind` is FP32, TF32, FP16 or BF16.
+    """
+    half = 3 * ceiling_gflops("3xfp16", gpu)  # of FP16, and BF16 has as much
+    return {"FP32": gpu.peak_gflops, "TF32": half / 2, "FP16": half, "BF16": half}[kind]
 
 
 def measured_ceilings(table: pd.DataFrame) -> dict[str, float]:
@@ -105,7 +112,7 @@ def class_ceilings(gpu: Gpu, measured: Mapping[str, float]) -> dict[str, float]:
 
 
 # By class: what tensor cores multiply, and how many such products one of the class takes.
-_PRODUCTS = {"3xtf32": ("TF32", 3), "3xfp16": ("FP16", 3), "tf32": ("TF32", 1)}
+PRODUCTS = {"3xtf32": ("TF32", 3), "3xfp16": ("FP16", 3), "tf32": ("TF32", 1)}
 TENSOR_COLUMNS = ["shape", "by", "ceiling_tflops", "tflops", "share_of_ceiling"]
 
 
@@ -118,7 +125,7 @@ def tensor_table(
     whichever the inner loop has), ceiling_tflops (of the product, at the SM clock that the launches had: a GPU at its
     power limit lowers it), tflops, share_of_ceiling.
     """
-    kind, times = _PRODUCTS.get(precision, ("", 1))
+    kind, times = PRODUCTS.get(precision, ("", 1))
     rates = hardware[(hardware["kind"] == "rate") & (hardware["how"] == kind)].set_index("of")
     loops = instructions[instructions["part"] == "inner loop"]
     rows = []

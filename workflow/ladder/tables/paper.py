@@ -103,15 +103,15 @@ def waves(blocks: int, blocks_per_sm: int, sms: int) -> dict[str, float]:
     }
 
 
-def load_pipe_wavefronts(loop: Mapping[str, Any] | None, profiled: float) -> dict[str, Any]:
+def load_pipe_wavefronts(loop: Mapping[str, Any] | None, profiled: float, source: str = "profile") -> dict[str, Any]:
     """Passes of an SM's load/store data pipe for each FFMA of a warp.
 
-    Keys: wavefronts_per_ffma and wavefronts_from: `profile` where that says how many there were (`profiled`, else not a
-    number), else `code`, the least that the inner loop's loads can take. Only a profile knows which addresses the
+    Keys: wavefronts_per_ffma and wavefronts_from: `source` where a profile says how many there were (`profiled`, else
+    not a number), else `code`, the least that the inner loop's loads can take. Only a profile knows which addresses the
     lanes of a warp ask for, so how many passes an uncoalesced load or a bank conflict costs.
     """
     if not math.isnan(profiled):
-        return {"wavefronts_per_ffma": profiled, "wavefronts_from": "profile"}
+        return {"wavefronts_per_ffma": profiled, "wavefronts_from": source}
     if loop is None:
         return {"wavefronts_per_ffma": math.nan, "wavefronts_from": ""}
     return {"wavefronts_per_ffma": sass.ratios(loop)["wavefronts_per_ffma"], "wavefronts_from": "code"}
@@ -127,13 +127,13 @@ def ceilings(
     load/store pipe does one wavefront a cycle; `wavefronts` for each FFMA as profiled, not a number where none is
     recorded), `DRAM` (the least bytes at the GPU file's bandwidth).
     """
-    peak = gpu.peak_gflops * balance
+    peak, lanes = gpu.peak_gflops * balance, gpu.lane_gflops * balance
     found = {"FP32 units": peak}
     if loop:
         ffma_cycles = 32 / gpu.fp32_lanes_per_sm  # of an SM, for each warp's FFMA
         issue_cycles = 1 / sass.ratios(loop)["ffma_share"] / ISSUE_SLOTS
         load_cycles = load_pipe_wavefronts(loop, wavefronts)["wavefronts_per_ffma"]
-        found["issue slots"] = peak * min(1.0, ffma_cycles / issue_cycles)
-        found["load pipe"] = peak * min(1.0, ffma_cycles / load_cycles) if load_cycles else peak
+        found["issue slots"] = min(peak, lanes * ffma_cycles / issue_cycles)
+        found["load pipe"] = min(peak, lanes * ffma_cycles / load_cycles) if load_cycles else peak
     found["DRAM"] = floors(shape, gpu)["intensity_minimum"] * gpu.memory_bandwidth_gb_s
     return found

@@ -1,14 +1,15 @@
 """What a rung should reach, from its code, its launch and measured ceilings, and what each lever should gain.
 
-The time of a product is a launch, the work of the SM with the most blocks at the rung's lowest ceiling, and what each
-step of k makes the warps wait that no other warp hides:
+`tensor_cores` says what the time of a rung on tensor cores is made of. The time of a rung of FFMAs is a launch, the
+work of the SM with the most blocks at the rung's lowest ceiling, and what each step of k makes the warps wait that no
+other warp hides:
 
     time = launch + factor * busy + latency * sum over rounds of blocks (steps * share of warp slots that are empty)
 
 The launch is the empty kernel's time and the peak the FFMA kernel's rate, both measured; the calculation on paper has
 the ceilings and blocks. Three numbers are fitted to the times of rungs: the factor by which a full SM misses its
 ceiling, and the cycles that a step exposes, for rungs that load a tile when they need it and for those that load it
-ahead. A rung is predicted by the fit to the times of all the others, so its own time is never used.
+ahead. A rung is predicted by the fit to the times of all others of its unit, so its own time is never used.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import combinations
 
 import numpy as np
 import pandas as pd
@@ -25,6 +27,7 @@ from ladder.model.rung import Rung
 from ladder.model.shape import Shape
 from ladder.tables.evidence import Evidence
 from ladder.tables.paper import default_macros
+from ladder.tables.tensor_cores import TENSOR_FITTED, TensorRates, TensorWork, tensor_works
 
 SMALLEST, LARGEST = 1024, 8192  # n of the products that are predicted
 WHOLE_TILES = 128  # n is a multiple of it where the passes that a profile counted at another n hold too
@@ -75,11 +78,35 @@ class Work:
     passes: float
     steps: int
     ahead: bool
+    source: str = "code"  # of the passes: a profile, or `code` for the fewest that it needs
+
+    fitted = FITTED
+    by = "FFMA"
 
     def ceiling(self, machine: Machine) -> float:
         """The share of the FP32 peak that the lower of issue slots and load/store pipe allows."""
-        pipe = 32 / machine.lanes / self.passes if self.passes > 0 else 1.0
+        cycles = machine.lanes * machine.sms * 2 * machine.clock_khz / 1e6  # GFLOP/s of an FFMA a lane in each cycle
+        pipe = 32 / machine.lanes / self.passes * cycles / machine.peak_gflops if self.passes > 0 else 1.0
         return min(1.0, self.issue, pipe)
+
+    def ceiling_gflops(self, machine: Machine) -> float:
+        """The lowest of the FP32 peak, the issue slots and the load/store pipe."""
+        return self.ceiling(machine) * machine.peak_gflops
+
+    def bound_by(self, machine: Machine) -> str:
+        """What the lowest ceiling is of."""
+        share = self.ceiling(machine)
+        return "FP32 units" if share == 1 else "issue slots" if share == self.issue else "load pipe"
+
+    def launches_ms(self, machine: Machine) -> float:
+        """The time of an empty kernel."""
+        return machine.launch_ms
+
+    def parts_ms(self, machine: Machine, numbers: np.ndarray) -> dict[str, float]:
+        """The predicted time: launch_ms, busy_ms, waiting_ms and prepass_ms, of which FFMAs have none."""
+        busy, waiting, waiting_ahead = self.terms(machine) * numbers
+        parts = {"launch_ms": machine.launch_ms, "busy_ms": busy, "waiting_ms": waiting + waiting_ahead}
+        return parts | {"prepass_ms": 0.0}
 
     def rounds(self, machine: Machine) -> tuple[int, int]:
         """How often all SMs are filled with blocks, and the blocks of the SM with the most in what is left."""
@@ -99,27 +126,36 @@ class Work:
         return np.array([busy, 0.0 if self.ahead else waits, waits if self.ahead else 0.0])
 
 
-def time_ms(work: Work, machine: Machine, fitted: np.ndarray) -> float:
+AnyWork = Work | TensorWork
+
+
+def time_ms(work: AnyWork, machine: Machine, fitted: np.ndarray) -> float:
     """The predicted time of a product."""
-    return machine.launch_ms + float(work.terms(machine) @ fitted)
+    return work.launches_ms(machine) + float(work.terms(machine) @ fitted)
 
 
-def fit(cases: Sequence[tuple[Work, float]], machine: Machine) -> np.ndarray | None:
-    """The FITTED numbers by least squares of relative errors; None where the times do not determine them.
+def fit(cases: Sequence[tuple[AnyWork, float]], machine: Machine) -> np.ndarray | None:
+    """The fitted numbers by least squares of relative errors, none negative; None where the times determine none.
 
-    `cases` are pairs of work and measured milliseconds.
+    `cases` are pairs of work, all of one unit, and measured milliseconds.
     """
-    if len(cases) <= len(FITTED):
+    if not cases or len(cases) <= len(cases[0][0].fitted):
         return None
     times = np.array([time for _, time in cases])
-    terms = np.array([work.terms(machine) for work, _ in cases])
-    used = terms.any(axis=0)
-    found = np.zeros(len(FITTED))
-    solved, _, rank, _ = np.linalg.lstsq(terms[:, used] / times[:, None], 1 - machine.launch_ms / times, rcond=None)
-    if rank < used.sum() or (solved < 0).any():
+    terms = np.array([work.terms(machine) for work, _ in cases]) / times[:, None]
+    wanted = 1 - np.array([work.launches_ms(machine) for work, _ in cases]) / times
+    used = np.flatnonzero(terms.any(axis=0))
+    if np.linalg.matrix_rank(terms[:, used]) < len(used):
         return None
-    found[used] = solved
-    return found
+    # A number that would be negative is zero: of all choices of numbers the one with the least error.
+    best, least = None, math.inf
+    for columns in (list(each) for count in range(1, len(used) + 1) for each in combinations(used, count)):
+        solved = np.linalg.lstsq(terms[:, columns], wanted, rcond=None)[0]
+        error = float(((terms[:, columns] @ solved - wanted) ** 2).sum())
+        if (solved >= 0).all() and error < least:
+            best, least = np.zeros(terms.shape[1]), error
+            best[columns] = solved
+    return best
 
 
 def loads_ahead(rungs: Sequence[Rung]) -> set[str]:
@@ -145,8 +181,10 @@ def works(evidence: Sequence[Evidence], paper: pd.DataFrame, resources: pd.DataF
     main = resources[resources["multiplies"].astype(bool)]
     threads = {(row.rung, str(row.shape)): row.block_threads for row in main.itertuples()}
     counted: dict[str, dict[int, float]] = {}
-    for row in paper[paper["wavefronts_from"] == "profile"].itertuples():
+    sources: dict[str, str] = {}
+    for row in paper[paper["wavefronts_from"].str.startswith("profile")].itertuples():
         counted.setdefault(row.rung, {})[Shape.parse(str(row.shape)).n] = row.wavefronts_per_ffma
+        sources[row.rung] = row.wavefronts_from
     found = {}
     for row in paper[paper["predicted_gflops"].notna()].itertuples():
         text = str(row.shape)
@@ -154,7 +192,9 @@ def works(evidence: Sequence[Evidence], paper: pd.DataFrame, resources: pd.DataF
         if not (shape.m == shape.n == shape.k and SMALLEST <= shape.n <= LARGEST) or pd.isna(row.blocks_per_sm):
             continue
         passes, sizes = row.wavefronts_per_ffma, counted.get(row.rung, {})
+        source = row.wavefronts_from
         if sizes and shape.n % WHOLE_TILES == 0:
+            source = sources[row.rung]
             passes = sizes[min(sizes, key=lambda n, at=shape.n: abs(math.log(n / at)))]
         rung = rungs[row.rung]
         macros = default_macros(rung) | rung.macros_at(shape)
@@ -168,15 +208,34 @@ def works(evidence: Sequence[Evidence], paper: pd.DataFrame, resources: pd.DataF
             passes=passes,
             steps=-(-shape.k // int(depth)) if depth else 0,
             ahead=row.rung in ahead,
+            source=source,
         )
     return found
 
 
 PREDICTION_COLUMNS = [
-    *("rung", "shape", "n", "predicted_gflops", "measured_gflops", "error_percent", "ceiling_gflops", "bound_by"),
-    *("launch_ms", "busy_ms", "waiting_ms", "passes_from"),
+    *("rung", "shape", "n", "by", "predicted_gflops", "measured_gflops", "error_percent", "ceiling_gflops", "bound_by"),
+    *("launch_ms", "busy_ms", "waiting_ms", "prepass_ms", "counted_from"),
 ]
-FIT_COLUMNS = ["parameter", "value", "lowest", "highest", "unit", "meaning", "times"]
+FIT_COLUMNS = ["unit_of", "parameter", "value", "lowest", "highest", "unit", "meaning", "times"]
+FFMAS, ON_TENSOR_CORES = "FFMA", "tensor cores"
+
+
+def fitted_with(work: AnyWork) -> str:
+    """The unit whose rungs are fitted together."""
+    return FFMAS if isinstance(work, Work) else ON_TENSOR_CORES
+
+
+def all_works(
+    evidence: Sequence[Evidence], gpu: Gpu, paper: pd.DataFrame, resources: pd.DataFrame, hardware: pd.DataFrame
+) -> dict[tuple[str, str], AnyWork]:
+    """The work of each rung and square product from SMALLEST to LARGEST, by rung and shape: of FFMAs, then of tensor
+    cores.
+    """
+    shapes = dict.fromkeys(Shape.parse(text) for item in evidence for text in item.inspection["launches"])
+    squares = [shape for shape in shapes if shape.m == shape.n == shape.k and SMALLEST <= shape.n <= LARGEST]
+    rates = TensorRates.of(gpu, hardware)
+    return {**works(evidence, paper, resources), **tensor_works(evidence, squares, rates)}
 
 
 def _measured(evidence: Sequence[Evidence]) -> dict[tuple[str, str], float]:
@@ -190,67 +249,97 @@ def _measured(evidence: Sequence[Evidence]) -> dict[tuple[str, str], float]:
 
 
 def _fits(
-    found: Mapping[tuple[str, str], Work], times: Mapping[tuple[str, str], float], machine: Machine
-) -> Callable[[str], np.ndarray | None]:
-    """A function that fits to the times of all rungs but one, at n that are multiples of WHOLE_TILES."""
+    found: Mapping[tuple[str, str], AnyWork], times: Mapping[tuple[str, str], float], machine: Machine
+) -> Callable[[str, str], np.ndarray | None]:
+    """A function of a unit and a rung that fits to the times of all others of the unit, at multiples of WHOLE_TILES."""
     used = {key: work for key, work in found.items() if key in times and int(key[1]) % WHOLE_TILES == 0}
-    fits: dict[str, np.ndarray | None] = {}
+    fits: dict[tuple[str, str], np.ndarray | None] = {}
 
-    def without(rung: str) -> np.ndarray | None:
-        if rung not in fits:
-            fits[rung] = fit([(work, times[key]) for key, work in used.items() if key[0] != rung], machine)
-        return fits[rung]
+    def without(unit: str, rung: str) -> np.ndarray | None:
+        if (unit, rung) not in fits:
+            others = {key: work for key, work in used.items() if key[0] != rung and fitted_with(work) == unit}
+            fits[unit, rung] = fit([(work, times[key]) for key, work in others.items()], machine)
+        return fits[unit, rung]
 
     return without
 
 
 def prediction_table(
-    evidence: Sequence[Evidence], gpu: Gpu, paper: pd.DataFrame, resources: pd.DataFrame, timings: pd.DataFrame
+    evidence: Sequence[Evidence],
+    gpu: Gpu,
+    paper: pd.DataFrame,
+    resources: pd.DataFrame,
+    timings: pd.DataFrame,
+    hardware: pd.DataFrame,
 ) -> pd.DataFrame:
-    """One row a rung of FFMAs and square product from SMALLEST to LARGEST that was timed.
+    """One row a rung and square product from SMALLEST to LARGEST that was timed.
 
-    Columns: PREDICTION_COLUMNS. predicted_gflops by the fit to the other rungs, error_percent of it over the measured
-    one, ceiling_gflops (the lowest, by measured floors where there are any), launch_ms, busy_ms and waiting_ms (what
-    the predicted time is made of), passes_from (`profile`, or `code` for the fewest that the code needs).
+    Columns: PREDICTION_COLUMNS. by (`FFMA`, `mma.sync` or `wgmma`), predicted_gflops by the fit to the other rungs of
+    its unit, error_percent of it over the measured one, ceiling_gflops (the lowest, by measured floors and probes where
+    there are any), launch_ms, busy_ms, waiting_ms and prepass_ms (what the predicted time is made of), counted_from (of
+    FFMAs where the passes are from, as paper's wavefronts_from; of tensor cores where their rates are, `probes` or
+    `GPU file`).
     """
-    machine, found, times = Machine.of(gpu, timings), works(evidence, paper, resources), _measured(evidence)
+    machine, times = Machine.of(gpu, timings), _measured(evidence)
+    found = all_works(evidence, gpu, paper, resources, hardware)
     fitted, rows = _fits(found, times, machine), []
     for (rung, text), work in found.items():
-        numbers = fitted(rung)
+        numbers = fitted(fitted_with(work), rung)
         if numbers is None or (rung, text) not in times:
             continue
-        parts, predicted = work.terms(machine) * numbers, time_ms(work, machine, numbers)
+        ceiling = work.ceiling_gflops(machine)
+        predicted = min(ceiling, work.flop / time_ms(work, machine, numbers) / 1e6)
         measured = work.flop / times[rung, text] / 1e6
-        share = work.ceiling(machine)
-        bound = "FP32 units" if share == 1 else "issue slots" if share == work.issue else "load pipe"
         rows.append(
             {
-                **{"rung": rung, "shape": text, "n": int(text)},
-                **{"predicted_gflops": work.flop / predicted / 1e6, "measured_gflops": measured},
-                "error_percent": 100 * (work.flop / predicted / 1e6 / measured - 1),
-                **{"ceiling_gflops": share * machine.peak_gflops, "bound_by": bound},
-                **{"launch_ms": machine.launch_ms, "busy_ms": parts[0], "waiting_ms": parts[1] + parts[2]},
-                "passes_from": "profile" if int(text) % WHOLE_TILES == 0 else "code",
+                **{"rung": rung, "shape": text, "n": int(text), "by": work.by},
+                **{"predicted_gflops": predicted, "measured_gflops": measured},
+                "error_percent": 100 * (predicted / measured - 1),
+                **{"ceiling_gflops": ceiling, "bound_by": work.bound_by(machine)},
+                **work.parts_ms(machine, numbers),
+                "counted_from": work.source,
             }
         )
     return pd.DataFrame(rows, columns=PREDICTION_COLUMNS)
 
 
+def error_table(predictions: pd.DataFrame) -> pd.DataFrame:
+    """How far predicted rates are off, by what multiplies.
+
+    Columns: by, rungs, predictions, median_error_percent and largest_error_percent (magnitudes), `all` in the last row.
+    """
+    groups = [(by, rows) for by, rows in predictions.groupby("by", sort=False)]
+    rows = [
+        (by, rows["rung"].nunique(), len(rows), rows["error_percent"].abs().median(), rows["error_percent"].abs().max())
+        for by, rows in [*groups, *([("all", predictions)] if len(predictions) else [])]
+    ]
+    return pd.DataFrame(rows, columns=["by", "rungs", "predictions", "median_error_percent", "largest_error_percent"])
+
+
 def fit_table(
-    evidence: Sequence[Evidence], gpu: Gpu, paper: pd.DataFrame, resources: pd.DataFrame, timings: pd.DataFrame
+    evidence: Sequence[Evidence],
+    gpu: Gpu,
+    paper: pd.DataFrame,
+    resources: pd.DataFrame,
+    timings: pd.DataFrame,
+    hardware: pd.DataFrame,
 ) -> pd.DataFrame:
     """The fitted numbers: one row each. Columns: FIT_COLUMNS; lowest and highest of the fits that leave a rung out."""
-    machine, found, times = Machine.of(gpu, timings), works(evidence, paper, resources), _measured(evidence)
-    fitted = _fits(found, times, machine)
-    every, left_out = fitted(""), [fitted(rung) for rung in dict.fromkeys(rung for rung, _ in found)]
-    if every is None or not left_out or any(each is None for each in left_out):
-        return pd.DataFrame(columns=FIT_COLUMNS)
-    ends = np.array(left_out)
-    count = sum(key in times and int(key[1]) % WHOLE_TILES == 0 for key in found)
-    rows = [
-        (name, every[i], ends[:, i].min(), ends[:, i].max(), unit, meaning, count)
-        for i, (name, (unit, meaning)) in enumerate(FITTED.items())
-    ]
+    machine, times = Machine.of(gpu, timings), _measured(evidence)
+    found = all_works(evidence, gpu, paper, resources, hardware)
+    fitted, rows = _fits(found, times, machine), []
+    for unit, parameters in ((FFMAS, FITTED), (ON_TENSOR_CORES, TENSOR_FITTED)):
+        of_unit = [key for key, work in found.items() if fitted_with(work) == unit]
+        rungs = dict.fromkeys(rung for rung, text in of_unit if (rung, text) in times)
+        left_out = [numbers for numbers in (fitted(unit, rung) for rung in rungs) if numbers is not None]
+        every = fitted(unit, "")
+        if every is None or not left_out:
+            continue
+        ends, count = np.array(left_out), sum(key in times and int(key[1]) % WHOLE_TILES == 0 for key in of_unit)
+        rows += [
+            (unit, name, every[i], ends[:, i].min(), ends[:, i].max(), of, meaning, count)
+            for i, (name, (of, meaning)) in enumerate(parameters.items())
+        ]
     return pd.DataFrame(rows, columns=FIT_COLUMNS)
 
 
@@ -265,9 +354,16 @@ def _even(work: Work, machine: Machine) -> Work | None:
     return replace(work, blocks=machine.sms, held=1, warps=work.held * work.warps, steps=steps) if rounds > 1 else None
 
 
+def _even_tiles(work: TensorWork, machine: Machine) -> TensorWork | None:
+    """As many tiles as fill every SM the same number of times, each a little smaller."""
+    places = machine.sms * work.held
+    return replace(work, tiles=-(-work.tiles // places) * places) if work.tiles % places else None
+
+
 # What may be tried: its name, what it changes, and the change, which takes the work, the fewest passes an FFMA that the
 # inner loop's loads need, and the machine; None where there is nothing to change.
-LEVERS: tuple[tuple[str, str, Callable[[Work, float, Machine], Work | None]], ...] = (
+Lever = tuple[str, str, Callable[[AnyWork, float, Machine], "AnyWork | None"]]
+LEVERS: tuple[Lever, ...] = (
     (
         "addresses without extra passes",
         "each load in the fewest passes: coalesced, without bank conflicts",
@@ -306,6 +402,36 @@ LEVERS: tuple[tuple[str, str, Callable[[Work, float, Machine], Work | None]], ..
         lambda work, code, machine: _even(work, machine),
     ),
 )
+# The same of rungs on tensor cores.
+TENSOR_LEVERS: tuple[Lever, ...] = (
+    (
+        "wgmma in place of mma.sync",
+        "multiplies at the rate of wgmma",
+        lambda work, code, machine: replace(work, by="wgmma", rate=work.fastest) if work.fastest > work.rate else None,
+    ),
+    (
+        "fewer instructions beside the tensor cores'",
+        "half as many issue slots in the inner loop",
+        lambda work, code, machine: replace(work, slots=work.slots / 2),
+    ),
+    (
+        "twice as many warps on an SM",
+        "half as many registers and as much shared memory a block",
+        lambda work, code, machine: (
+            replace(work, warps=2 * work.warps) if 2 * work.held * work.warps <= machine.warps else None
+        ),
+    ),
+    (
+        "a shorter pre-pass",
+        "half as many bytes are read and written before the kernel that multiplies",
+        lambda work, code, machine: replace(work, prepass_bytes=work.prepass_bytes / 2) if work.prepass_bytes else None,
+    ),
+    (
+        "an even last round",
+        "as much work for each SM",
+        lambda work, code, machine: _even_tiles(work, machine),
+    ),
+)
 LEVER_COLUMNS = ["rung", "shape", "lever", "change", "predicted_gain"]
 
 
@@ -315,22 +441,23 @@ def lever_table(
     paper: pd.DataFrame,
     resources: pd.DataFrame,
     timings: pd.DataFrame,
+    hardware: pd.DataFrame,
     instructions: pd.DataFrame,
 ) -> pd.DataFrame:
     """What each lever should gain a rung, by the model fitted to the other rungs: predicted time over that with it.
 
     Columns: LEVER_COLUMNS; a row a rung, shape and lever that changes something, the largest gain first.
     """
-    machine, found = Machine.of(gpu, timings), works(evidence, paper, resources)
+    machine, found = Machine.of(gpu, timings), all_works(evidence, gpu, paper, resources, hardware)
     fitted, rows = _fits(found, _measured(evidence), machine), []
     loops = instructions[instructions["part"] == "inner loop"]
     code = {(row.rung, n): row.wavefronts_per_ffma for row in loops.itertuples() for n in str(row.launched_at).split()}
     for (rung, text), work in found.items():
-        numbers = fitted(rung)
+        numbers = fitted(fitted_with(work), rung)
         if numbers is None or int(text) % WHOLE_TILES:
             continue
         now, gains = time_ms(work, machine, numbers), []
-        for name, what, change in LEVERS:
+        for name, what, change in LEVERS if isinstance(work, Work) else TENSOR_LEVERS:
             changed = change(work, code.get((rung, text), math.inf), machine)
             if changed is not None:
                 gains.append((rung, text, name, what, now / time_ms(changed, machine, numbers)))
