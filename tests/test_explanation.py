@@ -79,6 +79,43 @@ def test_conflicts_without_excess_passes_are_called_none(pages, tables):
         assert ("The addresses make none" in text) >= none
 
 
+@pytest.mark.parametrize("name", ["tiled@TILE=16", "vectorized", "tiled_1d", "tiled@TILE=32"])
+def test_a_page_says_what_the_worklogs_say_of_loads_barriers_and_memory(pages, tables, name):
+    titles = re.findall(r"^### (.+)$", pages[name], re.MULTILINE)
+    assert {"What the inner loop loads", "Why two barriers", "Memory traffic", "Occupancy by hand"} <= set(titles)
+    loops = tables["instructions"].query("part == 'inner loop' and rung == @name")
+    own = loops[["4096" in shapes.split() for shapes in loops["launched_at"]]].iloc[0]
+    assert f"For {own['FFMA']:.0f} FFMAs" in pages[name]
+    assert f"{own['lds_128bit']:.0f} of 128 bit" in pages[name]
+
+
+def test_dram_that_is_busier_with_fewer_bytes_is_explained_by_the_time(pages, tables):
+    at = tables["profiles"][tables["profiles"]["shape"] == "4096"]
+    then, now = metrics_of(at, "tiled@TILE=32"), metrics_of(at, "tiled_1d")
+    assert now["dram_bytes_read"] < then["dram_bytes_read"]
+    assert (now["dram_throughput"] > then["dram_throughput"]) == ("nevertheless busier" in pages["tiled_1d"])
+
+
+def test_conflicts_that_cost_passes_are_told_from_those_that_are_none(pages, tables):
+    at = tables["profiles"][tables["profiles"]["shape"] == "4096"]
+    for name, text in pages.items():
+        excess = metrics_of(at, name).get("shared_excessive_wavefronts", 0)
+        assert ("### Conflicts that cost passes" in text) == (excess > 0)
+
+
+def test_a_page_without_a_profile_says_what_the_model_and_the_code_say(tables, rungs):
+    bare = tables | {
+        name: tables[name].iloc[:0] for name in ("profiles", "diagnosis", "hotspots", "memory", "executed")
+    }
+    text = "\n".join(explanation(rungs["vectorized"], bare))
+    assert text.startswith("## What to try at ")
+    assert "No profile of this build is recorded here" in text
+    assert "times as fast, by the model" in text
+    assert "### Occupancy by hand" in text
+    assert "nan" not in re.findall(r"\w+", text)
+    assert explanation(rungs["vectorized"], bare | {"predictions": tables["predictions"].iloc[:0]}) == []
+
+
 def test_what_is_promised_and_why_are_metrics_and_findings_that_we_have(rungs):
     assert {name for names in PROMISES.values() for name in names} <= KNOWN
     assert set(PROMISES) <= {rung.entry for rung in rungs.values()}
@@ -153,3 +190,9 @@ def test_dram_traffic_is_over_the_bytes_of_three_matrices(tables):
 def test_the_executed_mix_is_of_all_that_warps_executed(tables):
     executed = tables["executed"].groupby(["rung", "shape"])["percent"].sum()
     assert executed.to_numpy() == pytest.approx(100, abs=0.01)
+
+
+def test_large_counts_are_written_out():
+    text = WHY_CHAINS["MIO queue (shared memory)"]["chain"][0]
+    assert "{shared_loads:n}" in text
+    assert not [chain for chain in WHY_CHAINS.values() for text in chain["chain"] if re.search(r":\.\dg\}", text)]

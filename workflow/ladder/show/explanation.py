@@ -17,6 +17,7 @@ import yaml
 from ladder.model.metrics import METRICS, RATIOS, STALLS
 from ladder.model.rung import Rung
 from ladder.show.numbers import number, percent
+from ladder.tables.diagnosis import FP32_UNITS, TENSOR_CORES
 from ladder.tables.timings import largest
 
 _DATA = yaml.safe_load((Path(__file__).parents[2] / "data" / "explanations.yaml").read_text(encoding="utf-8"))
@@ -35,17 +36,17 @@ _MEANINGS |= {
 
 
 def explanation(rung: Rung, tables: Mapping[str, pd.DataFrame]) -> list[str]:
-    """The section of a rung's page as lines of Markdown; nothing where this build has no profile."""
+    """The section of a rung's page as lines of Markdown; without a profile of this build what the code alone says."""
     profiles = tables["profiles"]
     own = profiles[profiles["rung"] == rung.name]
     if own.empty or tables["diagnosis"][tables["diagnosis"]["rung"] == rung.name].empty:
-        return []
+        return _without_profile(rung, tables)
     shape = largest(list(own["shape"]))
     at = {name: table[table["shape"] == shape] if "shape" in table else table for name, table in tables.items()}
     values = metrics_of(at["profiles"], rung.name)
     first = at["diagnosis"][at["diagnosis"]["rung"] == rung.name].iloc[0]
     parts = [f"## Why it is not faster at {shape}, and what to try", ""]
-    for title, lines in (
+    return parts + _sections(
         ("What limits it, and how we know", _limit(first, at)),
         ("Why", _why(first, values)),
         ("What to try", _levers(rung.name, at)),
@@ -53,13 +54,37 @@ def explanation(rung: Rung, tables: Mapping[str, pd.DataFrame]) -> list[str]:
         ("What Nsight Compute advises", _nsight(first, at, values)),
         ("What it promised", _promised(rung, at)),
         ("Conflicts that are none", _no_conflicts(values)),
-        ("Memory traffic", _memory(rung.name, at)),
+        ("Conflicts that cost passes", _conflicts(values)),
+        ("What the inner loop loads", _loads(rung, tables["instructions"], shape)),
+        ("Why two barriers", _barriers(rung.name, tables["instructions"], shape, values)),
+        ("Memory traffic", _memory(rung, at)),
         ("Executed instructions", _executed(rung.name, at, tables["instructions"], shape)),
         ("Occupancy by hand", _occupancy(rung.name, at)),
-    ):
-        found = list(lines)
-        parts += [f"### {title}", "", *found, ""] if found else []
-    return parts
+    )
+
+
+def _sections(*sections: tuple[str, Iterator[str]]) -> list[str]:
+    """Each title with its lines; one without lines is left out."""
+    written = [(title, list(lines)) for title, lines in sections]
+    return [line for title, lines in written if lines for line in (f"### {title}", "", *lines, "")]
+
+
+def _without_profile(rung: Rung, tables: Mapping[str, pd.DataFrame]) -> list[str]:
+    """What to try, by the model, and what the code says; nothing where the rung has no prediction."""
+    predicted = _of(tables["predictions"], rung.name)
+    if predicted.empty:
+        return []
+    shape = largest(list(predicted["shape"]))
+    at = {name: table[table["shape"] == shape] if "shape" in table else table for name, table in tables.items()}
+    said = "No profile of this build is recorded here, so nothing measured says what limits it. The model says:"
+    return [
+        *(f"## What to try at {shape}", "", said, "", *_levers(rung.name, at), ""),
+        *_sections(
+            ("What the inner loop loads", _loads(rung, tables["instructions"], shape)),
+            ("Why two barriers", _barriers(rung.name, tables["instructions"], shape, {})),
+            ("Occupancy by hand", _occupancy(rung.name, at)),
+        ),
+    ]
 
 
 def metrics_of(profiles: pd.DataFrame, rung: str) -> dict[str, float]:
@@ -72,13 +97,15 @@ def metrics_of(profiles: pd.DataFrame, rung: str) -> dict[str, float]:
 def _limit(first: pd.Series, at: Mapping[str, pd.DataFrame]) -> Iterator[str]:
     yield f"{first['finding'][0].upper()}{first['finding'][1:]}: {first['slots_percent']:.0f} % of {first['of']}."
     yield f"{first['evidence']}"
+    busy = first["finding"] in (FP32_UNITS, TENSOR_CORES)  # a pipe: the waits are of what is left, and of idle warps
     for line in _of(at["hotspots"], first["rung"]).head(1).itertuples():
         waits = STALLS.get(line.reason, line.reason.replace("_", " "))
-        yield f"Most stalled samples, {line.percent:.0f} %, are at `{line.file}:{line.line}`: `{line.text.strip()}`."
+        most = "Of the waits that are left, of warps that only copy too, most" if busy else "Most stalled samples"
+        yield f"{most}, {line.percent:.0f} %, are at `{line.file}:{line.line}`: `{line.text.strip()}`."
         yield f"Its warps wait mostly for {waits}."
     for line in _of(at["hot_instructions"], first["rung"]).itertuples():
         waits = STALLS.get(line.reason, line.reason.replace("_", " "))
-        yield f"Of single instructions it is `{line.sass}` with {line.percent:.0f} %; what it waits for: {waits}."
+        yield f"The single instruction with most of them, {line.percent:.0f} %, is `{line.sass}`; it waits for {waits}."
 
 
 def _of(table: pd.DataFrame, rung: str) -> pd.DataFrame:
@@ -94,7 +121,16 @@ def _why(first: pd.Series, values: Mapping[str, float]) -> Iterator[str]:
 
 
 def _filled(text: str, values: Mapping[str, float]) -> str:
-    return text.format_map({name: values.get(name, float("nan")) for name in _MEANINGS})
+    return text.format_map({name: _Written(values.get(name, float("nan"))) for name in _MEANINGS})
+
+
+class _Written(float):
+    """A number that a format `n` writes out: 2,684 million."""
+
+    def __format__(self, how: str) -> str:
+        if how != "n":
+            return super().__format__(how)
+        return f"{self / 1e6:,.0f} million" if self >= 1e7 else f"{self:,.0f}"
 
 
 def _levers(rung: str, at: Mapping[str, pd.DataFrame]) -> Iterator[str]:
@@ -108,14 +144,14 @@ def _levers(rung: str, at: Mapping[str, pd.DataFrame]) -> Iterator[str]:
         yield ""
         yield (
             f"The model, fitted to the other rungs, predicts {row.predicted_gflops / 1e3:.1f} TFLOP/s;"
-            f" {row.measured_gflops / 1e3:.1f} were measured ({row.error_percent:+.0f} %). Of the predicted time"
-            f" {number(row.busy_ms)} ms are work at the ceiling of the {row.bound_by}, {number(row.waiting_ms)} ms"
-            f" waits that no other warp hides{_prepass(row.prepass_ms)}."
+            f" {row.measured_gflops / 1e3:.1f} were measured ({row.error_percent:+.0f} %). It expects"
+            f" {number(row.busy_ms)} ms of work at the ceiling of the {row.bound_by}{_prepass(row.prepass_ms)} and"
+            f" {number(row.waiting_ms)} ms of waits that no other warp hides."
         )
 
 
 def _prepass(ms: float) -> str:
-    return f", {number(ms)} ms the kernels before the one that multiplies" if ms else ""
+    return f", {number(ms)} ms for the kernels before the one that multiplies," if ms else ""
 
 
 def _next(first: pd.Series, at: Mapping[str, pd.DataFrame]) -> Iterator[str]:
@@ -228,8 +264,68 @@ def _no_conflicts(values: Mapping[str, float]) -> Iterator[str]:
             )
 
 
-def _memory(rung: str, at: Mapping[str, pd.DataFrame]) -> Iterator[str]:
-    for row in _of(at["memory"], rung).itertuples():
+def _conflicts(values: Mapping[str, float]) -> Iterator[str]:
+    """How many passes the addresses make necessary."""
+    excess, passes = values.get("shared_excessive_wavefronts", 0.0), values.get("shared_wavefronts", 0.0)
+    if excess and passes:
+        yield (
+            f"Of {number(passes)} passes for shared memory {number(excess)}, {percent(excess / passes, 1)}, are in"
+            " excess: lanes of a warp ask for different addresses of one bank, and the pipe serves these one after the"
+            f" other.{_passes_of(values)}"
+        )
+
+
+def _passes_of(values: Mapping[str, float]) -> str:
+    each = {access: values.get(f"wavefronts_per_shared_{access}", float("nan")) for access in ("load", "store")}
+    said = ", ".join(f"{passes:.2f} a {access}" for access, passes in each.items() if not pd.isna(passes))
+    return f" That makes {said}." if said else ""
+
+
+def _loop_of(rung: str, instructions: pd.DataFrame, shape: str) -> pd.Series | None:
+    loops = instructions[(instructions["rung"] == rung) & (instructions["part"] == "inner loop")]
+    loops = loops[[shape in str(shapes).split() for shapes in loops["launched_at"]]]
+    return None if loops.empty else loops.iloc[0]
+
+
+def _loads(rung: Rung, instructions: pd.DataFrame, shape: str) -> Iterator[str]:
+    """Loads of the inner loop by width beside its FFMAs, and whether the compiler joined some into wider ones."""
+    loop, before = (_loop_of(name, instructions, shape) for name in (rung.name, rung.before or ""))
+    if loop is None or pd.isna(loop["ffma_share"]):
+        return
+    for kind, memory in (("LDS", "shared"), ("LDG", "global")):
+        widths = {bits: loop[f"{kind.lower()}_{bits}bit"] for bits in (32, 64, 128)}
+        if not sum(widths.values()):
+            continue
+        by_width = " and ".join(f"{count:.0f} of {bits} bit" for bits, count in widths.items() if count)
+        text = f"For {loop['FFMA']:.0f} FFMAs it has these loads from {memory} memory: {by_width}. That is"
+        text += f" {number(loop[f'{memory}_loads_per_ffma'])} an FFMA"
+        if before is not None and not pd.isna(before["ffma_share"]):
+            text += f", and {number(before[f'{memory}_loads_per_ffma'])} in `{rung.before}`"
+        yield f"{text}."
+    yield (
+        f"A thread loads {number(loop['load_bytes_per_ffma'])} bytes for each FFMA, in at least"
+        f" {number(loop['wavefronts_per_ffma'])} passes of the load/store pipe a warp."
+    )
+
+
+def _barriers(rung: str, instructions: pd.DataFrame, shape: str, values: Mapping[str, float]) -> Iterator[str]:
+    """What each of the two barriers of a loop prevents that fills tiles by loads and stores, and what they cost."""
+    loop = _loop_of(rung, instructions, shape)
+    if loop is None or loop["BAR"] != 2 or not loop["STS"] or loop["LDGSTS"]:
+        return
+    yield (
+        "Without the barrier after the tiles are filled, a warp reads elements that another warp has not stored yet."
+        " Without the barrier after they are read, a warp stores the next tile while another still reads this one."
+        " The check finds both faults (docs/two-barriers.md)."
+    )
+    if values:
+        yield _filled("A warp waits {stall_barrier:.1f} of {warp_cycles_per_instruction:.1f} cycles at them.", values)
+
+
+def _memory(rung: Rung, at: Mapping[str, pd.DataFrame]) -> Iterator[str]:
+    """What memory moves, and what that is against the rung before."""
+    rows = _of(at["memory"], rung.name)
+    for row in rows.itertuples():
         yield (
             f"DRAM moves {row.dram_over_minimum:.1f} times the bytes of the three matrices, and the SMs read"
             f" {row.l2_over_minimum:.0f} times these from L2. L1 holds {row.l1_hit_rate:.0f} % of the sectors and L2"
@@ -240,16 +336,29 @@ def _memory(rung: str, at: Mapping[str, pd.DataFrame]) -> Iterator[str]:
                 f"DRAM works at {row.dram_throughput:.1f} % of its peak. That is no good news: the caches answer, and"
                 " what holds the rung back lies before DRAM."
             )
+    then, now = (metrics_of(at["profiles"], name) for name in (rung.before or "", rung.name))
+    if not rows.empty and min(then.get("global_load_requests", 0), now.get("global_load_requests", 0)) > 0:
+        fewer, sectors, moved = (
+            now[name] / then[name] for name in ("global_load_requests", "l2_sectors", "dram_bytes_read")
+        )
+        yield (
+            f"Of what `{rung.before}` loads, warps ask for {percent(fewer, 1)} here, L2 gives {percent(sectors, 1)} and"
+            f" DRAM {percent(moved, 1)}. L1 holds {now['l1_hit_rate']:.0f} % of the sectors here, and"
+            f" {then['l1_hit_rate']:.0f} % there."
+        )
+        before, after = then["dram_throughput"], now["dram_throughput"]
+        if after > before and moved < 1:
+            yield (
+                f"DRAM is nevertheless busier, {after:.1f} % instead of {before:.1f} % of its peak, because the product"
+                f" takes {percent(now['duration'] / then['duration'])} of the time."
+            )
 
 
 def _executed(rung: str, at: Mapping[str, pd.DataFrame], instructions: pd.DataFrame, shape: str) -> Iterator[str]:
     """The executed mix beside that of the code of the inner loop."""
-    executed = _of(at["executed"], rung)
-    loops = instructions[(instructions["rung"] == rung) & (instructions["part"] == "inner loop")]
-    loops = loops[[shape in str(shapes).split() for shapes in loops["launched_at"]]]
-    if executed.empty or loops.empty:
+    executed, loop = _of(at["executed"], rung), _loop_of(rung, instructions, shape)
+    if executed.empty or loop is None:
         return
-    loop = loops.iloc[0]
     yield "| class | executed by warps | of all executed | of the inner loop's code |"
     yield "| --- | --- | --- | --- |"
     for row in executed.itertuples():
@@ -264,9 +373,13 @@ def _occupancy(rung: str, at: Mapping[str, pd.DataFrame]) -> Iterator[str]:
     for row in rows[rows["multiplies"].astype(bool) & rows["blocks_per_sm"].notna()].itertuples():
         warps = -(-row.block_threads // 32)
         shared = row.static_shared_bytes + row.dynamic_shared_bytes
-        yield f"- A block has {row.block_threads} threads, so {warps} warps: {row.block_limit_warps:.0f} blocks."
-        yield f"- A thread takes {row.registers:.0f} registers: {row.block_limit_registers:.0f} blocks."
-        yield f"- A block takes {number(shared)} bytes of shared memory: {row.block_limit_shared_memory:.0f} blocks."
-        yield f"- An SM holds at most {row.block_limit_blocks:.0f} blocks."
-        held = f"{row.blocks_per_sm:.0f} blocks, {row.blocks_per_sm * warps:.0f} warps"
+        yield f"- A block has {row.block_threads} threads, so {warps} warps: {_blocks(row.block_limit_warps)}."
+        yield f"- A thread takes {row.registers:.0f} registers: {_blocks(row.block_limit_registers)}."
+        yield f"- A block takes {number(shared)} bytes of shared memory: {_blocks(row.block_limit_shared_memory)}."
+        yield f"- An SM holds at most {_blocks(row.block_limit_blocks)}."
+        held = f"{_blocks(row.blocks_per_sm)}, {row.blocks_per_sm * warps:.0f} warps"
         yield f"- The lowest is {held}: {row.occupancy_percent:.0f} % of the SM."
+
+
+def _blocks(count: float) -> str:
+    return f"{count:.0f} block" + "s" * (count != 1)

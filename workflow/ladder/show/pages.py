@@ -123,6 +123,7 @@ def page(rung: Rung, inspection: Mapping[str, Any], tables: Mapping[str, pd.Data
     parts += _resources(own["resources"], shape, inspection.get("compiler", ""))
     parts += _paper(own["paper"], "hardware" in tables)
     if "hardware" in tables:
+        parts += _memories(tables["hardware"])
         parts += _tensor(tensor_table(tables["hardware"], own["instructions"], own["timings"], rung.precision))
     parts += _hotspots(own["hotspots"])
     parts += _profile(own["profiles"])
@@ -345,6 +346,23 @@ def _paper(paper: pd.DataFrame, probed: bool) -> list[str]:
     return parts
 
 
+_NEAREST_FIRST = {"shared memory": "load, 4 bytes a thread, 1-way", "L1": "", "L2": "", "DRAM": ""}  # plain latency
+
+
+def _memories(hardware: pd.DataFrame) -> list[str]:
+    """What one access costs in each memory, and what an SM reads from it in a cycle, as the probes measured them."""
+    rows = []
+    for of, how in _NEAREST_FIRST.items():
+        part = hardware[(hardware["of"] == of) & hardware["value"].notna()]
+        latency = part[(part["kind"] == "latency") & part["how"].str.startswith(how or "load")]
+        loads = part[(part["kind"] == "bandwidth") & part["how"].str.startswith("load,")]
+        if len(latency) and len(loads):
+            rows.append((of, f"{latency['value'].iloc[0]:.0f}", f"{loads['value'].max():.0f}"))
+    heads = ["memory", "cycles from a load to its data", "bytes that an SM loads in a cycle, at most"]
+    said = "What each memory costs, [as measured](hardware.md). A warp's load of 4 bytes a thread is 128 bytes."
+    return [said, "", *markdown_table(rows, heads)] if rows else []
+
+
 def _tensor(table: pd.DataFrame) -> list[str]:
     """What the measured rate of tensor cores allows, at each shape; nothing where they compute no product."""
     if table.empty:
@@ -507,7 +525,9 @@ def pages_index(rungs: Sequence[Rung], tables: Mapping[str, pd.DataFrame]) -> st
         "instruction_mix": "Instructions",
         "occupancy_limits": "Occupancy", "prediction": "Prediction",
     }  # fmt: skip
-    figures = [line for name, title in pictures.items() for line in _picture(name, title)]
+    needed = {"intensity": "profiles", "roofline": "profiles", "issue_slots": "slots"}  # else the figure is empty
+    drawn = {name: title for name, title in pictures.items() if name not in needed or len(tables[needed[name]])}
+    figures = [line for name, title in drawn.items() for line in _picture(name, title)]
     parts = [
         "# Why is it not faster?",
         "",

@@ -120,6 +120,7 @@ def _panel(axes: Axes, figure: Specification, panel: str) -> None:
         axes.set_title(panel, loc="left", weight="bold", size=10 if figure.columns < 3 else 8)
     if not drawn:
         axes.text(0.5, 0.5, figure.empty, transform=axes.transAxes, ha="center", color="dimgray")
+        axes.set_axis_off()  # its ticks would be of nothing
     for layer in figure.layers:
         if layer.key and layer.key.direct:
             _end_labels(axes, figure.rows(layer, panel), layer, figure.height)

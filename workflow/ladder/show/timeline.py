@@ -32,14 +32,15 @@ def timeline(rungs: Sequence[Rung], tables: Mapping[str, pd.DataFrame]) -> str:
         "",
     ]
     for rung in steps:
-        parts += [f"## {rung.name}", "", " ".join(_told(rung, at)), "", *_seen(rung)]
+        parts += [f"## {rung.name}", "", " ".join(_told(rung, at)), "", *_seen(rung, at["slots"])]
     return "\n".join([*parts, *_memory(at), *_predictions(tables)]).rstrip() + "\n"
 
 
-def _seen(rung: Rung) -> list[str]:
-    """The drawing of what a block does; for a rung without one, the figure of the issue slots."""
+def _seen(rung: Rung, slots: pd.DataFrame) -> list[str]:
+    """The drawing of what a block does; for a rung without one, the figure of the issue slots, if it is in that."""
     found = picture(rung)
-    return found or ["![Where the issue slots go](../figures/issue_slots.svg)", ""]
+    shown = ["![Where the issue slots go](../figures/issue_slots.svg)", ""]
+    return found or (shown if rung.name in set(slots["rung"]) else [])
 
 
 def _told(rung: Rung, at: Mapping[str, pd.DataFrame]) -> list[str]:

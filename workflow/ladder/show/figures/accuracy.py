@@ -28,7 +28,7 @@ def figure(table: pd.DataFrame, rungs: pd.DataFrame, baseline: str, ladder: Sequ
     families = [family for family in FAMILY_TITLES if family in set(table["family"])]
     titles = [FAMILY_TITLES[family] for family in families]
     errors, ks = table["error_normwise"], table["k"]
-    y = Axis("relative error, by norms", "log", limits=(errors.min() / 2, errors.max() * 2))
+    y = Axis("relative error", "log", limits=(errors.min() / 2, errors.max() * 2))
     ticks = {float(4**power): f"{4**power}" for power in range(12) if ks.min() <= 4**power <= ks.max()}
     by_k = Axis("k", "log", ticks, (ks.min() / 1.5, ks.max() * 1.5))
     time = f"{titles[0]}: beside time"

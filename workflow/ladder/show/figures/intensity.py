@@ -5,6 +5,7 @@ S. Williams, A. Waterman, D. Patterson, Roofline, Communications of the ACM 52(4
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -96,6 +97,9 @@ def figure(
                 lines += [here | {"ceiling": name, "at": at, "tflops": height} for at, height in line]
                 at, height = line[0]
                 names.append(here | {"ceiling": name, "at": at, "tflops": height * 1.06})
+            if slope:  # its name stands beside the slanted line, between the names of the flat ones, which are left
+                height = math.sqrt(math.prod(sorted([roof / 4, *flat.values()])[-2:]))
+                names[-1] |= {"at": 1.1 * height / slope, "tflops": height / 1.1}
     steps = table[(table["shape"] == first) & table["rung"].isin(list(climbing))]
     hints = {"rung": "rung", "shape": "shape", "intensity": "FLOP a byte", "tflops": "TFLOP/s"}
     source = "the probes' (`snakemake hardware`)" if measured else "the GPU file's"
