@@ -163,6 +163,20 @@ COPIED = {
         (SOURCE, {"FIRST": FORK}, "stream: "),
         (SOURCE, {"FIRST": "if (auto e = cudaMemsetAsync(sums, 0, 4)) return e;"}, "stream: "),
         (SOURCE, {"FIRST": "cudaMemsetAsync(sums, 0, needed(g) + 4, stream);"}, "out of bounds: host code fills"),
+        (
+            SOURCE,
+            {"FIRST": "static int m, k; if (m == g.m) const_cast<int&>(g.k) = k; m = g.m; k = g.k;"},
+            "probe other arguments: after other calls in the same memory, with a ",
+        ),
+        (
+            SOURCE.replace("8ull * g.m * g.n;", "8ull * g.m * g.n + 4;"),
+            {
+                "FIRST": "int k = g.k;",
+                "BETWEEN": "if (auto e = cudaMemcpyAsync(sums + 2 * g.m * g.n, &k, 4, cudaMemcpyHostToDevice, stream))"
+                " return e;",
+            },
+            "probe capture: capture: host code copies from the host's stack",
+        ),
         (SOURCE, {"STATIC": "__device__ float kept[8];", "SUMS": "kept"}, "outside its array"),
         (
             SOURCE.replace("float sum = 0;", "float sum = kept[0]; if (i == 0) kept[0] = 0;"),

@@ -46,6 +46,7 @@ CLASSES = {
     "asynchronous copies": "cp.async: commits, waits, sizes",
     "mbarrier": "arrivals and phases of barriers in shared memory",
     "bulk copies": "the copy engine",
+    "clusters": "what blocks of a cluster do with each other's shared memory",
     "tensor cores": "ldmatrix and mma.sync",
     "wgmma": "products by warp groups",
     "cache hints": "loads and stores with hints",

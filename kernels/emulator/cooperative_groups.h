@@ -1,10 +1,11 @@
-// Cooperative groups of a grid, a block, a warp and a part of a warp: what CUDA C++ Programming Guide, "Cooperative
-// Groups", says of grid_group, thread_block and thread_block_tile. A group of lanes that run together by chance
-// (coalesced_threads) is not here, for the emulator cannot know it.
+// Cooperative groups of a grid, a cluster, a block, a warp and a part of a warp: what CUDA C++ Programming Guide,
+// "Cooperative Groups", says of grid_group, cluster_group, thread_block and thread_block_tile. A group of lanes that run
+// together by chance (coalesced_threads) is not here, for the emulator cannot know it.
 #pragma once
 
 #include "cuda_pipeline.h"
 #include "cuda_runtime.h"
+#include "ptx.h"
 
 namespace cooperative_groups {
 
@@ -48,6 +49,36 @@ struct grid_group {
 };
 EMULATOR_INLINE grid_group this_grid() { return {}; }
 EMULATOR_INLINE void sync(const grid_group&, EMULATOR_LINE) { grid_group::sync(line); }
+
+struct cluster_group {
+  struct arrival_token {};
+  EMULATOR_INLINE static arrival_token barrier_arrive() {
+    emulator::cluster_arrive(true);
+    return {};
+  }
+  EMULATOR_INLINE static void barrier_wait() { emulator::cluster_wait(); }
+  EMULATOR_INLINE static void barrier_wait(arrival_token&&) { emulator::cluster_wait(); }
+  EMULATOR_INLINE static void sync() {
+    emulator::cluster_arrive(true);
+    emulator::cluster_wait();
+  }
+  EMULATOR_INLINE static unsigned block_rank() { return emulator::cluster_rank(); }
+  EMULATOR_INLINE static unsigned num_blocks() { return emulator::cluster_size(); }
+  EMULATOR_INLINE static unsigned thread_rank() {
+    return block_rank() * thread_block::num_threads() + thread_block::thread_rank();
+  }
+  EMULATOR_INLINE static unsigned num_threads() { return num_blocks() * thread_block::num_threads(); }
+  EMULATOR_INLINE static unsigned size() { return num_threads(); }
+  EMULATOR_INLINE static dim3 block_index() { return emulator::cluster_block(); }
+  EMULATOR_INLINE static dim3 dim_blocks() { return emulator::cluster_extent(); }
+  template <typename T>
+  EMULATOR_INLINE static T* map_shared_rank(T* pointer, unsigned rank) {
+    return reinterpret_cast<T*>(emulator::map_generic(reinterpret_cast<uint64_t>(pointer), rank));
+  }
+  EMULATOR_INLINE static unsigned query_shared_rank(const void* pointer) { return emulator::rank_of(pointer); }
+};
+EMULATOR_INLINE cluster_group this_cluster() { return {}; }
+EMULATOR_INLINE void sync(const cluster_group&) { cluster_group::sync(); }
 
 // Lanes whose number is not known when compiling: a part of a warp.
 struct thread_group {

@@ -239,6 +239,12 @@ EMULATOR_INLINE T atomicCAS(T* pointer, std::common_type_t<T> expected, std::com
 }
 
 // Arithmetic.
+#pragma GCC visibility push(hidden)
+namespace emulator {
+double rounded(char operation, char mode, double a, double b, double c);  // see ptx.h
+float rounded(char operation, char mode, float a, float b, float c);
+}  // namespace emulator
+#pragma GCC visibility pop
 template <typename T, typename U>
 constexpr std::common_type_t<T, U> min(T a, U b) {
   using C = std::common_type_t<T, U>;
@@ -249,14 +255,30 @@ constexpr std::common_type_t<T, U> max(T a, U b) {
   using C = std::common_type_t<T, U>;
   return static_cast<C>(a) < static_cast<C>(b) ? static_cast<C>(b) : static_cast<C>(a);
 }
-EMULATOR_INLINE float __fmaf_rn(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
-EMULATOR_INLINE float __fadd_rn(float a, float b) { return a + b; }
-EMULATOR_INLINE float __fsub_rn(float a, float b) { return a - b; }
-EMULATOR_INLINE float __fmul_rn(float a, float b) { return a * b; }
+// With a rounding mode: to nearest, toward zero, up, down.
+#define EMULATOR_ROUNDED(type, name, operation, nearest, parameters, ...)                              \
+  EMULATOR_INLINE type name##_rn parameters { return nearest; }                                        \
+  EMULATOR_INLINE type name##_rz parameters { return emulator::rounded(operation, 'z', __VA_ARGS__); } \
+  EMULATOR_INLINE type name##_ru parameters { return emulator::rounded(operation, 'p', __VA_ARGS__); } \
+  EMULATOR_INLINE type name##_rd parameters { return emulator::rounded(operation, 'm', __VA_ARGS__); }
+#define EMULATOR_ROUNDED_OF_TWO(type, prefix)                                     \
+  EMULATOR_ROUNDED(type, prefix##add, '+', a + b, (type a, type b), a, b, type{}) \
+  EMULATOR_ROUNDED(type, prefix##sub, '-', a - b, (type a, type b), a, b, type{}) \
+  EMULATOR_ROUNDED(type, prefix##mul, '*', a* b, (type a, type b), a, b, type{})  \
+  EMULATOR_ROUNDED(type, prefix##div, '/', a / b, (type a, type b), a, b, type{}) \
+  EMULATOR_ROUNDED(type, prefix##rcp, '/', type{1} / a, (type a), type{1}, a, type{})
+EMULATOR_ROUNDED_OF_TWO(float, __f)
+EMULATOR_ROUNDED_OF_TWO(double, __d)
+EMULATOR_ROUNDED(float, __fmaf, 'f', __builtin_fmaf(a, b, c), (float a, float b, float c), a, b, c)
+EMULATOR_ROUNDED(double, __fma, 'f', __builtin_fma(a, b, c), (double a, double b, double c), a, b, c)
 EMULATOR_INLINE float __fdividef(float a, float b) { return a / b; }
-EMULATOR_INLINE float __fdiv_rn(float a, float b) { return a / b; }
-EMULATOR_INLINE float __frcp_rn(float a) { return 1.0f / a; }
+EMULATOR_INLINE float __fsqrt_rn(float a) { return std::sqrt(a); }
+EMULATOR_INLINE float __saturatef(float a) { return a > 0.0f ? a < 1.0f ? a : 1.0f : 0.0f; }
 EMULATOR_INLINE float rsqrtf(float a) { return 1.0f / std::sqrt(a); }
+using std::isfinite;
+using std::isinf;
+using std::isnan;
+using std::signbit;
 EMULATOR_INLINE int __mul24(int a, int b) { return a * b; }
 EMULATOR_INLINE void __nanosleep(unsigned) { emulator::wait_for_others(); }
 EMULATOR_INLINE size_t __cvta_generic_to_shared(const void* pointer) { return emulator::shared_address(pointer); }
@@ -273,6 +295,48 @@ EMULATOR_INLINE int __float_as_int(float x) { return emulator_bits<int>(x); }
 EMULATOR_INLINE unsigned __float_as_uint(float x) { return emulator_bits<unsigned>(x); }
 EMULATOR_INLINE float __int_as_float(int x) { return emulator_bits<float>(x); }
 EMULATOR_INLINE float __uint_as_float(unsigned x) { return emulator_bits<float>(x); }
+EMULATOR_INLINE long long __double_as_longlong(double x) { return emulator_bits<long long>(x); }
+EMULATOR_INLINE double __longlong_as_double(long long x) { return emulator_bits<double>(x); }
+// Of a float that no int can hold, the nearest one; of NaN 0.
+EMULATOR_INLINE int emulator_int(double whole) {
+  return whole != whole ? 0 : static_cast<int>(std::fmin(std::fmax(whole, -2147483648.0), 2147483647.0));
+}
+EMULATOR_INLINE int __float2int_rn(float x) { return emulator_int(std::nearbyint(static_cast<double>(x))); }
+EMULATOR_INLINE int __float2int_rz(float x) { return emulator_int(std::trunc(static_cast<double>(x))); }
+EMULATOR_INLINE int __float2int_rd(float x) { return emulator_int(std::floor(static_cast<double>(x))); }
+EMULATOR_INLINE int __float2int_ru(float x) { return emulator_int(std::ceil(static_cast<double>(x))); }
+EMULATOR_INLINE float __int2float_rn(int x) { return static_cast<float>(x); }
+EMULATOR_INLINE float __uint2float_rn(unsigned x) { return static_cast<float>(x); }
+EMULATOR_INLINE float __double2float_rn(double x) { return static_cast<float>(x); }
+EMULATOR_INLINE int __popcll(unsigned long long x) { return __builtin_popcountll(x); }
+EMULATOR_INLINE int __clzll(long long x) { return x == 0 ? 64 : __builtin_clzll(static_cast<unsigned long long>(x)); }
+EMULATOR_INLINE int __ffsll(long long x) { return __builtin_ffsll(x); }
+EMULATOR_INLINE unsigned __brev(unsigned x) {
+  unsigned reversed = 0;
+  for (unsigned bit = 0; bit < 32; ++bit) reversed |= (x >> bit & 1) << (31 - bit);
+  return reversed;
+}
+// Each half byte of the selector names a byte of both numbers; its upper bit asks for copies of that byte's sign.
+EMULATOR_INLINE unsigned __byte_perm(unsigned x, unsigned y, unsigned selector) {
+  uint64_t both = static_cast<uint64_t>(y) << 32 | x;
+  unsigned result = 0;
+  for (unsigned i = 0; i < 4; ++i) {
+    unsigned named = selector >> (4 * i) & 0xF;
+    unsigned byte = static_cast<unsigned>(both >> (8 * (named & 7))) & 0xFF;
+    result |= (named & 8 ? byte & 0x80 ? 0xFFu : 0u : byte) << (8 * i);
+  }
+  return result;
+}
+EMULATOR_INLINE unsigned __funnelshift_l(unsigned low, unsigned high, unsigned shift) {
+  return static_cast<unsigned>((static_cast<uint64_t>(high) << 32 | low) << (shift & 31) >> 32);
+}
+EMULATOR_INLINE unsigned __funnelshift_r(unsigned low, unsigned high, unsigned shift) {
+  return static_cast<unsigned>((static_cast<uint64_t>(high) << 32 | low) >> (shift & 31));
+}
+EMULATOR_INLINE int __mulhi(int a, int b) { return static_cast<int>(static_cast<int64_t>(a) * b >> 32); }
+EMULATOR_INLINE unsigned long long __umul64hi(unsigned long long a, unsigned long long b) {
+  return static_cast<unsigned long long>(static_cast<unsigned __int128>(a) * b >> 64);
+}
 EMULATOR_INLINE int __popc(unsigned x) { return __builtin_popcount(x); }
 EMULATOR_INLINE int __clz(int x) { return x == 0 ? 32 : __builtin_clz(static_cast<unsigned>(x)); }
 EMULATOR_INLINE int __ffs(int x) { return __builtin_ffs(x); }

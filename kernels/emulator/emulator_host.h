@@ -192,6 +192,19 @@ EMULATOR_PLAIN static void copy_now(const Work& w) {
   }
 }
 
+// Does the calling function, or one that called it, have this in its frame?
+EMULATOR_NOINLINE static bool on_host_stack(const void* pointer) {
+  pthread_attr_t attributes;
+  void* lowest = nullptr;
+  size_t bytes = 0;
+  if (pthread_getattr_np(pthread_self(), &attributes) != 0) {
+    return false;
+  }
+  pthread_attr_getstack(&attributes, &lowest, &bytes);
+  pthread_attr_destroy(&attributes);
+  return reinterpret_cast<uintptr_t>(pointer) - reinterpret_cast<uintptr_t>(lowest) < bytes;
+}
+
 EMULATOR_NOINLINE int queue_copy(void* to, size_t to_pitch, const void* from, size_t from_pitch, int value,
                                  size_t width, size_t height, const void* queued_on) {
   prepare_library();
@@ -208,6 +221,11 @@ EMULATOR_NOINLINE int queue_copy(void* to, size_t to_pitch, const void* from, si
   w.height = height;
   w.value = value;
   if (capturing) {
+    if (from != nullptr && on_host_stack(from)) {
+      report("capture", Where(),
+             "copies from the host's stack, where a captured graph finds something else when it runs again; give the "
+             "kernel this as an argument");
+    }
     Graph& graph = graphs[graph_count - 1];
     append(graph.work, graph.count, graph.capacity) = w;
   } else {

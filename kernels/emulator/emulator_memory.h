@@ -213,6 +213,12 @@ EMULATOR_PLAIN inline uint32_t id_of(GlobalStamp stamp) { return stamp >> 35 & L
 EMULATOR_PLAIN inline uint32_t thread_of(GlobalStamp stamp) { return stamp >> 25 & THREAD; }
 EMULATOR_PLAIN inline unsigned kind_of(GlobalStamp stamp) { return stamp >> 23 & 3; }
 
+// Was it by a block that runs in the same batch of launches, and do its stamps tell when?
+EMULATOR_PLAIN inline bool of_this_batch(const Thread* t, GlobalStamp other) {
+  return (other & GLOBAL_WRITTEN) && (other >> 53 & LAST_BATCH) == t->block->batch && id_of(other) != LAST_ID &&
+         (other & LAST_TICK) != LAST_TICK;
+}
+
 // Is there nothing between the other access and the running thread's? Two that are both atomic or volatile need nothing.
 EMULATOR_PLAIN static bool global_race(Thread* t, GlobalStamp other, uint32_t bytes, bool was_read, bool strong,
                                        bool need_order, const char** why) {
@@ -225,8 +231,7 @@ EMULATOR_PLAIN static bool global_race(Thread* t, GlobalStamp other, uint32_t by
     *why = "with no griddepcontrol.wait between";
     return true;
   }
-  if (!(other & GLOBAL_WRITTEN) || (other >> 53 & LAST_BATCH) != b.batch || id == LAST_ID || at == LAST_TICK ||
-      (strong && kind_of(other) != PLAIN && !need_order)) {
+  if (!of_this_batch(t, other) || (strong && kind_of(other) != PLAIN && !need_order)) {
     return false;
   }
   if (id == b.id) {
@@ -342,6 +347,11 @@ EMULATOR_NOINLINE static void buffer_access(Thread* t, Buffer& b, uintptr_t addr
     const char* why = "";
     if (global_race(t, other, part, false, strong, false, &why)) {
       report_global_race(t, where, b, word, other, is_write ? "writes" : "reads", "wrote", why);
+    }
+    if (access == STRONG_READ && kind_of(other) == STRONG && id_of(other) != t->block->id && of_this_batch(t, other) &&
+        told_without_fence(t, id_of(other), thread_of(other), other & LAST_TICK)) {
+      report_global_race(t, where, b, word, other, "reads", "wrote",
+                         "that block has no fence between this and its flag or counter");
     }
     if (access == READ_ONLY && other > GLOBAL_WRITTEN && (other >> 53 & LAST_BATCH) == t->block->batch) {
       report("race", where, "reads %s by the cache that is not coherent (ld.global.nc), and the same launch wrote it",

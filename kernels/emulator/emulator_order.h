@@ -394,4 +394,23 @@ EMULATOR_PLAIN static bool ordered(Thread* t, uint32_t id, uint32_t thread, uint
   return found;
 }
 
+// Has this block seen a flag or counter that a thread of another block set behind a volatile store, with no fence between? A
+// thread that has done both, or has met the other at a barrier, means to tell of it; yet the store may come later. What the
+// store itself has released does not count: it may be such a flag.
+EMULATOR_PLAIN static bool told_without_fence(Thread* t, uint32_t id, uint32_t thread, uint32_t at) {
+  Block& b = *t->block;
+  pthread_mutex_lock(&atomic_lock);
+  look_at_word_again(t);
+  const History& history = histories[id];
+  uint32_t seen = latest(*b.seen, id), known = latest(*b.known, id);
+  if (t->learned != nullptr) {
+    uint32_t own = latest(t->learned->seen, id);
+    seen = seen > own ? seen : own;
+  }
+  seen = seen > known ? seen : known;
+  bool without = told(history, seen, thread, at + 1, true) && !told(history, seen, thread, at, false);
+  pthread_mutex_unlock(&atomic_lock);
+  return without;
+}
+
 }  // namespace emulator

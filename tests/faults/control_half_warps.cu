@@ -8,8 +8,7 @@ constexpr int WARPS = 4;
 // columns each.
 __global__ void __launch_bounds__(WARPS * 32) sgemm_kernel(Gemm g) {
   Tile tile = tile_of_block(g, 2 * WARPS, 16);
-  int warp = threadIdx.x / 32, lane = threadIdx.x % 32, half = lane / 16,
-      own = lane % 16;
+  int warp = threadIdx.x / 32, lane = threadIdx.x % 32, half = lane / 16, own = lane % 16;
   int row = tile.row + 2 * warp + half, col = tile.col + own;
   unsigned mask = 0xFFFFu << (16 * half);
   float sum = 0.0f;
@@ -30,9 +29,8 @@ __global__ void __launch_bounds__(WARPS * 32) sgemm_kernel(Gemm g) {
   }
 }
 
-cudaError_t run(const Gemm &g, void *, cudaStream_t stream) {
-  return launch(sgemm_kernel, tile_grid(g, 2 * WARPS, 16), dim3(WARPS * 32), 0,
-                stream, g);
+cudaError_t run(const Gemm& g, void*, cudaStream_t stream) {
+  return launch(sgemm_kernel, tile_grid(g, 2 * WARPS, 16), dim3(WARPS * 32), 0, stream, g);
 }
 
 EXPORT_SGEMM(run)

@@ -7,11 +7,10 @@ constexpr int TILE = 16, SLOTS = 64;
 __device__ unsigned taken[SLOTS];
 __device__ float scratch[SLOTS][TILE * TILE];
 
-__global__ void __launch_bounds__(TILE *TILE) sgemm_kernel(Gemm g) {
+__global__ void __launch_bounds__(TILE* TILE) sgemm_kernel(Gemm g) {
   __shared__ int slot;
   Tile tile = tile_of_block(g, TILE, TILE);
-  int row = tile.row + threadIdx.y, col = tile.col + threadIdx.x,
-      thread = threadIdx.y * TILE + threadIdx.x;
+  int row = tile.row + threadIdx.y, col = tile.col + threadIdx.x, thread = threadIdx.y * TILE + threadIdx.x;
   if (thread == 0) {
     int s = blockIdx.x % SLOTS;
     while (atomicCAS(&taken[s], 0u, 1u) != 0u) {
@@ -21,7 +20,7 @@ __global__ void __launch_bounds__(TILE *TILE) sgemm_kernel(Gemm g) {
     slot = s;
   }
   __syncthreads();
-  float *own = scratch[slot];
+  float* own = scratch[slot];
   own[thread] = 0.0f;
   __syncthreads();
   // Each thread sums the element of its mirror image in the tile, so that the
@@ -45,9 +44,8 @@ __global__ void __launch_bounds__(TILE *TILE) sgemm_kernel(Gemm g) {
   }
 }
 
-cudaError_t run(const Gemm &g, void *, cudaStream_t stream) {
-  return launch(sgemm_kernel, tile_grid(g, TILE, TILE), dim3(TILE, TILE), 0,
-                stream, g);
+cudaError_t run(const Gemm& g, void*, cudaStream_t stream) {
+  return launch(sgemm_kernel, tile_grid(g, TILE, TILE), dim3(TILE, TILE), 0, stream, g);
 }
 
 EXPORT_SGEMM(run)

@@ -120,7 +120,8 @@ EMULATED_ALONE = (
 
 # What is asked of the host function beside products (`measure.check.probes`), and for which: of several tiles, and of a
 # sum so long that it may be split.
-PROBES = ("refusals", "nothing to compute", "query", "capture", "two at once", "stream")
+OTHER_ARGUMENTS = "other arguments"  # which changes the case itself
+PROBES = ("refusals", "nothing to compute", "query", "capture", "two at once", OTHER_ARGUMENTS, "stream")
 EMULATED_PROBES = (*PROBES[:-1], "errors")  # the emulator looks at streams in every case
 _PROBED = (Case(Shape(65, 68, 36), alpha=1.5, beta=0.5), Case(Shape(33, 36, 1030)))
 

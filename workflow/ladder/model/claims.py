@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from ladder.model.cases import Case
+from ladder.model.cases import OTHER_ARGUMENTS, Case
 from ladder.model.expressions import evaluate
 from ladder.model.shape import Shape
 
@@ -53,9 +53,9 @@ def claimed_cases(claims: Claims, cases: Iterable[Case]) -> list[Case]:
     """The cases that a rung claims, in the place of those given: each as near to its own as one number at a time leads.
 
     A scalar or dimension becomes the one that is claimed, or the next one that is; a gap grows. Cases that no such
-    change makes claimed are left out.
+    change makes claimed are left out, and so is the probe that has dimensions of its own.
     """
-    moved = (_moved(claims, case) for case in cases)
+    moved = (_moved(claims, case) for case in cases if case.probe != OTHER_ARGUMENTS)
     return list(dict.fromkeys(case for case in moved if claimed(claims, case)))
 
 

@@ -7,16 +7,17 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from ladder.build.library import Library, Operands, explain
 from ladder.measure.check.judge import case_error
-from ladder.measure.check.worker import buffer
-from ladder.measure.devices import EMULATED_SMS, SENTINEL, Call, CudaDevice, EmulatedDevice
+from ladder.measure.check.worker import Buffer, buffer
+from ladder.measure.devices import EMULATED_SMS, GUARD, SENTINEL, Call, CudaDevice, EmulatedDevice
 from ladder.measure.inputs import draw_inputs
-from ladder.model.cases import Case
+from ladder.model.cases import OTHER_ARGUMENTS, Case
 from ladder.model.shape import Shape
 
 Device = CudaDevice | EmulatedDevice
@@ -67,19 +68,43 @@ class _Product:
     def __init__(
         self, device: Device, library: Library, case: Case, seed: int, deterministic: bool, judged: dict[str, str]
     ) -> None:
-        self.case, self.device, self.judged = case, device, judged
+        self.case, self.device, self.library = case, device, library
+        self.deterministic, self.judged = deterministic, judged
         _Product.made += 1
         self.seed = seed + 1000 * _Product.made
         shape = case.shape
         sizes = ((shape.m, shape.k), (shape.k, shape.n), (shape.m, shape.n))
         self.buffers = [buffer(device, None, *size, 0, 0) for size in sizes]
+        self._call()
+        self.fill()
+
+    def become(
+        self,
+        rooms: list[Any],
+        shape: Shape,
+        alpha: float,
+        beta: float,
+        gaps: tuple[int, int, int],
+        at: tuple[int, int, int],
+    ) -> None:
+        """Another product in the memory of these rooms, one for each matrix: `gaps` behind its rows, so far `at`."""
+        sizes = ((shape.m, shape.k), (shape.k, shape.n), (shape.m, shape.n))
+        self.case = replace(self.case, shape=shape, alpha=alpha, beta=beta)
+        self.buffers = []
+        for room, (rows, columns), gap, place in zip(rooms, sizes, gaps, at, strict=True):
+            room.fill(SENTINEL.view(np.float32))
+            self.buffers.append(Buffer(room, room.copy(), rows, columns, columns + gap, GUARD + place))
+        self._call()
+        self.fill()
+
+    def _call(self) -> None:
+        device, case = self.device, self.case
         A, B, C = self.buffers
         a, b, c = (device.address(each.memory) + 4 * each.start for each in self.buffers)
         operands = Operands(a, A.ld, b, B.ld, c, C.ld)
-        needed = library.workspace_bytes(shape, case.alpha, case.beta, operands)
+        needed = self.library.workspace_bytes(case.shape, case.alpha, case.beta, operands)
         workspace = device.put(np.full(max(1, needed // 4 + 1), SENTINEL, np.uint32))
-        self.call = Call(shape, case.alpha, case.beta, operands, workspace, needed, 0, deterministic)
-        self.fill()
+        self.call = Call(case.shape, case.alpha, case.beta, operands, workspace, needed, 0, self.deterministic)
 
     def fill(self) -> None:
         """Other inputs in the same place."""
@@ -259,6 +284,51 @@ def _two_in_turn(device: Device, library: Library, case: Case, make: _Make) -> s
     return wrong
 
 
+def _other_arguments(device: Device, library: Library, case: Case, make: _Make) -> str:
+    """Calls in the same memory, each with one argument other than the call before: none counts on what was kept."""
+    product = make()
+    m, n, k = case.shape.m, case.shape.n, case.shape.k
+    less = k // 4 + 1
+    now: dict[str, Any] = {
+        "shape": case.shape,
+        "alpha": case.alpha,
+        "beta": case.beta,
+        "gaps": (0, 0, 0),
+        "at": (0, 0, 0),
+    }
+    rooms = [
+        device.put(np.full(2 * GUARD + (rows + 1) * (columns + 8), SENTINEL, np.uint32).view(np.float32))
+        for rows, columns in ((m, k), (k, n), (m, n))
+    ]
+    for words, change in (
+        ("the first call", {}),
+        ("a smaller k", {"shape": Shape(m, n, less)}),
+        ("a larger k", {"shape": Shape(m, n, 2 * less - 1)}),
+        ("a smaller m", {"shape": Shape(m // 2, n, 2 * less - 1)}),
+        ("a larger m", {"shape": Shape(m - 1, n, 2 * less - 1)}),
+        ("a smaller n", {"shape": Shape(m - 1, n // 2, 2 * less - 1)}),
+        ("a larger n", {"shape": Shape(m - 1, n - 4, 2 * less - 1)}),
+        ("another alpha", {"alpha": -1.75}),
+        ("another lda", {"gaps": (4, 0, 0)}),
+        ("another ldb", {"gaps": (4, 4, 0)}),
+        ("another ldc", {"gaps": (4, 4, 4)}),
+        ("A in another place", {"at": (4, 0, 0)}),
+        ("B in another place", {"at": (4, 4, 0)}),
+        ("C in another place", {"at": (4, 4, 4)}),
+        ("B where it is not aligned", {"at": (4, 3, 4)}),
+        ("beta = 0" if case.beta else "another beta", {"beta": 0.0 if case.beta else -0.5}),
+        (
+            "the arguments of the first call",
+            {"shape": case.shape, "alpha": case.alpha, "beta": case.beta, "gaps": (0, 0, 0), "at": (0, 0, 0)},
+        ),
+    ):
+        now |= change
+        product.become(rooms, **now)
+        if wrong := device.compute(library, product.call, 0) or product.judge():
+            return f"after other calls in the same memory, with {words}: {wrong}"
+    return ""
+
+
 def _stream(device: Device, library: Library, case: Case, make: _Make) -> str:
     """All work is behind what its stream was given before, and is done when the stream is. On a GPU."""
     assert isinstance(device, CudaDevice)
@@ -281,5 +351,6 @@ _PROBES: dict[str, Callable[[Device, Library, Case, _Make], str]] = {
     "errors": _errors,
     "capture": _capture,
     "two at once": _two_at_once,
+    OTHER_ARGUMENTS: _other_arguments,
     "stream": _stream,
 }
