@@ -392,6 +392,7 @@ def test_nothing_timed_still_draws_every_figure_and_says_so(specified, tmp_path)
     for name, figure in figures.items():
         assert lines_of(figure) == {}
         assert figure.empty in texts_of(draw(figure, CAPTION))
+        assert not any(axes.axison for axes in draw(figure, CAPTION).axes), "ticks of nothing"
         save(draw(figure, CAPTION), [tmp_path / f"{name}.svg", tmp_path / f"{name}.png"])
     titles = [figure.title for figure in figures.values()]
     assert titles == ["Rate by size", "Share of cuBLAS by size", "Speedup over naive by size"]

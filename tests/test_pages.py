@@ -10,11 +10,12 @@ from conftest import ROUND_GPU, a_rung, a_timing, a_where, an_evidence, write
 from ladder.config.kernels import read_kernels
 from ladder.model.rung import TunedClass
 from ladder.show.numbers import number
-from ladder.show.pages import by_work, markdown_table, own_words, page, pages_index, scaled
+from ladder.show.pages import by_work, markdown_table, memory_costs, own_words, page, pages_index, scaled
 from ladder.system.paths import ROOT
 from ladder.tables.diagnosis import Profile
 from ladder.tables.every import all_tables
 from ladder.tables.files import read_table, write_table
+from ladder.tables.hardware import HARDWARE_COLUMNS
 from ladder.tables.paper import load_pipe_wavefronts
 from ladder.tables.rungs import rung_table
 from ladder.tables.timings import largest
@@ -229,6 +230,22 @@ def test_the_index_sets_the_rungs_side_by_side(recorded):
     assert {"naive", "coalesced", "tiled@TILE=32"} <= profiled
     assert {cell.strip() for cell in head.split("|")} == {"", "metric", "unit", *profiled}
     assert "| stall MIO throttle | cycles |" in text
+
+
+def test_the_index_and_the_timeline_show_no_picture_of_profiles_that_there_are_none_of(recorded):
+    rungs = [rung for rung in read_kernels(ROOT / "config/kernels.yaml").values() if rung.role == "rung"]
+    bare = recorded | {name: recorded[name].iloc[:0] for name in ("profiles", "slots")}
+    pictures = ("figures/intensity", "figures/roofline", "figures/issue_slots")
+    assert all(name in pages_index(rungs, recorded) for name in pictures)
+    assert not any(name in pages_index(rungs, bare) for name in pictures)
+
+
+def test_a_page_says_what_each_memory_costs_from_the_nearest_to_the_farthest():
+    rows = rows_of("\n".join(memory_costs(read_table(ROOT / "results/h200-sxm/tables/hardware.csv"))), "memory")
+    assert [row["memory"] for row in rows] == ["shared memory", "L1", "L2", "DRAM"]
+    cycles = [int(row["cycles from a load to its data"]) for row in rows]
+    assert cycles == sorted(cycles)
+    assert memory_costs(pd.DataFrame(columns=HARDWARE_COLUMNS)) == []
 
 
 def test_a_page_without_records_says_so(made):

@@ -67,7 +67,7 @@ function compare({rungs, groups}, form) {
   let html = row([`at ${shape}`, ...links, "second / first"], "th");
   for (const [title, metrics] of Object.entries(groups)) {
     const rows = metrics.map(metric => [metric, ...places.map(place => metric.at[shape]?.[place])])
-      .filter(([, ...values]) => values.some(value => value != null));
+      .filter(([, ...values]) => values.some(value => title.startsWith("Stalls") ? value : value != null));  // that occur
     const known = Object.keys(metrics[0]?.at ?? {}).filter(each => places.some(place => metrics[0].at[each][place] != null));
     html += `<tr><th colspan="4">${title}${rows.length ? "" : `: not recorded at ${shape}, but at ${known.join(", ") || "no shape"}`}</th></tr>`;
     for (const [{name, hint}, first, second] of rows)

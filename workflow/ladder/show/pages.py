@@ -123,7 +123,7 @@ def page(rung: Rung, inspection: Mapping[str, Any], tables: Mapping[str, pd.Data
     parts += _resources(own["resources"], shape, inspection.get("compiler", ""))
     parts += _paper(own["paper"], "hardware" in tables)
     if "hardware" in tables:
-        parts += _memories(tables["hardware"])
+        parts += memory_costs(tables["hardware"])
         parts += _tensor(tensor_table(tables["hardware"], own["instructions"], own["timings"], rung.precision))
     parts += _hotspots(own["hotspots"])
     parts += _profile(own["profiles"])
@@ -349,7 +349,7 @@ def _paper(paper: pd.DataFrame, probed: bool) -> list[str]:
 _NEAREST_FIRST = {"shared memory": "load, 4 bytes a thread, 1-way", "L1": "", "L2": "", "DRAM": ""}  # plain latency
 
 
-def _memories(hardware: pd.DataFrame) -> list[str]:
+def memory_costs(hardware: pd.DataFrame) -> list[str]:
     """What one access costs in each memory, and what an SM reads from it in a cycle, as the probes measured them."""
     rows = []
     for of, how in _NEAREST_FIRST.items():

@@ -59,7 +59,7 @@ def _told(rung: Rung, at: Mapping[str, pd.DataFrame]) -> list[str]:
         told.append(f"What limits it first: {limit.finding}, {limit.slots_percent:.0f} % of {limit.of}.")
         told.append(limit.evidence)
     for lever in at["levers"][at["levers"]["rung"] == rung.name].head(1).itertuples():
-        told.append(f"The model expects most, {lever.predicted_gain:.2f} times, of {lever.lever}.")
+        told.append(f"The model expects the largest gain, {lever.predicted_gain:.2f} times, from {lever.lever}.")
     return [*told, f"[All of it](<{rung.name}.md>)."]
 
 
