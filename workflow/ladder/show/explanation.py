@@ -97,13 +97,13 @@ def metrics_of(profiles: pd.DataFrame, rung: str) -> dict[str, float]:
 def _limit(first: pd.Series, at: Mapping[str, pd.DataFrame]) -> Iterator[str]:
     yield f"{first['finding'][0].upper()}{first['finding'][1:]}: {first['slots_percent']:.0f} % of {first['of']}."
     yield f"{first['evidence']}"
-    busy = first["finding"] in (FP32_UNITS, TENSOR_CORES)  # a pipe: the waits are of what is left, and of idle warps
+    busy = first["finding"] in (FP32_UNITS, TENSOR_CORES)  # a pipe: waits do not show that limit
     for line in _of(at["hotspots"], first["rung"]).head(1).itertuples():
         waits = STALLS.get(line.reason, line.reason.replace("_", " "))
-        most = "Of the waits that are left, of warps that only copy too, most" if busy else "Most stalled samples"
+        most = "Of the waits that are left, most samples" if busy else "Most stalled samples"
         yield f"{most}, {line.percent:.0f} %, are at `{line.file}:{line.line}`: `{line.text.strip()}`."
         yield f"Its warps wait mostly for {waits}."
-    for line in _of(at["hot_instructions"], first["rung"]).itertuples():
+    for line in _of(at["hot_instructions"], first["rung"]).head(0 if busy else 1).itertuples():
         waits = STALLS.get(line.reason, line.reason.replace("_", " "))
         yield f"The single instruction with most of them, {line.percent:.0f} %, is `{line.sass}`; it waits for {waits}."
 
@@ -143,8 +143,8 @@ def _levers(rung: str, at: Mapping[str, pd.DataFrame]) -> Iterator[str]:
     for row in _of(at["predictions"], rung).itertuples():
         yield ""
         yield (
-            f"The model, fitted to the other rungs, predicts {row.predicted_gflops / 1e3:.1f} TFLOP/s;"
-            f" {row.measured_gflops / 1e3:.1f} were measured ({row.error_percent:+.0f} %). It expects"
+            f"The model, fitted to the other rungs, predicts {row.predicted_gflops / 1e3:.3g} TFLOP/s;"
+            f" {row.measured_gflops / 1e3:.3g} were measured ({row.error_percent:+.0f} %). It expects"
             f" {number(row.busy_ms)} ms of work at the ceiling of the {row.bound_by}{_prepass(row.prepass_ms)} and"
             f" {number(row.waiting_ms)} ms of waits that no other warp hides."
         )
@@ -342,9 +342,9 @@ def _memory(rung: Rung, at: Mapping[str, pd.DataFrame]) -> Iterator[str]:
             now[name] / then[name] for name in ("global_load_requests", "l2_sectors", "dram_bytes_read")
         )
         yield (
-            f"Of what `{rung.before}` loads, warps ask for {percent(fewer, 1)} here, L2 gives {percent(sectors, 1)} and"
-            f" DRAM {percent(moved, 1)}. L1 holds {now['l1_hit_rate']:.0f} % of the sectors here, and"
-            f" {then['l1_hit_rate']:.0f} % there."
+            f"Compared with `{rung.before}`, warps ask for {percent(fewer, 1)} of the global loads, L2 gives"
+            f" {percent(sectors, 1)} of the sectors and DRAM {percent(moved, 1)} of the bytes. L1 holds"
+            f" {now['l1_hit_rate']:.0f} % of the sectors here, and {then['l1_hit_rate']:.0f} % there."
         )
         before, after = then["dram_throughput"], now["dram_throughput"]
         if after > before and moved < 1:
