@@ -55,7 +55,7 @@ def test_without_a_gpu_a_rung_that_passes_in_the_emulator_ends_well_and_one_line
     assert result.returncode == 0, result.stderr
     assert result.stdout.splitlines() == [
         "tiled@TILE=4: passes the check in the emulator (30 cases)",
-        f"Not timed: 64, 96, for that needs the GPU: {H100}",
+        f"Not timed at 64, 96: that needs the GPU, {H100}",
     ]
     ended = [line.rpartition("  ")[0] for line in result.stderr.splitlines()]  # without the seconds
     assert {"[compile] tiled@TILE=4  ok", "[emulate] tiled@TILE=4  emulated"} <= set(ended)
@@ -191,7 +191,10 @@ def test_a_python_without_the_environment_is_told_to_make_it(tmp_path):
         (["empty"], "'empty' computes nothing; give a rung that does"),
         (["no.cu"], "no.cu: there is no such file; give a rung's name or the path of its .cu"),
         (["no.cu", "--watch"], "no.cu: there is no such file; give a rung's name or the path of its .cu"),
-        (["kernels/triton/tiled.py"], "tiled.py: only a .cu file runs by its path; enter it in a kernels.yaml, and"),
+        (["kernels/triton/tiled.py"], "tiled.py: only a .cu file runs by its path; enter it in a kernels.yaml: -C"),
+        (["kernels/sgemm"], "kernels/sgemm: is a folder; name a .cu file in it"),
+        (["kernels/sgemm/naive"], "kernels/sgemm/naive: only a .cu file runs by its path"),
+        (["LICENSE"], "LICENSE: only a .cu file runs by its path"),
         (["tiled@TILE"], "kernels[0]: 'tiled@TILE' is neither a kernel's name nor NAME@MACRO=VALUE,MACRO=VALUE"),
         (["tests/kernels/sound.cu@NOPE=1"], "tests/kernels/sound.cu has no macro NOPE"),
         (["tests/kernels/sound.cu@TILE"], "macros are written tests/kernels/sound.cu@BM=64,BN=64"),
@@ -224,6 +227,24 @@ VERDICTS = {
 }
 
 
+@pytest.mark.parametrize("name", ["a$b.cu", "a`b.cu", 'a"b.cu', "a\\b.cu", "a:b.cu"])
+def test_a_path_that_nvcc_misreads_is_one_line(name, tmp_path, capsys):
+    write(tmp_path / name, "EXPORT_SGEMM(run)\n")
+    assert bench.main([str(tmp_path / name)]) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.endswith(f"{name}: nvcc misreads a path with {name[1]}; rename it")
+
+
+@pytest.mark.parametrize(
+    ("name", "macros"), [("at@home.cu", {}), ("a b&c,d;e=f{1}.cu", {}), ("größe.cu", {}), ("at@home.cu", {"TILE": "8"})]
+)
+def test_a_file_may_have_any_other_name(name, macros, tmp_path):
+    path = write(tmp_path / name, (ROOT / "tests/kernels/sound.cu").read_text())
+    given = f"{path}@{','.join(map('='.join, macros.items()))}" if macros else str(path)
+    (rung,) = bench.planned(given, ["64"], []).rungs
+    assert (rung.source, dict(rung.macros)) == (str(path), macros)
+
+
 @pytest.mark.parametrize("verdict", VERDICTS)
 @pytest.mark.parametrize("every", [False, True])
 def test_the_exit_status_is_the_verdict_of_all_rungs_and_the_first_finding_ends_the_run(
@@ -241,7 +262,7 @@ def test_the_exit_status_is_the_verdict_of_all_rungs_and_the_first_finding_ends_
     assert bench.main(["tiled", "64", *["--all"][: int(every)]]) == VERDICTS[verdict][1]
     stopped = VERDICTS[verdict][1] and not every
     assert asked == [(f"tiled@TILE={tile}", not every) for tile in ([8] if stopped else [8, 16, 32])]
-    assert ("Not timed: 64" in capsys.readouterr().out) == (not stopped)
+    assert ("Not timed at 64" in capsys.readouterr().out) == (not stopped)
 
 
 @pytest.mark.parametrize(("kernel", "status"), [("sound", 0), ("nan_output", 1)])

@@ -290,6 +290,10 @@ CASES = [
             lambda case: case.shape.k <= 17 or case.beta == 0,
             "30 of 36 cases pass; all with beta != 0 and k > 17 fail",
         ),
+        (
+            lambda case: case.beta == 0 or case in CASES[1::12] + CASES[8::12],
+            "30 of 36 cases pass, among them all with beta = 0",
+        ),
         (lambda case: False, "none of 36 cases passes"),
         (lambda case: case in CASES[5::7], "5 of 36 cases pass"),
     ],
@@ -297,6 +301,21 @@ CASES = [
 def test_what_the_cases_that_pass_have_in_common_is_told(passes, text):
     passed = [case for case in CASES if passes(case)]
     assert passing(passed, [case for case in CASES if case not in passed]) == text
+
+
+def test_each_leading_dimension_is_told_apart():
+    cases = [asked(shape, padding=each) for shape in ("16", "9x8x7") for each in ((3, 0, 0), (0, 3, 0), (0, 0, 3), 0)]
+    passed = [case for case in cases if not case.paddings[1]]
+    text = "6 of 8 cases pass, all with ldb = n"
+    assert passing(passed, [case for case in cases if case not in passed]) == text
+
+
+def test_cases_without_a_product_tell_nothing_of_a_kernel_that_fails():
+    nothing = [asked("1", alpha=0), asked("4x4x0"), asked("0x4x4")]
+    failed = [asked("1"), asked("8")]
+    assert passing(nothing, failed) == "none of 2 cases with a product passes"
+    assert passing([*nothing, asked("16")], failed) == "1 of 3 cases with a product pass, all with k % 16 = 0"
+    assert passing(failed, nothing[:1]) == "2 of 3 cases pass, all with alpha != 0"
 
 
 # One case: the judgement, with NumPy in the place of CuPy

@@ -1107,7 +1107,7 @@ def test_the_other_libraries_of_a_class_are_a_reference_of_their_own(project, ma
     ("name", "message"),
     [
         ("tiled@TLE=24", "kernels/tiled.cu has no macro TLE; did you mean TILE?"),
-        ("naive@WIDE=1", "kernels/naive.cu has no macro WIDE; it names: none"),
+        ("naive@WIDE=1", "kernels/naive.cu has no macro WIDE; give it a default there: #ifndef, #define, #endif"),
     ],
 )
 def test_a_macro_that_no_source_names_is_one_line(machine, name, message):

@@ -120,7 +120,7 @@ def test_a_rung_that_does_not_end_is_tried_once(tmp_path):
     assert len(record["cases"]) == 2, "each of two threads tries one case"
 
 
-PASSES, TIMES_OUT, RACES = "pass", "timeout: k the launch has not ended after 5 s", "race: k"
+PASSES, TIMES_OUT, RACES = "pass", "timeout: k has not ended after 5 s", "race: k"
 STOPPED = Outcome("failed", "no progress for 9 s; stopped", overdue=True)
 
 
@@ -128,7 +128,7 @@ STOPPED = Outcome("failed", "no progress for 9 s; stopped", overdue=True)
     ("verdicts", "outcome", "told"),
     [
         ([PASSES, PASSES], Outcome("ok", ""), ""),
-        ([PASSES, TIMES_OUT], Outcome("ok", ""), "8: not finished: k the launch has not ended after 5 s"),
+        ([PASSES, TIMES_OUT], Outcome("ok", ""), "8: not finished: k has not ended after 5 s"),
         ([RACES, TIMES_OUT], Outcome("ok", ""), ""),
         ([RACES], STOPPED, ""),
         ([PASSES], STOPPED, "8: not finished: no progress for 9 s; stopped"),
@@ -259,6 +259,78 @@ def test_what_a_rung_keeps_from_its_first_product_is_found(tmp_path):
     assert emulated(tmp_path, source, cases)["message"].startswith("40: NaN or infinity")
 
 
+OWN = """\
+__global__ void k(Gemm g) {
+  int row = blockIdx.x, column = threadIdx.x;
+  for (; column < g.n; column += blockDim.x) {
+    float sum = 0;
+    for (int p = 0; p < g.k; ++p) sum += g.A[row * g.lda + p] * g.B[p * g.ldb + column];
+    store_result(g, row, column, sum);
+  }
+}
+"""
+RUN = """\
+cudaError_t run(const Gemm& g, void*, cudaStream_t stream) {
+  k<<<g.m, 32, 0, stream>>>(g);
+  return cudaGetLastError();
+}
+"""
+FILES = {
+    "a mark of its encoding": {"own.cu": f'\ufeff#include "gemm.cuh"\n{OWN}{RUN}EXPORT_SGEMM(run)\n'},
+    "lines of Windows": {"own.cu": f'#include "gemm.cuh"\n{OWN}{RUN}EXPORT_SGEMM(run)\n'.replace("\n", "\r\n")},
+    "a launch in a header that is called like ours": {
+        "own.cu": '#include "parts/kernel.cuh"\n#include "parts/launch.cuh"\nEXPORT_SGEMM(run)\n',
+        "parts/kernel.cuh": f'\ufeff#pragma once\n#include "gemm.cuh"\n{OWN}',
+        "parts/launch.cuh": RUN,
+    },
+    "such a header beside it": {
+        "own.cu": f'#include "gemm.cuh"\n{OWN}#include "launch.cuh"\nEXPORT_SGEMM(run)\n',
+        "launch.cuh": RUN,
+    },
+}
+
+
+@pytest.mark.parametrize("files", FILES.values(), ids=FILES)
+def test_sources_and_headers_as_editors_write_them_are_emulated(tmp_path, files):
+    ours = (emulator.EMULATOR / "launch.cuh").read_text()
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(text.encode())
+    record = emulated(tmp_path, tmp_path / "own.cu")
+    assert (record["status"], len(record["cases"])) == ("emulated", len(CASES)), record
+    assert (emulator.EMULATOR / "launch.cuh").read_text() == ours
+
+
+@pytest.mark.parametrize(
+    ("grid", "block", "why"),
+    [
+        ("dim3(1, 1, 0)", "32", "a grid has at least one block along x, y and z"),
+        ("dim3(1, 65536)", "32", "a grid has at most 65535 blocks along y and z; number the tiles along x (tile_grid)"),
+        ("dim3(1, 1, 65536)", "32", "a grid has at most 65535 blocks along y and z; number the tiles along x"),
+        ("dim3(1u << 31)", "32", "a grid has at most 2147483647 blocks along x"),
+        ("1", "dim3(32, 33)", "a block has at most 1024 threads"),
+        ("1", "dim3(1, 1, 65)", "a block has at most 64 threads along z"),
+        ("1", "0", "a block has at least one thread"),
+    ],
+)
+def test_a_launch_that_is_too_large_is_told_with_the_limit(tmp_path, grid, block, why):
+    launch = RUN.replace("<<<g.m, 32,", f"<<<{grid}, {block},")
+    write(tmp_path / "own.cu", f'#include "gemm.cuh"\n{OWN}{launch}EXPORT_SGEMM(run)\n')
+    message = emulated(tmp_path, tmp_path / "own.cu", [asked("3x4x5")])["message"]
+    assert message.startswith("3x4x5: launch: k is launched with a grid of (")
+    assert f" threads: {why}" in message
+
+
+def test_what_is_otherwise_wrong_is_told_apart_from_the_first_finding(tmp_path):
+    wrong = OWN.replace("store_result(g, row, column, sum)", "g.C[row * g.ldc + column] = g.alpha * sum")
+    launch = RUN.replace("g.m, 32", "dim3(g.m, 1, g.k == 7 ? 0 : 1), 32")
+    write(tmp_path / "own.cu", f'#include "gemm.cuh"\n{wrong}{launch}EXPORT_SGEMM(run)\n')
+    cases = [asked(shape, beta=beta) for shape in ("8", "16", "5x6x7") for beta in (0, 1)]
+    message = emulated(tmp_path, tmp_path / "own.cu", cases)["message"]
+    assert message.startswith("8, beta 1: ")
+    assert "; 2 of 4 cases pass, all with beta = 0; otherwise wrong: 2, such as 5x6x7: launch: k is" in message
+
+
 def test_what_is_missing_for_a_cpu_is_named(tmp_path):
     source = tmp_path / "rung.cu"
     text = (ROOT / "tests/faults/control_tiled.cu").read_text()
@@ -327,7 +399,10 @@ TALL = [asked(shape, blocks=16) for shape in ("2097153x3x2", "3x2097153x2")]
 @pytest.mark.parametrize(
     ("fault", "message"),
     [
-        ("grid_y_overflow", "launch: sgemm_kernel a grid of (1,131073,1) blocks"),
+        (
+            "grid_y_overflow",
+            "launch: sgemm_kernel is launched with a grid of (1,131073,1) blocks of (16,16,1) threads: a grid",
+        ),
         ("last_row_of_tiles_skipped", "too few to write 3 of 6291459 elements"),
         ("lane_never_written", "too few to write"),
         ("guard_of_rows_missing", "out of bounds: sgemm_kernel block (131072,0,0)"),

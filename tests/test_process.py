@@ -183,11 +183,13 @@ def test_a_watched_process_blames_its_rung_for_what_that_did(watch, source):
 
 def test_an_exit_status_is_told_with_the_last_line_printed(work):
     outcome, _, _ = work("print('first')\nprint('the reason ')\nprint()\nsys.exit(3)\n")
-    assert outcome == Outcome("failed", "ended with exit status 3: the reason")
+    assert outcome == Outcome("failed", "ended with exit status 3: the reason; host code must return, and not exit")
 
 
 def test_an_exit_status_without_a_word_is_told(work):
-    assert work("sys.exit(3)\n")[0] == Outcome("failed", "ended with exit status 3: nothing was printed")
+    assert work("sys.exit(3)\n")[0] == Outcome(
+        "failed", "ended with exit status 3: nothing was printed; host code must return, and not exit"
+    )
 
 
 def test_a_worker_that_does_not_begin_is_told_in_its_last_line_and_traced_in_the_log(tmp_path, monkeypatch):

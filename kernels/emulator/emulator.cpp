@@ -938,7 +938,7 @@ EMULATOR_PLAIN static int run_launches() {
   for (unsigned i = 0; i < count; ++i) {
     while (!joined_within(hosts[i], end_s - seconds_of(CLOCK_PROCESS_CPUTIME_ID))) {
       if (!device.stop && seconds_of(CLOCK_PROCESS_CPUTIME_ID) >= end_s) {
-        report("timeout", Where(), "the launch has not ended after %.3g s of CPU time", timeout_s);
+        report("timeout", Where(), "has not ended after %.3g s of CPU time", timeout_s);
         stop_launch(702);  // cudaErrorLaunchTimeout
       }
     }
@@ -1052,10 +1052,17 @@ EMULATOR_NOINLINE int run_grid(void (*invoke)(const void*), const void* closure,
   const void* address = is_kernel ? reinterpret_cast<const void*>(kernel) : nullptr;
   size_t own_bytes = is_kernel ? static_shared_of(address) : 0;
   int error = 0;
-  if (grid.x == 0 || grid.y == 0 || grid.z == 0 || grid.x > 0x7FFFFFFF || grid.y > 65535 || grid.z > 65535 ||
-      threads == 0 || threads > MAX_THREADS || block.z > 64) {
-    report("launch", Where(), "a grid of (%u,%u,%u) blocks of (%u,%u,%u) threads cannot be launched", grid.x, grid.y,
-           grid.z, block.x, block.y, block.z);
+  const char* too_large = grid.x == 0 || grid.y == 0 || grid.z == 0 ? "a grid has at least one block along x, y and z"
+                          : grid.x > 0x7FFFFFFF                     ? "a grid has at most 2147483647 blocks along x"
+                          : grid.y > 65535 || grid.z > 65535
+                              ? "a grid has at most 65535 blocks along y and z; number the tiles along x (tile_grid)"
+                          : threads == 0          ? "a block has at least one thread"
+                          : threads > MAX_THREADS ? "a block has at most 1024 threads"
+                          : block.z > 64          ? "a block has at most 64 threads along z"
+                                                  : nullptr;
+  if (too_large != nullptr) {
+    report("launch", Where(), "is launched with a grid of (%u,%u,%u) blocks of (%u,%u,%u) threads: %s", grid.x, grid.y,
+           grid.z, block.x, block.y, block.z, too_large);
     error = 9;  // cudaErrorInvalidConfiguration
   } else if (cluster_blocks == 0 || cluster_blocks > 16 || grid.x % cluster.x != 0 || grid.y % cluster.y != 0 ||
              grid.z % cluster.z != 0) {

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ladder.build.borrowed import why_borrowed
+from ladder.build.entry import why_no_entry
 from ladder.build.languages.compile import Image, compile_images, compiler_version, why_no_compiler
 from ladder.build.toolchain import Nvcc, run_compiler, tool_beside
 from ladder.config.documents import nearest
@@ -167,7 +168,7 @@ def compile_rung(rung: Rung, target: Target, nvcc: Nvcc, flags: list[str], libra
         made_by = [compiler_version(rung.language)]
         images, error = compile_images(rung, target, library.parent)
     elif error := why_not_called(rung, source):
-        pass
+        error = f"{source.name}: {error}"
     elif source.suffix == CUBIN:
         shutil.copyfile(source, library.with_name(f"{rung.wrap['kernel']}.cubin"))
         images = [Image(rung.wrap["kernel"], library.with_name(f"{rung.wrap['kernel']}.cubin"), 0, 0, 0)]
@@ -205,19 +206,19 @@ def compile_rung(rung: Rung, target: Target, nvcc: Nvcc, flags: list[str], libra
 
 
 def why_not_called(rung: Rung, source: Path) -> str:
-    """Why what `wrap` names of a compiled file cannot be called, in one line; empty where it can, or for a source."""
+    """Why a rung cannot be called, in one line: a compiled file has not what `wrap` names, a source no entry."""
     if source.suffix == LIBRARY:
         listing, kind, name = ["nm", "-D", "--defined-only"], "shared library", function_name(rung.wrap["function"])
     elif source.suffix == CUBIN:
         listing, kind, name = ["readelf", "--syms", "--wide"], "cubin", rung.wrap["kernel"]
     else:
-        return ""
+        return why_no_entry(rung)
     listed = subprocess.run([*listing, source], capture_output=True, text=True, check=False)
     has = [line.split() for line in listed.stdout.splitlines()]
     has = [words[-1] for words in has if len(words) > 1 and ("FUNC" in words or words[-2] in ("T", "W", "i"))]
     if listed.returncode or not listed.stdout:
-        return f"{source.name}: is no {kind}; build it anew, or mend the name"
-    return "" if name in has else f"{source.name}: has no function {name}; {nearest(name, has, 'it has')}"
+        return f"is no {kind}; build it anew, or mend the name"
+    return "" if name in has else f"has no function {name}; {nearest(name, has, 'it has')}"
 
 
 def why_not_passed(rung: Rung, image: Image, nvcc: Nvcc, compiler: str) -> str:

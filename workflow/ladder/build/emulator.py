@@ -79,6 +79,12 @@ def cached_engine(folder: Path) -> Path:
     return made / "engine.o"
 
 
+def replaced(header: Path) -> bool:
+    """Whether the emulator has a header of its own in the place of this one of ours, or of a copy of it."""
+    ours, own = INCLUDE / header.name, EMULATOR / header.name
+    return own.exists() and ours.exists() and header.exists() and header.read_bytes() == ours.read_bytes()
+
+
 def compile_for_emulator(
     source: Path,
     macros: dict[str, str],
@@ -101,14 +107,14 @@ def compile_for_emulator(
     copies = library.with_suffix(".sources")
     source = source.resolve()
     texts = {path: path.read_text() for path in (path.resolve() for path in [source, *files])}
-    rewritten = {path: in_plain_cpp(text, str(path)) for path, text in texts.items()}
+    rewritten = {path: in_plain_cpp(text.removeprefix("\ufeff"), str(path)) for path, text in texts.items()}
     if rewritten != texts:
         for path, text in rewritten.items():
             copy = copies / path.relative_to("/")  # so that what one includes of the others is found
             copy.parent.mkdir(parents=True, exist_ok=True)
             copy.write_text(text if text != texts[path] else f'#line 1 "{path}"\n{text}')
             for beside in EMULATOR.glob("*.cuh"):  # headers of its own that copies include from beside themselves
-                if (path.parent / beside.name).exists() and not (copy.parent / beside.name).exists():
+                if replaced(path.parent / beside.name) and not (copy.parent / beside.name).exists():
                     (copy.parent / beside.name).symlink_to(beside)
     compiled = copies / source.relative_to("/") if rewritten != texts else source
     folders = [folder.resolve() for folder in ([include] if isinstance(include, Path) else include)]

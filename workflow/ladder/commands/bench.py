@@ -11,6 +11,7 @@ import argparse
 import contextlib
 import dataclasses
 import os
+import re
 import sys
 import tempfile
 import time
@@ -76,7 +77,7 @@ def watch(asked: argparse.Namespace) -> int:
 
     It ends at once, with exit status 1, where the file that was named is not there.
     """
-    if ".cu" in asked.rung and not Path(asked.rung.partition("@")[0]).exists():
+    if ".cu" in asked.rung and not Path(_file_and_macros(asked.rung)[0]).exists():
         return once(asked)
     while True:
         before = _saved_at(files_of(asked))
@@ -89,7 +90,7 @@ def watch(asked: argparse.Namespace) -> int:
 
 def files_of(asked: argparse.Namespace) -> list[Path]:
     """The files whose change counts: sources and headers of the rung, the ladder, and the path as it was given."""
-    given = [Path(asked.rung.partition("@")[0]).resolve()] if ".cu" in asked.rung else []
+    given = [Path(_file_and_macros(asked.rung)[0]).resolve()] if ".cu" in asked.rung else []
     ladders = [value for key, value in map(setting, asked.config) if key == "ladder"]
     files = [KERNELS, *(ROOT / Path(str(each)).expanduser() for each in ladders), *given]
     with contextlib.suppress(LadderError):
@@ -158,15 +159,26 @@ def setting(text: str) -> tuple[str, Any]:
         raise LadderError(f"{COMMAND_LINE}: --config: {text!r} {problem}") from None
 
 
+def _file_and_macros(text: str) -> tuple[str, str, str]:
+    """The rung or file that was given, `@` if its macros are, and these; a name of a file may hold an @ itself."""
+    if Path(text).is_file():
+        return text, "", ""
+    file, at, macros = text.rpartition("@")
+    return (file, at, macros) if at else (text, "", "")
+
+
 def _own_source(text: str) -> tuple[Rung, ...]:
     """The rungs of a source file that was given by its path, those of kernels.yaml if it stands there; else none."""
-    file, at, macros = text.partition("@")
+    file, at, macros = _file_and_macros(text)
     if not file.endswith(".cu"):
-        if Path(file).suffix and Path(file).is_file():
-            problem = "only a .cu file runs by its path; enter it in a kernels.yaml, and name that by -C ladder="
-            raise LadderError(f"{COMMAND_LINE}: {file}: {problem}")
+        if "/" in file or Path(file).is_file():
+            problem = "is a folder" if Path(file).is_dir() else "only a .cu file runs by its path"
+            remedy = "name a .cu file in it" if Path(file).is_dir() else "enter it in a kernels.yaml: -C ladder=PATH"
+            raise LadderError(f"{COMMAND_LINE}: {file}: {problem}; {remedy}")
         return ()
     path = Path(file).resolve()
+    if misread := re.search(r'["$`\\:]', str(path)):
+        raise LadderError(f"{COMMAND_LINE}: {file}: nvcc misreads a path with {misread[0]}; rename it")
     if not path.is_file():
         raise LadderError(f"{COMMAND_LINE}: {file}: there is no such file; give a rung's name or the path of its .cu")
     ladder = read_kernels(KERNELS)
@@ -231,7 +243,7 @@ def on_cpu(run: Plan, compiles: Mapping[str, Future[Build]], folder: Path, every
                 raise
             failed.append(str(error))
     shapes = ", ".join(map(str, run.shapes))
-    print(f"Not timed: {shapes}, for that needs the GPU: {run.gpu.title}", flush=True)
+    print(f"Not timed at {shapes}: that needs the GPU, {run.gpu.title}", flush=True)
     if failed:
         raise LadderError("; ".join(failed))
 

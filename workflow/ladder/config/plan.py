@@ -13,11 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from ladder.config import gpus
+from ladder.config.cpp import canonical
 from ladder.config.documents import nearest, read_shapes, schema, set_by, validated
 from ladder.config.kernels import read_kernels, select_rungs
 from ladder.config.named_numbers import named_by
 from ladder.config.search_space import SearchSpace
-from ladder.config.sources import is_compiled, source_digest, source_of_rung
+from ladder.config.sources import INCLUDE, is_compiled, source_digest, source_of_rung
 from ladder.config.sources import sources as sources_of
 from ladder.config.tuned_file import odd_shapes, tuned_file, with_tuned
 from ladder.config.wrapper import parameters_of
@@ -460,10 +461,14 @@ def check_macros(rung: Rung, place: str) -> None:
         return
     files = [path for path in sources_of(rung) if not is_compiled(path)] or [source_of_rung(rung)]
     texts = [read_text(path) for path in files if not is_compiled(path)]
-    named = {word for text in texts for word in re.findall(r"\b[A-Z][A-Z0-9_]*\b", text)} | {*parameters_of(rung)}
+    texts = texts if rung.language != "cuda" else list(map(canonical, texts))
+    named = {word for text in texts for word in re.findall(r"\w+", text)} | {*parameters_of(rung)}
+    own = [text for path, text in zip(files, texts, strict=False) if path.parent != INCLUDE]
+    defined = {name for text in own for name in re.findall(r"^# ?define (\w+)", text, re.MULTILINE)}
     for macro in rung.macros:
         if macro not in named:
-            hint = nearest(macro, sorted(named), "it names")
+            choices = sorted(defined | {*parameters_of(rung)}) or sorted(filter(str.isupper, named))
+            hint = nearest(macro, choices, "it has") if choices else "give it a default there: #ifndef, #define, #endif"
             raise LadderError(f"{place}: {rung.name}: {shown(files[0])} has no macro {macro}; {hint}")
 
 

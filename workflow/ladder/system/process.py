@@ -266,6 +266,9 @@ def _wait(process: subprocess.Popen[bytes], time_limit_s: float) -> int | None:
         return None
 
 
+_MUST_RETURN = "host code must return, and not exit"
+
+
 def _ended(code: int, log: Path, written: int, said: Mapping[str, Any]) -> Outcome:
     """The outcome of an exit status and of what the worker said; its output begins at byte `written` of its log."""
     if code == 0 and "done" in said:
@@ -280,8 +283,8 @@ def _ended(code: int, log: Path, written: int, said: Mapping[str, Any]) -> Outco
         known = {each.value: each.name for each in signal.Signals}
         return Outcome(status, f"crashed: killed by {known.get(-code, f'signal {-code}')}")
     if code == 0:
-        return Outcome(status, "ended before all was done, with exit status 0; host code must return, and not exit")
-    return Outcome(status, f"ended with exit status {code}: {last}")
+        return Outcome(status, f"ended before all was done, with exit status 0; {_MUST_RETURN}")
+    return Outcome(status, f"ended with exit status {code}: {last}{f'; {_MUST_RETURN}' if status == FAILED else ''}")
 
 
 @contextlib.contextmanager

@@ -12,11 +12,11 @@ from ladder.build.compile import Build
 from ladder.build.emulator import (
     ARCHITECTURE,
     EMULATED,
-    EMULATOR,
     ENGINE,
     NEEDS_GPU,
     NOT_EMULATED,
     compile_for_emulator,
+    replaced,
     why_no_emulator,
 )
 from ladder.build.languages.compile import why_no_compiler
@@ -87,7 +87,7 @@ def emulate_source(
         return {"status": NEEDS_GPU, "message": f"{Path(rung.source).name} is code for GPUs alone", "cases": []}
     if why := why_no_emulator():
         return {"status": NOT_EMULATED, "message": why, "cases": []}
-    files = [path for path in sources(rung) if not (EMULATOR / path.name).exists()]  # the others are its own
+    files = [path for path in sources(rung) if not replaced(path)]  # the others are its own
     if apart := other_code(files, dict(rung.macros) | {key: "" for each in rung.tuned for key in each.macros}):
         return {"status": NEEDS_GPU, "message": apart, "cases": []}
     runs = list(map(emulated_runs, cases))

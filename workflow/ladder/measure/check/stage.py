@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -61,6 +62,12 @@ def check_rung(
     }
 
 
+def kind_of(verdict: str) -> str:
+    """The kind of a finding, such as `race`; of wrong values, empty."""
+    found = re.match(r"[a-z ]+(?=: )", verdict)
+    return found[0] if found else ""
+
+
 @dataclass
 class Answers:
     """What came back of the cases that a worker was asked for."""
@@ -86,8 +93,11 @@ class Answers:
         wrong = [record for record in self.records if record["verdict"] != "pass"]
         if wrong:
             passed = [Case.of(record) for record in self.records if record["verdict"] == "pass"]
-            told = f"{Case.of(wrong[0])}: {wrong[0]['verdict']}"
-            return "failed", "; ".join(filter(None, (told, passing(passed, list(map(Case.of, wrong))))))
+            alike = [Case.of(each) for each in wrong if kind_of(each["verdict"]) == kind_of(wrong[0]["verdict"])]
+            told = [f"{Case.of(wrong[0])}: {wrong[0]['verdict']}", passing(passed, alike)]
+            if other := next((each for each in wrong if Case.of(each) not in alike), None):
+                told.append(f"otherwise wrong: {len(wrong) - len(alike)}, such as {Case.of(other)}: {other['verdict']}")
+            return "failed", "; ".join(filter(None, told))
         at = f"{self.current}: " if self.current else ""
         if self.outcome.status != OK:
             outcome = self.outcome.of_the_work(f"{what}: {at}not checked")
