@@ -188,6 +188,7 @@ def test_a_python_without_the_environment_is_told_to_make_it(tmp_path):
     ("arguments", "words"),
     [
         (["niave"], "kernels[0]: 'niave' is no kernel; did you mean naive?"),
+        (["Naive"], "'Naive' is neither a kernel's name nor NAME@MACRO=VALUE,MACRO=VALUE; did you mean naive?"),
         (["empty"], "'empty' computes nothing; give a rung that does"),
         (["no.cu"], "no.cu: there is no such file; give a rung's name or the path of its .cu"),
         (["no.cu", "--watch"], "no.cu: there is no such file; give a rung's name or the path of its .cu"),
@@ -225,6 +226,14 @@ VERDICTS = {
     "needs a GPU": ({"status": "needs a GPU", "message": "PTX", "cases": []}, 1),
     "not emulated": ({"status": "not emulated", "message": "no g++", "cases": []}, 1),
 }
+
+
+def test_a_folder_for_temporary_files_that_is_missing_is_one_line(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "none"))
+    assert bench.main(["naive", "8"]) == 1
+    line = capsys.readouterr().err.splitlines()[-1]
+    assert line.startswith("bench: ")
+    assert "nvcc: ended with exit status" in line
 
 
 @pytest.mark.parametrize("name", ["a$b.cu", "a`b.cu", 'a"b.cu', "a\\b.cu", "a:b.cu"])

@@ -249,6 +249,8 @@ def test_a_bundle_fills_no_disk(sender, taker, tmp_path, change, line):
 
 def test_what_is_no_bundle_or_no_device_is_one_line(taker, tmp_path):
     (tmp_path / "text.zip").write_text("text")
+    assert bundle(taker, "take", tmp_path / "no.zip")[1][0].startswith(f"{tmp_path}/no.zip: there is no such file; ")
+    assert bundle(taker, "take", tmp_path)[1][0].startswith(f"{tmp_path}: is a folder; ")
     assert bundle(taker, "take", tmp_path / "text.zip")[1][0].startswith(f"{tmp_path}/text.zip: is no bundle (")
     status, lines = bundle(taker, "make")
     assert status == 1

@@ -126,15 +126,15 @@ def test_the_first_wrong_case_is_told_and_the_others_are_counted(checked):
     wrong = [a_case("8", "wrote into A or B", alpha=2), a_case("9", "NaN")]
     record = checked(events_of(a_case("7"), *wrong))
     assert record["status"] == "failed"
-    assert record["message"] == "8, alpha 2: wrote into A or B; 1 of 3 cases pass, all with k <= 7"
+    assert record["message"] == "8x8x8, alpha 2: wrote into A or B; 1 of 3 cases pass, all with k <= 7"
     assert len(record["cases"]) == 3
-    assert checked(events_of(wrong[1]))["message"] == "9: NaN"
+    assert checked(events_of(wrong[1]))["message"] == "9x9x9: NaN"
 
 
 def test_a_worker_that_crashed_is_told_with_the_case_it_was_at(checked):
     crash = Outcome("failed", "crashed: killed by SIGSEGV")
     record = checked([*events_of(a_case("7")), {"starts": {"shape": "8", "beta": 2}}], crash)
-    assert (record["status"], record["message"]) == ("failed", "8, beta 2: crashed: killed by SIGSEGV")
+    assert (record["status"], record["message"]) == ("failed", "8x8x8, beta 2: crashed: killed by SIGSEGV")
     assert [case["shape"] for case in record["cases"]] == ["7"]
 
 
@@ -143,7 +143,7 @@ def test_a_worker_that_never_started_a_case_is_told(checked):
     assert (record["status"], record["message"], record["cases"]) == ("failed", "no progress for 60 s; stopped", [])
 
 
-@pytest.mark.parametrize(("events", "case"), [([], ""), ([{"starts": {"shape": "8"}}], "8: ")])
+@pytest.mark.parametrize(("events", "case"), [([], ""), ([{"starts": {"shape": "8"}}], "8x8x8: ")])
 def test_a_full_gpu_is_an_error_and_no_verdict(checked, events, case):
     message = "out of GPU memory (1 GiB asked for); free the GPU or take smaller sizes"
     with pytest.raises(LadderError) as caught:

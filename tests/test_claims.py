@@ -123,6 +123,16 @@ def test_sizes_of_which_a_rung_claims_none_are_one_line(ladder):
         plan.plan({"sizes": [96], "kernels": ["mine"]})
 
 
+@pytest.mark.parametrize(
+    ("claims", "name"),
+    [({"beta": 1}, "beta"), ({"beta": 0, "alpha": 2}, "alpha"), ({"alpha": "alpha > 1", "n": "n % 4 == 0"}, "alpha")],
+)
+def test_a_claim_that_leaves_out_how_rungs_are_timed_is_one_line(ladder, claims, name):
+    ladder(claims)
+    with pytest.raises(LadderError, match=rf"mine.claims.{name}: .* leaves out how rungs are timed, at alpha = 1"):
+        plan.plan({"sizes": [128], "kernels": ["mine"]})
+
+
 def test_a_restricted_rung_is_told_apart_by_title_label_and_table(ladder, monkeypatch):
     from conftest import an_evidence
 

@@ -128,11 +128,11 @@ STOPPED = Outcome("failed", "no progress for 9 s; stopped", overdue=True)
     ("verdicts", "outcome", "told"),
     [
         ([PASSES, PASSES], Outcome("ok", ""), ""),
-        ([PASSES, TIMES_OUT], Outcome("ok", ""), "8: not finished: k has not ended after 5 s"),
+        ([PASSES, TIMES_OUT], Outcome("ok", ""), "8x8x8: not finished: k has not ended after 5 s"),
         ([RACES, TIMES_OUT], Outcome("ok", ""), ""),
         ([RACES], STOPPED, ""),
-        ([PASSES], STOPPED, "8: not finished: no progress for 9 s; stopped"),
-        ([], STOPPED, "8: not finished: no progress for 9 s; stopped"),
+        ([PASSES], STOPPED, "8x8x8: not finished: no progress for 9 s; stopped"),
+        ([], STOPPED, "8x8x8: not finished: no progress for 9 s; stopped"),
         ([PASSES], Outcome("failed", "crashed"), ""),
     ],
 )
@@ -327,7 +327,7 @@ def test_what_is_otherwise_wrong_is_told_apart_from_the_first_finding(tmp_path):
     write(tmp_path / "own.cu", f'#include "gemm.cuh"\n{wrong}{launch}EXPORT_SGEMM(run)\n')
     cases = [asked(shape, beta=beta) for shape in ("8", "16", "5x6x7") for beta in (0, 1)]
     message = emulated(tmp_path, tmp_path / "own.cu", cases)["message"]
-    assert message.startswith("8, beta 1: ")
+    assert message.startswith("8x8x8, beta 1: ")
     assert "; 2 of 4 cases pass, all with beta = 0; otherwise wrong: 2, such as 5x6x7: launch: k is" in message
 
 

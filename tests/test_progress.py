@@ -289,6 +289,10 @@ def test_an_exception_is_one_line_and_its_traceback_is_in_the_log(tmp_path, caps
             subprocess.CalledProcessError(1, ["nm", "x"], stderr="first\nnm: bad\n"),
             "nm: ended with exit status 1: nm: bad",
         ),
+        (
+            UnicodeEncodeError("ascii", "größe.cu", 2, 3, "no"),
+            "'gr\\xf6\\xdfe.cu': cannot be said in ascii; set LC_ALL",
+        ),
     ],
 )
 @pytest.mark.parametrize("log", ["log", "no/folder/log"])

@@ -116,7 +116,7 @@ def test_the_records_that_ship_are_exported_and_are_a_valid_trace(tmp_path, caps
     assert command.main(["export", "naive", "-C", "gpu=h100-sxm", "records=shipped"]) == 0
     (tmp_path / "trace.json").write_text(capsys.readouterr().out)
     assert command.main(["validate", str(tmp_path / "trace.json")]) == 0
-    assert "a valid trace of h100-sxm: 1 rungs, " in capsys.readouterr().out
+    assert "a valid trace of h100-sxm; rungs: 1, timings: " in capsys.readouterr().out
 
 
 def test_an_export_of_nothing_is_one_line(tmp_path, capsys):

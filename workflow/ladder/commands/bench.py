@@ -66,8 +66,10 @@ def once(asked: argparse.Namespace) -> int:
     """Run the command once; returns its exit status, 0 or 1."""
     try:
         bench(planned(asked.rung, asked.sizes or SIZES, asked.config), asked.all)
-    except (LadderError, OSError) as error:
-        print(f"bench: {one_line(error)}", file=sys.stderr, flush=True)
+    except Exception as error:
+        if not (line := one_line(error)):
+            raise
+        print(f"bench: {line}", file=sys.stderr, flush=True)
         return 1
     return 0
 

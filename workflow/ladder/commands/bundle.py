@@ -30,7 +30,7 @@ from ladder.records.provenance import now
 from ladder.records.sustained import read_sustained
 from ladder.records.timings import BEFORE, LAUNCHES, measurements, unfinished
 from ladder.system.errors import LadderError
-from ladder.system.paths import ROOT, shown
+from ladder.system.paths import ROOT, require_file, shown
 from ladder.system.terminal import say, told
 
 MANIFEST = "manifest.json"
@@ -181,6 +181,7 @@ def _opened(bundle: Path) -> tuple[dict[str, bytes], dict[str, Any]]:
     def is_none(problem: str) -> LadderError:
         return LadderError(f"{bundle}: {problem}; make it anew: python workflow/bundle.py make")
 
+    require_file(bundle)
     try:
         with zipfile.ZipFile(bundle) as archive:
             infos = archive.infolist()

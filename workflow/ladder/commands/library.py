@@ -29,8 +29,10 @@ def main(arguments: Sequence[str]) -> int:
         config = {**read_yaml(ROOT / "config" / "config.yaml"), **given}
         run = plan(config, dict.fromkeys(given, COMMAND_LINE))
         make_library(run, run.rungs[0], asked.output.resolve())
-    except (LadderError, OSError) as error:
-        print(f"library: {one_line(error)}", file=sys.stderr, flush=True)
+    except Exception as error:
+        if not (line := one_line(error)):
+            raise
+        print(f"library: {line}", file=sys.stderr, flush=True)
         return 1
     print(f"{asked.rung} for {run.gpu.title}: {shown(asked.output.resolve())}")
     return 0

@@ -22,8 +22,10 @@ def main(arguments: Sequence[str]) -> int:
     asked = _parser().parse_args(arguments)
     try:
         {"export": export, "import": bring_in, "validate": validate}[asked.command](asked)
-    except (LadderError, OSError) as error:
-        print(f"trace: {one_line(error)}", file=sys.stderr, flush=True)
+    except Exception as error:
+        if not (line := one_line(error)):
+            raise
+        print(f"trace: {line}", file=sys.stderr, flush=True)
         return 1
     return 0
 
@@ -56,7 +58,8 @@ def validate(asked: argparse.Namespace) -> None:
     trace = read_trace(asked.file)
     records_of(trace, Path())
     timings = sum(len(rung["timings"]) for rung in trace["rungs"])
-    print(f"{asked.file}: a valid trace of {trace['gpu']}: {len(trace['rungs'])} rungs, {timings} timings")
+    counted = f"rungs: {len(trace['rungs'])}, timings: {timings}"
+    print(f"{asked.file}: a valid trace of {trace['gpu']}; {counted}")
 
 
 def read_trace(path: Path) -> dict[str, Any]:

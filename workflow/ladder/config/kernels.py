@@ -147,7 +147,7 @@ def select_rungs(wanted: str | list[str], ladder: Mapping[str, Rung], file: str)
         try:
             entry, macros = parse_variant(str(name))
         except ValueError as error:
-            raise LadderError(f"{file}: kernels[{index}]: {error}; known: {', '.join(ladder)}") from None
+            raise LadderError(f"{file}: kernels[{index}]: {error}; {nearest(str(name), ladder)}") from None
         of_entry = [rung for rung in ladder.values() if rung.entry == entry]
         if not of_entry:
             raise LadderError(f"{file}: kernels[{index}]: {name!r} is no kernel; {nearest(str(name), ladder)}")

@@ -23,7 +23,7 @@ from ladder.config.sources import sources as sources_of
 from ladder.config.tuned_file import odd_shapes, tuned_file, with_tuned
 from ladder.config.wrapper import parameters_of
 from ladder.model.cases import Case, all_cases, emulated_cases, sanitizer_cases
-from ladder.model.claims import claimed_cases, claimed_shapes, in_words
+from ladder.model.claims import claimed_cases, claimed_shapes, in_words, not_as_timed
 from ladder.model.drawn import ON_A_CPU, ON_A_GPU, SANITIZED, Drawing, Reach
 from ladder.model.gpu import Gpu, ceiling_gflops
 from ladder.model.precision import BOUNDS
@@ -409,6 +409,9 @@ def plan(config: Mapping[str, Any], sources: Mapping[str, str] | None = None, co
     )
     for rung in (rung for rung in rungs if rung.claims):
         claims = f"{rung.name} claims none of them ({in_words(rung.claims)})"
+        if unmet := not_as_timed(rung.claims):
+            problem = f"{rung.file}: {rung.entry}.claims.{unmet}: {rung.claims[unmet]!r} leaves out how rungs are timed"
+            raise LadderError(f"{problem}, at alpha = 1 and beta = 0; claim that too")
         if not made.timed(rung.name):
             raise LadderError(f"{places.get('sizes', file)}: sizes: {claims}; add one that it claims")
         if not made.emulated_cases(rung.name):

@@ -84,6 +84,11 @@ class Case:
         words = (f"{_WORDS.get(key, key)} {value}" for key, value in values.items())
         return ", ".join([str(self.shape), *words])
 
+    def told(self) -> str:
+        """`8x8x8, alpha 2`: as `str`, of a message in which a single number would not be read as a size."""
+        shape = self.shape
+        return f"{shape.m}x{shape.n}x{shape.k}{str(self).removeprefix(str(shape))}"
+
     @property
     def paddings(self) -> tuple[int, int, int]:
         """The paddings of A, B and C."""

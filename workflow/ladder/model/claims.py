@@ -49,6 +49,13 @@ def claimed_shapes(claims: Claims, shapes: Iterable[Shape]) -> list[Shape]:
     return [shape for shape in shapes if claimed(claims, Case(shape))]
 
 
+def not_as_timed(claims: Claims) -> str:
+    """The scalar whose claim leaves out how rungs are timed, at alpha = 1 and beta = 0; empty where none does."""
+    scalars = (name for name in ("alpha", "beta") if name in claims)
+    sizes = [Case(Shape(m, n, k)) for m in (1, 128) for n in (1, 128) for k in (1, 128)]
+    return next((name for name in scalars if not any(_meets(claims, name, case) for case in sizes)), "")
+
+
 def claimed_cases(claims: Claims, cases: Iterable[Case]) -> list[Case]:
     """The cases that a rung claims, in the place of those given: each as near to its own as one number at a time leads.
 

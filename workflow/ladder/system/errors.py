@@ -35,6 +35,8 @@ def one_line(error: Exception) -> str:
         return f"{named + ': ' if named else ''}{os.strerror(error.errno)}; {remedy}"
     if isinstance(error, MemoryError):
         return f"out of memory; {_REMEDIES[errno.ENOMEM]}"
+    if isinstance(error, UnicodeEncodeError):
+        return f"{error.object[:80]!a}: cannot be said in {error.encoding}; set LC_ALL=C.UTF-8, or give it another name"
     if package := _broken_package(error):
         said = " ".join(str(error).split())
         return f"{package}: Python cannot import it ({said}); make the environment anew: rm -rf .venv; make env"

@@ -94,17 +94,19 @@ class Answers:
         if wrong:
             passed = [Case.of(record) for record in self.records if record["verdict"] == "pass"]
             alike = [Case.of(each) for each in wrong if kind_of(each["verdict"]) == kind_of(wrong[0]["verdict"])]
-            told = [f"{Case.of(wrong[0])}: {wrong[0]['verdict']}", passing(passed, alike)]
+            told = [f"{Case.of(wrong[0]).told()}: {wrong[0]['verdict']}", passing(passed, alike)]
             if other := next((each for each in wrong if Case.of(each) not in alike), None):
-                told.append(f"otherwise wrong: {len(wrong) - len(alike)}, such as {Case.of(other)}: {other['verdict']}")
+                told.append(
+                    f"otherwise wrong: {len(wrong) - len(alike)}, such as {Case.of(other).told()}: {other['verdict']}"
+                )
             return "failed", "; ".join(filter(None, told))
-        at = f"{self.current}: " if self.current else ""
+        at = f"{self.current.told()}: " if self.current else ""
         if self.outcome.status != OK:
             outcome = self.outcome.of_the_work(f"{what}: {at}not checked")
             return "failed", at + outcome.message
         answered = {*map(Case.of, self.records), *self.left_out}
         if missing := [case for case in self.asked if case not in answered]:
-            return "failed", f"{missing[0]}: no answer (as to {len(missing)} of {len(self.asked)} cases)"
+            return "failed", f"{missing[0].told()}: no answer (as to {len(missing)} of {len(self.asked)} cases)"
         return "pass", self.one_at_a_time()
 
     def unfinished(self) -> str:
@@ -114,9 +116,8 @@ class Answers:
             return ""
         case, why = (Case.of(wrong[0]), wrong[0]["verdict"]) if wrong else (self.current, self.outcome.message)
         passed = len(self.records) - len(wrong)
-        return (
-            f"{case}: not finished: {why.removeprefix('timeout: ')}; {passed} of {len(self.asked)} cases passed before"
-        )
+        at = f"{case.told()}: " if case else ""
+        return f"{at}not finished: {why.removeprefix('timeout: ')}; {passed} of {len(self.asked)} cases passed before"
 
 
 def run_cases(
