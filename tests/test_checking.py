@@ -167,7 +167,7 @@ def test_only_a_rung_with_an_answer_to_every_case_that_was_asked_for_passes(chec
 
 def test_a_wrong_case_is_told_before_a_crash_behind_it(checked):
     record = checked(events_of(a_case("7", "NaN")), Outcome("failed", "crashed"))
-    assert record["message"] == "7: NaN"
+    assert record["message"] == "7x7x7: NaN"
 
 
 @pytest.mark.parametrize("status", ["failed", "does not apply"])
@@ -246,7 +246,7 @@ def test_a_record_of_another_build_gpu_or_software_spares_nothing(tmp_path, key)
         (None, a_check(cases=[a_case("7")])),
         (a_check(cases=[a_case("8")], build="build-2"), a_check(cases=[a_case("7")])),
         (a_check("failed", "8: NaN", cases=[a_case("8", "NaN")]), a_check(cases=[a_case("7")])),
-        (a_check(cases=[a_case("8")]), a_check("failed", "7: NaN", cases=[a_case("7", "NaN")])),
+        (a_check(cases=[a_case("8")]), a_check("failed", "7x7x7: NaN", cases=[a_case("7", "NaN")])),
         (
             a_check(cases=[a_case("8")]) | {"declared": {"precision": "tf32"}},
             a_check(cases=[a_case("7")]) | {"declared": {"precision": "fp32"}},

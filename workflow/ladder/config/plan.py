@@ -470,8 +470,10 @@ def check_macros(rung: Rung, place: str) -> None:
     defined = {name for text in own for name in re.findall(r"^# ?define (\w+)", text, re.MULTILINE)}
     for macro in rung.macros:
         if macro not in named:
-            choices = sorted(defined | {*parameters_of(rung)}) or sorted(filter(str.isupper, named))
-            hint = nearest(macro, choices, "it has") if choices else "give it a default there: #ifndef, #define, #endif"
+            choices = sorted(defined | {*parameters_of(rung)})
+            hint = nearest(macro, choices or filter(str.isupper, named), "it has")
+            if not choices and not hint.startswith("did you mean"):
+                hint = "give it a default there: #ifndef, #define, #endif"
             raise LadderError(f"{place}: {rung.name}: {shown(files[0])} has no macro {macro}; {hint}")
 
 
