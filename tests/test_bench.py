@@ -245,7 +245,8 @@ def test_a_path_that_nvcc_misreads_is_one_line(name, tmp_path, capsys):
 
 
 @pytest.mark.parametrize(
-    ("name", "macros"), [("at@home.cu", {}), ("a b&c,d;e=f{1}.cu", {}), ("größe.cu", {}), ("at@home.cu", {"BLOCK": "8"})]
+    ("name", "macros"),
+    [("at@home.cu", {}), ("a b&c,d;e=f{1}.cu", {}), ("größe.cu", {}), ("at@home.cu", {"BLOCK": "8"})],
 )
 def test_a_file_may_have_any_other_name(name, macros, tmp_path):
     path = write(tmp_path / name, (ROOT / "tests/kernels/sound.cu").read_text())
