@@ -432,7 +432,7 @@ EMULATOR_NOINLINE static void start_block(Block& b, Launch& launch, uint64_t num
   b.count = b.ready = launch.threads;
   b.at_barrier = b.exited = b.idle = b.yields = 0;
   b.predicate_sum = 0;
-  b.suspended = b.has_sums = false;
+  b.suspended = b.has_sums = b.shares_memory = false;
   b.awaited = launch.before == 0;
   b.id = __atomic_fetch_add(&device.started, 1, __ATOMIC_RELAXED);
   b.clock = b.barrier_tick = 1;
@@ -496,9 +496,12 @@ EMULATOR_NOINLINE static void continue_block(Block& b) {
       uintptr_t site = 0;
       for (unsigned j = 0; j < b.count; ++j) {
         Thread& t = b.threads[j];
+        // Other blocks of a cluster know them by number, so that they count on, with a new one behind the barrier.
+        Stamp epochs = b.launch->cluster_blocks > 1 ? (t.stamp + EPOCH) & WARP_INTERVAL : 0;
+        if (b.ptx != nullptr) {
+          b.ptx->first_epochs[j] = epoch_of(epochs);
+        }
         if (t.state == AT_BARRIER) {
-          Stamp epochs =
-              b.launch->cluster_blocks > 1 ? t.stamp & WARP_INTERVAL : 0;  // other blocks know them by number
           t.stamp = static_cast<Stamp>(b.interval) << 32 | epochs | j;
           t.state = READY;
           t.awaited = b.awaited;

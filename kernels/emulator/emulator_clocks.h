@@ -72,6 +72,7 @@ struct Waiting {  // what a thread waits for, for the report of a deadlock
 struct Ptx {  // of a block
   Clock known[MAX_KNOWN];
   uint32_t interval_of_known[MAX_KNOWN];
+  uint32_t first_epochs[MAX_THREADS];  // of each thread, in this interval
   // Up to where accesses by threads are visible to the asynchronous proxy: all of earlier intervals, and of this one.
   uint32_t proxy_interval;
   Clock proxy;
@@ -112,13 +113,15 @@ EMULATOR_PLAIN inline unsigned number_for(const Block& other, const Block& b, un
   return (b.cluster_rank + blocks - other.cluster_rank) % blocks * b.count + number;
 }
 
-// A clock that was begun in an earlier interval of its block tells nothing new of the block itself, but of the other
-// blocks of the cluster, whose threads count their epochs on.
+// A clock that was begun in an earlier interval of its block tells nothing new of the block itself: all know that what was
+// before the interval is over. It does of the other blocks of the cluster.
 EMULATOR_PLAIN inline void begin_clock(uint32_t* clock, uint32_t& interval, const Block& b) {
   if (interval != b.interval) {
     unsigned kept = interval == 0 ? b.count : cluster_threads(b);
     interval = b.interval;
-    memset(clock, 0, b.count * sizeof *clock);
+    for (unsigned i = 0; i < b.count; ++i) {
+      clock[i] = b.ptx->first_epochs[i];
+    }
     memset(clock + kept, 0, (MAX_KNOWN - kept) * sizeof *clock);
   }
 }
@@ -235,8 +238,12 @@ EMULATOR_NOINLINE static void note_reader(Block& b, size_t word, unsigned number
   Shadow& s = b.shadow[word];
   Readers& r = b.readers[word];
   if ((s.read >> 32) != b.interval) {
+    bool keeps = b.shares_memory && s.read >= b.block_start;  // other blocks, which that barrier has not held up
     s.read = static_cast<Stamp>(b.interval) << 32 | number;
-    memset(&r, 0, sizeof r);
+    for (uint64_t& each : r.of) {
+      unsigned first = static_cast<unsigned>(each >> 52) * 32;
+      each = keeps && first >= b.count && first < cluster_threads(b) ? each : 0;
+    }
   }
   uint64_t group = static_cast<uint64_t>(epoch & 0xFFFFF) << 32 | static_cast<uint64_t>(number / 32) << 52;
   for (uint64_t& each : r.of) {

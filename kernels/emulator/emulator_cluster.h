@@ -86,6 +86,11 @@ EMULATOR_NOINLINE static bool remote_access(Thread* t, uintptr_t address, unsign
   ptx_of(own);
   ClusterLock lock(own);
   ptx_of(b);
+  b.shares_memory = true;
+  if (own.ptx->cluster_phase == 0) {
+    find("cluster", code, "accesses %s of another block, which may not have begun: the cluster has not met before",
+         name_of(b, offset).text);
+  }
   bool writes = !only_reads(access);
   unsigned mine = number_for(b, own, t->number);
   for (uintptr_t word = offset / 4; word * 4 < offset + bytes; ++word) {
@@ -96,8 +101,7 @@ EMULATOR_NOINLINE static bool remote_access(Thread* t, uintptr_t address, unsign
     } else if (s.written & IN_FLIGHT) {
       find("asynchronous copy", code, "accesses %s of another block while a copy to it is in flight",
            name_of(b, word * 4).text);
-    } else if ((s.written & ~IN_FLIGHT) >= b.block_start && static_cast<uint32_t>(s.written >> 32) == b.interval &&
-               !(access == ATOMIC_ACCESS && (s.written & ATOMIC)) &&
+    } else if ((s.written & ~IN_FLIGHT) >= b.block_start && !(access == ATOMIC_ACCESS && (s.written & ATOMIC)) &&
                !is_known(t, b, s.written & THREAD, epoch_of(s.written))) {
       find("race", code, "%s %s of another block, which another thread wrote, with no barrier between",
            writes ? "writes" : "reads", name_of(b, word * 4).text);
@@ -127,17 +131,17 @@ EMULATOR_NOINLINE void cluster_arrive(bool releases) {
   }
   p.cluster_half[t->number] = 1;
   ClusterLock lock(b);
-  for (unsigned rank = 0; rank < b.launch->cluster_blocks; ++rank) {
+  for (unsigned rank = 0; rank < b.launch->cluster_blocks && releases; ++rank) {
     Block& each = *b.cluster[rank];
     Ptx& of = ptx_of(each);
-    if (releases) {
-      begin_clock(of.cluster_gathering, of.cluster_interval, each);
-      Stamp before = t->stamp;
-      release_to(of.cluster_gathering, each, t);
-      if (rank + 1 < b.launch->cluster_blocks) {
-        t->stamp = before;  // one release to all
-      }
+    begin_clock(of.cluster_gathering, of.cluster_interval, each);
+    if (&each != &b && !too_many_threads(b)) {  // what it knows of others they tell themselves, as all arrive
+      uint32_t& entry = of.cluster_gathering[number_for(each, b, t->number)];
+      entry = entry > epoch_of(t->stamp) + 1 ? entry : epoch_of(t->stamp) + 1;
     }
+  }
+  if (releases) {
+    release_to(b.ptx->cluster_gathering, b, t);  // the last one, as it begins another epoch
   }
   b.stamp = t->stamp;
   Ptx& counted = *first.ptx;

@@ -63,6 +63,12 @@ EMULATOR_PLAIN inline bool unordered(Stamp other, Stamp me, bool several_lanes) 
   return ((other & THREAD) != (me & THREAD) || several_lanes) && (other & WARP_INTERVAL) >= (me & WARP_INTERVAL);
 }
 
+// Was the word written by another block of the cluster? A barrier of this block alone orders nothing then.
+EMULATOR_PLAIN inline bool of_another_block(const Block& b, Stamp written) {
+  unsigned number = written & THREAD;
+  return b.shares_memory && number >= b.count && number < cluster_threads(b);
+}
+
 EMULATOR_NOINLINE static void check_written(Thread* t, Shadow& s, size_t word, uint32_t bytes, Access access,
                                             uintptr_t code) {
   Stamp other = s.written;
@@ -75,6 +81,12 @@ EMULATOR_NOINLINE static void check_written(Thread* t, Shadow& s, size_t word, u
   } else if (other & IN_FLIGHT) {
     report_shared(t, other, t->block->places[word].written, word, access, code, "asynchronous copy",
                   "%s %s while the copy that thread (%u,%u,%u) issued is in flight");
+  } else if (of_another_block(*t->block, other)) {
+    if (!(access == ATOMIC_ACCESS && (other & ATOMIC)) && same_bytes &&
+        !is_known(t, *t->block, other & THREAD, epoch_of(other))) {
+      report_shared(t, t->stamp, t->block->places[word].written, word, access, code, "race",
+                    "%s %s, which a thread of another block wrote, with no barrier of the cluster between");
+    }
   } else if ((other >> 32) != (t->stamp >> 32) || (access == ATOMIC_ACCESS && (other & ATOMIC)) || !same_bytes) {
   } else if (t->block->ptx != nullptr && (other & THREAD) >= t->block->count) {
     if (!is_known(t, *t->block, other & THREAD, epoch_of(other))) {
@@ -124,13 +136,15 @@ EMULATOR_PLAIN inline __attribute__((always_inline)) void note_read(Block& b, si
 // Somebody is going to write to a word of block `b`: do all that have read it in this interval know him, or he them?
 EMULATOR_NOINLINE static void check_readers(Thread* t, Block& b, size_t word, const char* verb, uintptr_t code) {
   const Shadow& s = b.shadow[word];
-  if (static_cast<uint32_t>(s.read >> 32) != b.interval) {
+  bool now = static_cast<uint32_t>(s.read >> 32) == b.interval;
+  if (!now && (!b.shares_memory || s.read < b.block_start)) {
     return;
   }
   for (uint64_t each : b.readers[word].of) {
     for (uint32_t lanes = static_cast<uint32_t>(each); lanes != 0; lanes &= lanes - 1) {
       unsigned number = static_cast<unsigned>(each >> 52) * 32 + __builtin_ctz(lanes);
-      if (is_known(t, b, number, each >> 32 & 0xFFFFF)) {
+      bool before = !now && (number >= cluster_threads(b) || (&b == t->block && number < b.count));
+      if (before || is_known(t, b, number, each >> 32 & 0xFFFFF)) {
         continue;
       }
       Where where;
@@ -159,7 +173,8 @@ EMULATOR_PLAIN inline void shared_write(Thread* t, size_t word, uint32_t bytes, 
   Shadow& s = t->block->shadow[word];
   Stamp me = t->stamp;
   bool same = (s.written >> 32) == (me >> 32);
-  if ((same && ((s.written ^ me) & (THREAD | ATOMIC))) || (s.written & IN_FLIGHT) || access == ATOMIC_ACCESS) {
+  if ((same && ((s.written ^ me) & (THREAD | ATOMIC))) || t->block->shares_memory || (s.written & IN_FLIGHT) ||
+      access == ATOMIC_ACCESS) {
     check_written(t, s, word, bytes, access, code);
   }
   if (t->block->ptx != nullptr) {
@@ -180,7 +195,7 @@ EMULATOR_PLAIN inline void shared_access(Thread* t, size_t offset, unsigned byte
   for (size_t word = offset / 4; word * 4 < offset + bytes; ++word) {
     uint32_t part = bytes_of(word, offset, bytes);
     if (access == READ) {
-      if (!safe_to_read(*t->block, t->block->shadow[word].written)) {
+      if (t->block->shares_memory || !safe_to_read(*t->block, t->block->shadow[word].written)) {
         check_written(t, t->block->shadow[word], word, part, READ, code);
       }
       note_read(*t->block, word, code, part);
@@ -520,6 +535,9 @@ EMULATOR_NOINLINE void read_only_load(const void* pointer, unsigned bytes, unsig
 // The usual harmless accesses to a word of shared memory, which change at most its stamps: if this is one, it is done.
 EMULATOR_PLAIN inline __attribute__((always_inline)) bool usual(Block& b, size_t word, Access access, uintptr_t code) {
   Shadow& s = b.shadow[word];
+  if (b.shares_memory) {
+    return false;
+  }
   if (access == READ) {
     bool safe = safe_to_read(b, s.written);
     if (safe && ((s.read ^ b.stamp) & ~LANE) != SEVERAL_LANES) {  // else another lane of this warp has noted it

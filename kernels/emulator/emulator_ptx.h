@@ -112,6 +112,7 @@ EMULATOR_NOINLINE static Ptx& ptx_of(Block& b) {
       each.phase = 0;
     }
     memset(p.interval_of_known, 0, sizeof p.interval_of_known);
+    memset(p.first_epochs, 0, sizeof p.first_epochs);
     memset(p.stores_issued, 0, sizeof p.stores_issued);
     memset(p.stores_committed, 0, sizeof p.stores_committed);
     memset(p.stores_done, 0, sizeof p.stores_done);

@@ -163,9 +163,10 @@ struct alignas(512) Block {  // a place for a block to run in; found by shifts, 
   Block* cluster[16];     // the blocks of its cluster by their rank, itself among them
   unsigned cluster_rank;
   uint64_t random;
-  Ptx *ptx, *all_ptx;  // null until the block needs it; until a block of this place has
-  Readers* readers;    // of each word
-  bool has_sums;       // of wgmma
+  Ptx *ptx, *all_ptx;           // null until the block needs it; until a block of this place has
+  Readers* readers;             // of each word
+  bool has_sums;                // of wgmma
+  volatile bool shares_memory;  // a block of its cluster has accessed another one's memory
 };
 
 struct Buffer {
