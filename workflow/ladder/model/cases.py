@@ -107,7 +107,8 @@ class Case:
 
 # Beyond the cases of a GPU: one matrix of three unaligned; rows so far apart, reserved and not filled, that an offset
 # into a matrix needs more than 31 bits, into two of them more than 32, and that eight rows need so; more elements than
-# a float counts; a tall and a wide C with a rest of k; more tiles of k than 8 bits count; sums of zero times infinity.
+# a float counts; a tall and a wide C with a rest of k; more tiles of k than 8 bits count, with so many columns that
+# rounding in one direction shows; sums of zero times infinity.
 EMULATED_ALONE = (
     *(
         Case(Shape(65, 68, 20), alpha=-1, beta=-1, padding=4, offset=offset)
@@ -119,7 +120,7 @@ EMULATED_ALONE = (
     Case(Shape(4097, 4097, 1), padding=(3, 0, 3), blocks=EMULATED_BLOCKS),
     Case(Shape(1030, 5, 133)),
     Case(Shape(5, 1030, 133)),
-    Case(Shape(5, 6, 8223), sms=1),
+    Case(Shape(5, 70, 8223), sms=1),
     Case(Shape(17, 20, 36), alpha=math.inf, family="signed_zeros"),
 )
 
