@@ -1,5 +1,7 @@
 """Rungs that compute less than SGEMM: what they claim is checked and timed, and nothing else; they are told apart."""
 
+import math
+
 import pytest
 import yaml
 from conftest import asked
@@ -115,6 +117,18 @@ def test_a_rung_is_tuned_where_it_claims_and_named_where_it_claims_nothing(ladde
     assert list(map(str, run.tune_shapes_of("tiled_2d"))) == tuned
     assert run.tuned_entries == (["tiled_2d"] if tuned else [])
     assert [line.partition(":")[0] for line in run.not_tuned] == ([] if tuned else ["tiled_2d"])
+
+
+@pytest.mark.parametrize("scalar", [math.inf, math.nan, -2.5])
+def test_a_condition_on_a_scalar_moves_cases_whose_scalar_is_no_number(scalar):
+    cases = [asked("8", beta=scalar), asked("8", alpha=scalar)]
+    assert claimed_cases({"beta": "beta == 0", "alpha": "alpha >= 1 and alpha < 5"}, cases) == [asked("8")]
+
+
+def test_cases_move_to_the_next_claimed_number_and_gaps_stay_as_they_are():
+    moved = claimed_cases({"k": "lda % 16 == 0"}, [asked("5x6x7", padding=3), asked("5x6x14", padding=(2, 0, 0))])
+    assert moved == [asked("5x6x13", padding=3), asked("5x6x14", padding=(2, 0, 0))]
+    assert claimed_cases({"lda": "lda == k"}, [asked("8"), asked("8", padding=1)]) == [asked("8")]
 
 
 def test_sizes_of_which_a_rung_claims_none_are_one_line(ladder):

@@ -6,8 +6,10 @@ A claim is a name of NAMES with the only value that it may have, or with a condi
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 from ladder.model.cases import OTHER_ARGUMENTS, Case
@@ -70,13 +72,30 @@ def _moved(claims: Claims, case: Case) -> Case:
     for name, claim in claims.items():
         if _meets(claims, name, case):
             continue
-        now = _values(case)[name]
-        candidates = [claim] if not isinstance(claim, str) else range(int(now), int(now) + REACH)
-        if isinstance(claim, str) and name in ("alpha", "beta"):
-            candidates = (0, 1, -1, 2)
-        moved = (_with(case, name, value) for value in candidates)
-        case = next((each for each in moved if _meets(claims, name, each)), case)
+        if isinstance(claim, str):
+            used = {name, *re.findall(r"\w+", claim)}
+            value = _next(claim, name, tuple(each for each in _values(case).items() if each[0] in used))
+            case = case if value is None else _with(case, name, value)
+        elif _meets(claims, name, moved := _with(case, name, claim)):
+            case = moved
     return case
+
+
+@cache
+def _next(claim: str, name: str, values: tuple[tuple[str, float], ...]) -> float | None:
+    """The next value of a number with which a condition on it is met, given what the condition names; None for none."""
+    given = dict(values)
+    now = given[name]
+
+    def changed(value: float) -> dict[str, float]:
+        grow = {each: given[each] + value - now for each in _ROWS.get(name, ()) if each in given}
+        return {**given, name: value, **grow}
+
+    candidates = (0, 1, -1, 2) if name in ("alpha", "beta") else range(int(now), int(now) + REACH)
+    return next((value for value in candidates if evaluate(claim, changed(value), "number", "of a product")), None)
+
+
+_ROWS = {"k": ("lda",), "n": ("ldb", "ldc")}  # what grows with a dimension, for gaps stay as they are
 
 
 def _with(case: Case, name: str, value: Any) -> Case:
