@@ -432,7 +432,7 @@ def test_the_version_of_gxx_is_asked_for(tmp_path, monkeypatch):
 def test_the_engine_and_the_headers_are_empty_files_where_the_compiler_is_old_and_one_line_where_there_is_none(
     tmp_path, monkeypatch
 ):
-    made = tmp_path / "engine.o", tmp_path / "launch.cuh.gch"
+    made = tmp_path / "engine.o", tmp_path / "emulator_launch.h.gch"
     monkeypatch.setenv("PATH", str(tmp_path))
     assert line_of(emulator.compile_engine, *made).startswith("g++: not found; install it")
     write(tmp_path / "g++", "#!/bin/sh\necho 9\n").chmod(0o755)
@@ -443,11 +443,15 @@ def test_the_engine_and_the_headers_are_empty_files_where_the_compiler_is_old_an
 def test_headers_that_were_compiled_are_not_read_again(tmp_path, monkeypatch):
     folder = tmp_path / "emulator"
     shutil.copytree(emulator.EMULATOR, folder)
-    for name, path in {"EMULATOR": folder, "ENGINE": folder / "emulator.cpp", "HEADER": folder / "launch.cuh"}.items():
+    for name, path in {
+        "EMULATOR": folder,
+        "ENGINE": folder / "emulator.cpp",
+        "HEADER": folder / "emulator_launch.h",
+    }.items():
         monkeypatch.setattr(emulator, name, path)
-    engine, headers = tmp_path / "engine.o", tmp_path / "launch.cuh.gch"
+    engine, headers = tmp_path / "engine.o", tmp_path / "emulator_launch.h.gch"
     emulator.compile_engine(engine, headers)
-    (folder / "launch.cuh").write_text("#error read again\n")
+    (folder / "emulator_launch.h").write_text("#error read again\n")
     source = ROOT / "kernels/sgemm/tiled.cu"
     compiled = [source, {"TILE": "8"}, tmp_path / "rung.so", source.parent, engine]
     assert not emulator.compile_for_emulator(*compiled)
@@ -458,5 +462,5 @@ def test_headers_that_were_compiled_are_not_read_again(tmp_path, monkeypatch):
 def test_an_engine_that_does_not_compile_ends_the_run_in_one_line(tmp_path, monkeypatch):
     (tmp_path / "emulator.cpp").write_text("no engine\n")
     monkeypatch.setattr(emulator, "ENGINE", tmp_path / "emulator.cpp")
-    text = line_of(emulator.compile_engine, tmp_path / "engine.o", tmp_path / "launch.cuh.gch")
+    text = line_of(emulator.compile_engine, tmp_path / "engine.o", tmp_path / "emulator_launch.h.gch")
     assert "emulator.cpp:1:1: error: " in text

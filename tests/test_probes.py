@@ -13,7 +13,8 @@ from ladder.config.kernels import read_kernels
 from ladder.measure.check.emulate import emulate_source
 from ladder.measure.check.probes import probe_case
 from ladder.measure.devices import CudaDevice
-from ladder.model.cases import EMULATED_PROBES, PROBES, probes
+from ladder.model.cases import EMULATED_PROBES, PROBES, Case, probes
+from ladder.model.shape import Shape
 from ladder.system import nvml
 from ladder.system.paths import ROOT
 
@@ -86,6 +87,9 @@ FORK = """static cudaStream_t beside; static cudaEvent_t begun, done;
   cudaEventRecord(begun, stream); cudaStreamWaitEvent(beside, begun);
   cudaMemsetAsync(sums, 0, 4, beside);
 """
+SMS = "int sms = 0; cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, 0);"
+CALL = "although call number {} of the CUDA runtime"
+TOLD = "if (launch_observer) launch_observer(reinterpret_cast<const void*>(add), dim3(1), dim3(1), 0);"
 JOIN = "cudaEventRecord(done, beside); cudaStreamWaitEvent(stream, done);"
 
 
@@ -95,13 +99,21 @@ JOIN = "cudaEventRecord(done, beside); cudaStreamWaitEvent(stream, done);"
         (SOURCE, {}),
         (with_sgemm(), {}),
         (SOURCE, {"FIRST": f"{FORK}{JOIN}"}),
+        (SOURCE, {"FIRST": f"{SMS} if (sms == 0) sms = 1; blocks += sms;"}),
         (SOURCE, {"FIRST": "cudaError_t memset = cudaMemsetAsync(sums, 0, 4, stream); if (memset) return memset;"}),
         (
             SOURCE.replace("8ull * g.m * g.n;", "8ull * g.m * g.n + 2;"),
             {"FIRST": "if (auto e = cudaMemsetAsync(sums + 2 * g.m * g.n, 0, 2, stream)) return e;"},
         ),
     ],
-    ids=["partial sums", "own arguments' check", "fork and join by events", "memset", "workspace of no whole words"],
+    ids=[
+        "partial sums",
+        "own arguments' check",
+        "fork and join by events",
+        "an error that does not matter",
+        "memset",
+        "workspace of no whole words",
+    ],
 )
 def test_a_sound_host_function_passes_every_probe(tmp_path, text, places):
     if "beside" in places.get("FIRST", ""):
@@ -145,14 +157,24 @@ COPIED = {
             "query",
         ),
         (with_sgemm(query="static size_t most; *bytes = needed(g) + (most += 256); return 0;"), {}, "the workspace"),
-        (SOURCE.replace("if (error != cudaSuccess) return error;", "(void)error;"), {}, "although launch"),
+        (
+            SOURCE.replace("if (error != cudaSuccess) return error;", "(void)error;"),
+            {},
+            CALL.format(1),
+        ),
         (
             SOURCE.replace("return launch(add", "launch(add").replace(
                 "sums);\n}\nEXPORT", "sums);\n  return cudaSuccess;\n}\nEXPORT"
             ),
             {},
-            "although launch",
+            CALL.format(2),
         ),
+        (SOURCE, {"FIRST": SMS + "if (sms == 0) return cudaSuccess;"}, CALL.format(1)),
+        (with_sgemm(query="*bytes = k == 0 || alpha == 0 ? 0 : needed(g); return 0;"), {}, "integer overflow in *"),
+        (with_sgemm(refused=REFUSED.replace("ldb <", "int(ldb) <")), {}, "with leading dimensions of 4294967297"),
+        (with_sgemm(refused=REFUSED.replace("std::max(1, n)", "n")), {}, "ldb = 0 with n = 0"),
+        (SOURCE, {"FIRST": TOLD}, "launch_observer is told of (1, 1, 1) blocks of (1, 1, 1) with 0 bytes and "),
+        (SOURCE, {"FIRST": f"if (launch_observer) {{ {TOLD} return cudaErrorUnknown; }}"}, "launches were observed"),
         (SOURCE, {"FIRST": "if (g.A[0] > 2) return cudaSuccess;"}, "reads A, which is in the memory of the GPU"),
         (
             SOURCE,
@@ -188,6 +210,43 @@ COPIED = {
 def test_a_fault_of_the_host_function_or_of_static_memory_is_found(tmp_path, text, places, message):
     status, found = emulated(tmp_path, text, **places)
     assert (status, message in found) == ("failed", True), found
+
+
+# A block for each row of C.
+ROWS = """#include "gemm.cuh"
+__global__ void rows(Gemm g) {
+  NUMBER row = blockIdx.x;
+  for (int col = threadIdx.x; col < g.n; col += 32) {
+    float START, own[2] = {}, *last = own + 1;
+    for (int p = 0; p < g.k; ++p) sum += g.A[row * static_cast<LD>(g.lda) + p] * g.B[p * g.ldb + col];
+    last[BEHIND] = sum;
+    store_result(g, row, col, own[1]);
+  }
+}
+cudaError_t run(const Gemm& g, void*, cudaStream_t stream) {
+  return launch(rows, dim3(g.m), dim3(32), 0, stream, g);
+}
+EXPORT_SGEMM(run)
+"""
+IN_ROWS = {"NUMBER": "unsigned", "START": "sum = 0", "LD": "int64_t", "BEHIND": "0"}
+BY_ROWS = [Case(Shape(131073, 2, 3), blocks=64), asked("33x35x5", beta=0.5), Case(Shape(3, 12, 4), padding=1 << 32)]
+
+
+@pytest.mark.parametrize(
+    ("places", "message"),
+    [
+        ({}, ""),
+        ({"NUMBER": "unsigned short"}, "131073x2x3, blocks 64: race"),
+        ({"START": "sum"}, "-1.69473953e+38 at row 0"),
+        ({"LD": "int"}, "3x12x4, padding 4294967296"),
+        ({"BEHIND": "1"}, "undefined behaviour: rows"),
+    ],
+    ids=["sound", "a block's number in 16 bits", "no first value", "a leading dimension in 32 bits", "behind an array"],
+)
+def test_a_number_that_is_too_short_and_what_is_not_initialised_is_found(tmp_path, monkeypatch, places, message):
+    monkeypatch.setitem(globals(), "CASES", BY_ROWS)
+    status, found = emulated(tmp_path, ROWS, **{**IN_ROWS, **places})
+    assert (status, message in found) == ("failed" if message else "emulated", True), found
 
 
 ON_A_GPU = {

@@ -15,7 +15,7 @@ from functools import cache
 from pathlib import Path
 
 import numpy as np
-from ladder.build.emulator import HEADER, compile_engine, compile_for_emulator, replaced
+from ladder.build.emulator import HEADER, compile_engine, compile_for_emulator
 from ladder.build.library import Library, Operands
 from ladder.build.other_code import other_code
 from ladder.config.kernels import read_kernels
@@ -34,9 +34,8 @@ GUARD = 2**14  # floats behind each matrix, so that what reads a tile too far me
 
 
 def emulated(rung: Rung) -> bool:
-    """Whether the emulator can run a rung: what it does not have itself is the same code for a CPU as for a GPU."""
-    ours = [path for path in sources(rung) if not replaced(path)]
-    return rung.role == "rung" and not other_code(ours, rung.macros)
+    """Whether the emulator can run a rung: whether it is the same code for a CPU as for a GPU."""
+    return rung.role == "rung" and not other_code(sources(rung), rung.macros)
 
 
 RUNGS = sorted({ROOT / "kernels" / rung.source for rung in read_kernels(KERNELS).values() if emulated(rung)})

@@ -53,6 +53,9 @@ inline CUresult cuTensorMapEncodeTiled(CUtensorMap* map, CUtensorMapDataType typ
                                        const cuuint32_t* step, CUtensorMapInterleave interleave,
                                        CUtensorMapSwizzle swizzle, CUtensorMapL2promotion,
                                        CUtensorMapFloatOOBfill fill) {
+  if (emulator::call_fails()) {
+    return CUDA_ERROR_NOT_SUPPORTED;
+  }
   constexpr uint8_t BYTES[] = {1, 2, 4, 4, 8, 8, 2, 4, 8, 2, 4, 4, 4};
   if (interleave != CU_TENSOR_MAP_INTERLEAVE_NONE) {
     emulator::report_host("tensor map", "asks for an interleaved layout, which the emulator does not know");
@@ -101,6 +104,7 @@ enum cudaDriverEntryPointQueryResult {
 enum { cudaEnableDefault = 0, cudaEnableLegacyStream = 1, cudaEnablePerThreadDefaultStream = 2 };
 inline cudaError_t cudaGetDriverEntryPoint(const char* symbol, void** function, unsigned long long,
                                            cudaDriverEntryPointQueryResult* found = nullptr) {
+  EMULATOR_CALL
   bool known = strcmp(symbol, "cuTensorMapEncodeTiled") == 0;
   *function = known ? reinterpret_cast<void*>(cuTensorMapEncodeTiled) : nullptr;
   if (found != nullptr) {

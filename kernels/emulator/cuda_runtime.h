@@ -375,6 +375,11 @@ inline cudaError_t emulator_error(int error) {  // an error of a call, which the
   emulator::last_error = error != 0 ? error : emulator::last_error;
   return static_cast<cudaError_t>(error);
 }
+// Begins each call that may fail; emulator_fail says which one does.
+#define EMULATOR_CALL                        \
+  if (emulator::call_fails()) {              \
+    return emulator_error(cudaErrorUnknown); \
+  }
 inline cudaError_t cudaPeekAtLastError() { return static_cast<cudaError_t>(emulator::last_error); }
 inline cudaError_t cudaGetLastError() {
   cudaError_t error = cudaPeekAtLastError();
@@ -423,6 +428,7 @@ inline cudaError_t cudaFreeAsync(void*, cudaStream_t) { return cudaSuccess; }
                                           each(cudaDevAttrMaxBlocksPerMultiprocessor, 106, 32)
 enum cudaDeviceAttr { EMULATOR_ATTRIBUTES(EMULATOR_ENUMERATOR) };
 inline cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int) {
+  EMULATOR_CALL
 #define EMULATOR_VALUE(name, number, value) attribute == name ? static_cast<int>(value):
   *value = EMULATOR_ATTRIBUTES(EMULATOR_VALUE) 0;
   return cudaSuccess;
@@ -435,6 +441,7 @@ struct cudaDeviceProp {
   int memoryBusWidth, concurrentKernels, cooperativeLaunch, asyncEngineCount;
 };
 inline cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
+  EMULATOR_CALL
   *properties = {"emulator",
                  size_t{80} << 30,
                  48 << 10,
@@ -460,14 +467,19 @@ inline cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
   return cudaSuccess;
 }
 inline cudaError_t cudaGetDevice(int* device) {
+  EMULATOR_CALL
   *device = 0;
   return cudaSuccess;
 }
 inline cudaError_t cudaGetDeviceCount(int* count) {
+  EMULATOR_CALL
   *count = 1;
   return cudaSuccess;
 }
-inline cudaError_t cudaSetDevice(int device) { return device == 0 ? cudaSuccess : cudaErrorInvalidDevice; }
+inline cudaError_t cudaSetDevice(int device) {
+  EMULATOR_CALL
+  return device == 0 ? cudaSuccess : cudaErrorInvalidDevice;
+}
 
 // Of a kernel. What its attributes are on a GPU, g++ cannot know: these are possible ones.
 enum cudaFuncAttribute {
@@ -498,6 +510,7 @@ struct cudaFuncAttributes {
 };
 template <typename Kernel>
 cudaError_t cudaFuncSetAttribute(Kernel* kernel, cudaFuncAttribute attribute, int value) {
+  EMULATOR_CALL
   if (attribute != cudaFuncAttributeMaxDynamicSharedMemorySize) {
     return cudaSuccess;
   }
@@ -509,6 +522,7 @@ cudaError_t cudaFuncSetAttribute(Kernel* kernel, cudaFuncAttribute attribute, in
 }
 template <typename Kernel>
 cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, Kernel* kernel) {
+  EMULATOR_CALL
   const void* address = reinterpret_cast<const void*>(kernel);
   int dynamic = static_cast<int>(emulator::allowed_dynamic_shared(address));
   *attributes = {emulator::static_shared_of(address), 0, 0, 1024, 64, 90, 90, 0, dynamic, -1};
@@ -516,6 +530,7 @@ cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, Kernel* kernel
 }
 template <typename Kernel>
 cudaError_t cudaFuncSetCacheConfig(Kernel*, cudaFuncCache) {
+  EMULATOR_CALL
   return cudaSuccess;
 }
 template <typename Kernel>
@@ -526,6 +541,7 @@ inline cudaError_t cudaDeviceSetCacheConfig(cudaFuncCache) { return cudaSuccess;
 inline cudaError_t cudaDeviceSetSharedMemConfig(cudaSharedMemConfig) { return cudaSuccess; }
 template <typename Kernel>
 cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, Kernel* kernel, int threads, size_t bytes) {
+  EMULATOR_CALL
   if (threads < 1 || threads > 1024) {
     return emulator_error(cudaErrorInvalidValue);
   }
@@ -540,6 +556,7 @@ cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* blocks, 
 }
 template <typename Kernel>
 cudaError_t cudaOccupancyMaxPotentialBlockSize(int* grid, int* block, Kernel*, size_t = 0, int limit = 0) {
+  EMULATOR_CALL
   *block = limit > 0 && limit < 256 ? limit : 256;
   *grid = emulator::sms * (2048 / *block);
   return cudaSuccess;
@@ -551,6 +568,7 @@ cudaError_t cudaOccupancyMaxPotentialBlockSizeVariableSMem(int* grid, int* block
 }
 template <typename Kernel>
 cudaError_t cudaOccupancyAvailableDynamicSMemPerBlock(size_t* bytes, Kernel*, int, int) {
+  EMULATOR_CALL
   *bytes = 48 << 10;
   return cudaSuccess;
 }
@@ -588,11 +606,13 @@ inline cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemc
 // Variables of the GPU.
 template <typename T>
 cudaError_t cudaGetSymbolAddress(void** pointer, const T& symbol) {
+  EMULATOR_CALL
   *pointer = const_cast<std::remove_cv_t<T>*>(&symbol);
   return cudaSuccess;
 }
 template <typename T>
 cudaError_t cudaGetSymbolSize(size_t* bytes, const T& symbol) {
+  EMULATOR_CALL
   *bytes = sizeof symbol;
   return cudaSuccess;
 }
@@ -616,6 +636,7 @@ using cudaEvent_t = void*;
 constexpr unsigned cudaStreamDefault = 0, cudaStreamNonBlocking = 1;
 constexpr unsigned cudaEventDefault = 0, cudaEventBlockingSync = 1, cudaEventDisableTiming = 2;
 inline cudaError_t cudaStreamCreate(cudaStream_t* stream) {
+  EMULATOR_CALL
   *stream = emulator::create_stream();
   return cudaSuccess;
 }
@@ -626,6 +647,7 @@ inline cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned, 
 inline cudaError_t cudaStreamDestroy(cudaStream_t) { return cudaSuccess; }
 inline cudaError_t cudaStreamQuery(cudaStream_t) { return cudaSuccess; }
 inline cudaError_t cudaEventCreate(cudaEvent_t* event) {
+  EMULATOR_CALL
   *event = emulator::create_event();
   return cudaSuccess;
 }
@@ -633,10 +655,12 @@ inline cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) { retu
 inline cudaError_t cudaEventDestroy(cudaEvent_t) { return cudaSuccess; }
 inline cudaError_t cudaEventQuery(cudaEvent_t) { return cudaSuccess; }
 inline cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream = nullptr) {
+  EMULATOR_CALL
   emulator::record_event(event, stream);
   return cudaSuccess;
 }
 inline cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned = 0) {
+  EMULATOR_CALL
   emulator::wait_for_event(stream, event);
   return cudaSuccess;
 }

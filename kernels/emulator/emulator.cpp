@@ -1039,6 +1039,12 @@ EMULATOR_NOINLINE int run_grid(void (*invoke)(const void*), const void* closure,
   if (fails()) {
     return 719;  // cudaErrorLaunchFailure
   }
+  if (told_count < sizeof told_launches / sizeof *told_launches) {
+    told_launches[told_count++] = {is_kernel ? kernel : 0,
+                                   {as.grid.x, as.grid.y, as.grid.z},
+                                   {as.block.x, as.block.y, as.block.z},
+                                   as.dynamic_bytes};
+  }
   pthread_mutex_lock(&launch_lock);
   Launch launch = {};
   launch.invoke = invoke;
@@ -1319,7 +1325,11 @@ EMULATOR_HOOK void __ubsan_handle_type_mismatch_v1(void* data, void* pointer) {
   where.code = reinterpret_cast<uintptr_t>(data);
   where.file = slash == nullptr ? m.place.file : slash + 1;
   where.line = m.place.line;
-  emulator::misaligned(reinterpret_cast<uintptr_t>(pointer), 1u << m.log_alignment, where);
+  if (reinterpret_cast<uintptr_t>(pointer) % (1u << m.log_alignment) != 0) {
+    emulator::misaligned(reinterpret_cast<uintptr_t>(pointer), 1u << m.log_alignment, where);
+  } else {
+    emulator::undefined(data, "access outside its array or variable");
+  }
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -1354,7 +1364,7 @@ EMULATOR_API void emulator_reset(uint64_t seed) {
   forget_streams();
   forget_graphs();
   last_error = 0;
-  work_count = failing = 0;
+  work_count = call_count = failing = told_count = 0;
   emulator::seed = seed;
 }
 
@@ -1543,7 +1553,12 @@ EMULATOR_API int emulator_replay(int graph, int beside) {
   return error;
 }
 EMULATOR_API uint64_t emulator_work() { return emulator::work_count; }
-EMULATOR_API void emulator_fail(uint64_t work) { emulator::failing = work == 0 ? 0 : emulator::work_count + work; }
+EMULATOR_API uint64_t emulator_launches(const void** first) {
+  *first = emulator::told_launches;
+  return emulator::told_count;
+}
+EMULATOR_API uint64_t emulator_calls() { return emulator::call_count; }
+EMULATOR_API void emulator_fail(uint64_t call) { emulator::failing = call == 0 ? 0 : emulator::call_count + call; }
 EMULATOR_API void emulator_set_workers(int count) { emulator::worker_limit = count; }
 EMULATOR_API void emulator_set_most_blocks(uint64_t count) { emulator::most_blocks = count; }
 EMULATOR_API void emulator_set_timeout(double seconds) { emulator::timeout_s = seconds; }

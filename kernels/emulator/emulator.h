@@ -70,6 +70,8 @@ void wait_for_copies(unsigned newest);
 // What host code does against the contract; the text has to last.
 void report_host(const char* kind, const char* text);
 extern int last_error;  // what cudaGetLastError tells
+// Counts a call of the runtime or of the driver; whether it is the one that has to fail.
+bool call_fails();
 
 // Streams and events. Work on a stream that does not come behind the one that sgemm was given is a finding, and so is work
 // that the latter does not wait for.

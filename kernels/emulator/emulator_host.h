@@ -100,7 +100,14 @@ static Graph graphs[16];
 static unsigned graph_count;
 static bool capturing;
 static uint64_t work_count;   // queued since the host has asked
-static uint64_t failing = 0;  // which of them fails; 0 for none
+static uint64_t call_count;   // calls of the runtime since then, of which those that queue work are some
+static uint64_t failing = 0;  // which of these fails; 0 for none
+
+struct Told {  // of a launch since then
+  uint64_t kernel, grid[3], block[3], dynamic_bytes;
+};
+static Told told_launches[64];
+static unsigned told_count;
 
 EMULATOR_PLAIN static void forget_graphs() {
   for (unsigned i = 0; i < graph_count; ++i) {
@@ -114,8 +121,13 @@ EMULATOR_PLAIN static void forget_graphs() {
   capturing = false;
 }
 
+EMULATOR_NOINLINE bool call_fails() { return ++call_count == failing; }
+
 // Whether this work is the one that has to fail.
-EMULATOR_PLAIN static bool fails() { return ++work_count == failing; }
+EMULATOR_PLAIN static bool fails() {
+  ++work_count;
+  return call_fails();
+}
 
 EMULATOR_PLAIN static void set_turns(Launch& launch) {
   launch.clusters = launch.blocks / launch.cluster_blocks;
@@ -130,6 +142,19 @@ struct Before {
 };
 static Before before;
 static uint64_t blocks_of_batch[LAST_BATCH + 1];
+
+// The step from a block to the next of some. Where it can be 2^16 blocks back, two are the same block to a kernel that
+// keeps their number in 16 bits, and what both write is a race.
+EMULATOR_PLAIN static uint64_t far_step(uint64_t clusters, uint64_t turns, uint64_t& random) {
+  constexpr uint64_t BACK = 1 << 16;
+  uint64_t a = clusters, b = BACK;
+  while (b != 0) {
+    uint64_t rest = a % b;
+    a = b;
+    b = rest;
+  }
+  return clusters > BACK && clusters / a >= turns ? clusters - BACK : coprime_step(clusters, random);
+}
 
 EMULATOR_PLAIN static int run_now(Launch* launch, Launch* beside) {
   uint64_t batch = next_batch();
@@ -148,7 +173,7 @@ EMULATOR_PLAIN static int run_now(Launch* launch, Launch* beside) {
     bool some = each.turns < each.clusters;
     uint64_t random = seed + (some ? 0 : batch + i);
     each.first = some ? each.clusters - 1 : next_random(random) % each.clusters;
-    each.stride = coprime_step(each.clusters, random);
+    each.stride = some ? far_step(each.clusters, each.turns, random) : coprime_step(each.clusters, random);
   }
   Before earlier = before;
   before = {batch, launch->as.stream};

@@ -39,7 +39,7 @@ rule engine:
         "kernels/include/gemm.cuh",
     output:
         engine=f"{BUILD}/{{gpu}}/emulator/engine.o",
-        headers=f"{BUILD}/{{gpu}}/emulator/launch.cuh.gch",
+        headers=f"{BUILD}/{{gpu}}/emulator/emulator_launch.h.gch",
     log:
         f"{LOGS}/{{gpu}}/engine.log",
     priority: AWAITED
@@ -56,7 +56,7 @@ rule emulate:
     input:
         build=f"{BUILD}/{{gpu}}/rungs/{{kernel}}",
         engine=f"{BUILD}/{{gpu}}/emulator/engine.o",
-        headers=f"{BUILD}/{{gpu}}/emulator/launch.cuh.gch",
+        headers=f"{BUILD}/{{gpu}}/emulator/emulator_launch.h.gch",
         emulator=EMULATOR,
         code=code("emulate"),
     output:

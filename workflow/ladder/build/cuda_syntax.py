@@ -2,7 +2,7 @@
 
 `k<32><<<grid, block, bytes, stream>>>(a, b)` becomes `emulator_launch(EMULATOR_KERNEL(k<32>), grid, block, bytes,
 stream)(a, b)`, and `extern __shared__ float s[];` a reference to the block's dynamic shared memory
-(kernels/emulator/launch.cuh). All stays on its line.
+(kernels/emulator/emulator_launch.h). All stays on its line.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ from ladder.system.paths import ROOT
 
 EMULATOR = ROOT / "kernels" / "emulator"
 ENGINE = EMULATOR / "emulator.cpp"
-HEADER = EMULATOR / "launch.cuh"  # what every rung begins with (flags.txt)
+HEADER = EMULATOR / "emulator_launch.h"  # what every rung begins with (flags.txt)
 NEEDED_GXX = 12
 ARCHITECTURE = "sm_90a"  # whose code runs, where no GPU says otherwise
 EMULATED, NEEDS_GPU, NOT_EMULATED = "emulated", "needs a GPU", "not emulated"
@@ -79,12 +79,6 @@ def cached_engine(folder: Path) -> Path:
     return made / "engine.o"
 
 
-def replaced(header: Path) -> bool:
-    """Whether the emulator has a header of its own in the place of this one of ours, or of a copy of it."""
-    ours, own = INCLUDE / header.name, EMULATOR / header.name
-    return own.exists() and ours.exists() and header.exists() and header.read_bytes() == ours.read_bytes()
-
-
 def compile_for_emulator(
     source: Path,
     macros: dict[str, str],
@@ -98,28 +92,26 @@ def compile_for_emulator(
 
     What a CPU cannot do does not compile. `engine` is that of the emulator, its source or what `compile_engine` has
     made of it, with the headers beside it or not. `include` has the folders in which the source's own headers are.
-    `files` are those that the source is made of: of these and of itself copies are compiled, beside the library, where
-    they have to be rewritten. Inline PTX is rewritten once the source is preprocessed. `architecture` is what nvcc
-    compiles the source for, `sm_90a` say, and sees of it.
+    `files` are those that the source is made of, or without any the headers of all rungs: of these and of itself copies
+    are compiled, beside the library, where they have to be rewritten. Inline PTX is rewritten once the source is
+    preprocessed. `architecture` is what nvcc compiles the source for, `sm_90a` say, and sees of it.
     Raises LadderError where g++ fails for another reason than the source.
     """
     defined = [f"-D{key}={value}" for key, value in {**macros, **architecture_macros(architecture)}.items()]
     copies = library.with_suffix(".sources")
     source = source.resolve()
-    texts = {path: path.read_text() for path in (path.resolve() for path in [source, *files])}
+    texts = {path.resolve(): path.read_text() for path in [source, *(files or INCLUDE.glob("*.cuh"))]}
     rewritten = {path: in_plain_cpp(text.removeprefix("\ufeff"), str(path)) for path, text in texts.items()}
     if rewritten != texts:
         for path, text in rewritten.items():
             copy = copies / path.relative_to("/")  # so that what one includes of the others is found
             copy.parent.mkdir(parents=True, exist_ok=True)
             copy.write_text(text if text != texts[path] else f'#line 1 "{path}"\n{text}')
-            for beside in EMULATOR.glob("*.cuh"):  # headers of its own that copies include from beside themselves
-                if replaced(path.parent / beside.name) and not (copy.parent / beside.name).exists():
-                    (copy.parent / beside.name).symlink_to(beside)
     compiled = copies / source.relative_to("/") if rewritten != texts else source
     folders = [folder.resolve() for folder in ([include] if isinstance(include, Path) else include)]
     copied = [copies / folder.relative_to("/") for folder in folders] if rewritten != texts else []
     found = [f"-I{folder}" for folder in (*copied, *folders, source.parent, WRAP)]
+    found += [f"-iquote{copies / INCLUDE.relative_to('/')}"]
     found += ["-idirafter", str(WRAP / "host")]
     preprocessed = library.with_suffix(".ii")
     try:

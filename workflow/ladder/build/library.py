@@ -151,7 +151,7 @@ class Library:
             name = _LOCAL.sub(r"\1", self._names.get(_offset(kernel), "")).removeprefix(SYMBOL)
             made.append(Launch(name, (grid.x, grid.y, grid.z), (block.x, block.y, block.z), dynamic_shared_bytes))
 
-        with self._observed(sms, observe) as observed:
+        with self.observed(sms, observe) as observed:
             if observed:
                 self.queue(shape, 1.0, 0.0, _nowhere(shape), workspace=OBSERVED_ADDRESS)
         return made
@@ -161,11 +161,11 @@ class Library:
 
         Raises LadderError where the rung refuses the arguments.
         """
-        with self._observed(sms, lambda *launch: None) as observed:
+        with self.observed(sms, lambda *launch: None) as observed:
             return self.workspace_bytes(shape, 1.0, 0.0, _nowhere(shape)) if observed else 0
 
     @contextmanager
-    def _observed(self, sms: int, observe: Callable[..., None]) -> Iterator[bool]:
+    def observed(self, sms: int, observe: Callable[..., None]) -> Iterator[bool]:
         """Tell launches to `observe` instead of making them, on a GPU with so many SMs; whether the rung does so."""
         observer_type = ctypes.CFUNCTYPE(None, ctypes.c_void_p, _Dim3, _Dim3, ctypes.c_size_t)
         observer = observer_type(observe)

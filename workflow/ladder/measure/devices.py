@@ -222,6 +222,15 @@ class EmulatedDevice:
         function.restype = ctypes.c_int64
         return int(function(ctypes.c_void_p(call.operands.C)))
 
+    def launches(self, library: Library) -> list[tuple[Any, ...]]:
+        """The launches since `begin`, as `Library.observed` gives them; the address of an unknown kernel is 0."""
+        first, function = ctypes.c_void_p(), library.functions.emulator_launches
+        function.restype = ctypes.c_uint64
+        count = int(function(ctypes.byref(first)))
+        numbers = list((ctypes.c_uint64 * (8 * count)).from_address(first.value or 0)) if count else []
+        each = [numbers[8 * i : 8 * i + 8] for i in range(count)]
+        return [(one[0], tuple(one[1:4]), tuple(one[4:7]), one[7]) for one in each]
+
     def variable_written(self, library: Library) -> str:
         """The name of a `__device__` variable that kernels have written since `begin`; empty where there is none."""
         function = library.functions.emulator_variable_written

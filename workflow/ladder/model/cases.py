@@ -106,9 +106,10 @@ class Case:
 
 
 # Beyond the cases of a GPU: one matrix of three unaligned; rows so far apart, reserved and not filled, that an offset
-# into a matrix needs more than 31 bits, into two of them more than 32, and that eight rows need so; more elements than
-# a float counts; a tall and a wide C with a rest of k; more tiles of k than 8 bits count, with so many columns that
-# rounding in one direction shows; sums of zero times infinity.
+# into a matrix needs more than 31 bits, into two of them more than 32, that eight rows need so, and that a leading
+# dimension does; more than a group of rows of tiles, each added to C once; more elements than a float counts; a tall
+# and a wide C with a rest of k; more tiles of k than 8 bits count, with so many columns that rounding in one direction
+# shows; sums of zero times infinity.
 EMULATED_ALONE = (
     *(
         Case(Shape(65, 68, 20), alpha=-1, beta=-1, padding=4, offset=offset)
@@ -117,6 +118,9 @@ EMULATED_ALONE = (
     Case(Shape(129, 132, 36), beta=1, padding=1 << 26),
     Case(Shape(129, 5, 35), padding=1 << 26),
     Case(Shape(9, 12, 36), padding=1 << 29),
+    Case(Shape(3, 12, 4), beta=1, padding=1 << 32),
+    Case(Shape(2, 5, 3), padding=(1 << 32) + 1),
+    Case(Shape(2309, 260, 3), beta=1),
     Case(Shape(4097, 4097, 1), padding=(3, 0, 3), blocks=EMULATED_BLOCKS),
     Case(Shape(1030, 5, 133)),
     Case(Shape(5, 1030, 133)),
@@ -128,13 +132,14 @@ EMULATED_ALONE = (
 # sum so long that it may be split.
 OTHER_ARGUMENTS = "other arguments"  # which changes the case itself
 PROBES = ("refusals", "nothing to compute", "query", "capture", "two at once", OTHER_ARGUMENTS, "stream")
-EMULATED_PROBES = (*PROBES[:-1], "errors")  # the emulator looks at streams in every case
+EMULATED_PROBES = (*PROBES[:-1], "errors", "many elements", "observed")  # the emulator looks at streams in every case
+_ONCE = ("many elements",)  # for the first of these alone
 _PROBED = (Case(Shape(65, 68, 36), alpha=1.5, beta=0.5), Case(Shape(33, 36, 1030)))
 
 
 def probes(names: Iterable[str]) -> list[Case]:
     """The cases that probe the host function in each of these ways."""
-    return [replace(case, probe=name) for name in names for case in _PROBED]
+    return [replace(case, probe=name) for name in names for case in _PROBED[: 1 if name in _ONCE else None]]
 
 
 def all_cases(

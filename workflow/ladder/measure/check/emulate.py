@@ -16,7 +16,6 @@ from ladder.build.emulator import (
     NEEDS_GPU,
     NOT_EMULATED,
     compile_for_emulator,
-    replaced,
     why_no_emulator,
 )
 from ladder.build.languages.compile import why_no_compiler
@@ -87,28 +86,47 @@ def emulate_source(
         return {"status": NEEDS_GPU, "message": f"{Path(rung.source).name} is code for GPUs alone", "cases": []}
     if why := why_no_emulator():
         return {"status": NOT_EMULATED, "message": why, "cases": []}
-    files = [path for path in sources(rung) if not replaced(path)]  # the others are its own
-    if apart := other_code(files, dict(rung.macros) | {key: "" for each in rung.tuned for key in each.macros}):
-        return {"status": NEEDS_GPU, "message": apart, "cases": []}
-    runs = list(map(emulated_runs, cases))
     with tempfile.TemporaryDirectory() as folder:
         library = Path(folder) / "library.so"
-        if rung.tuned and _of_first_class(rung, cases):
-            rung = replace(rung, tuned=rung.tuned[:1])
-        source = source_of_rung(rung)
-        include = [source.parent, *header_folders(rung)]
-        if made := generated(rung):
-            source = Path(folder) / made[0]
-            source.write_text(made[1])
-        if error := compile_for_emulator(source, defined_macros(rung), library, include, engine, files, architecture):
+        if error := compile_source(rung, cases, library, engine, architecture):
             return {"status": NEEDS_GPU, "message": error, "cases": []}
-        request = {
-            "library": str(library),
-            "emulate": {"threads": 1, "time_limit_s": time_limit_s / 2, "first_only": first_only},
-            "until_wrong": until_wrong,
-            "declared": rung.declared,
-        }
-        answers = run_cases(cases, runs, request, time_limit_s, log, progress, threads)
+        return emulate_library(rung, library, cases, threads, time_limit_s, log, progress, first_only, until_wrong)
+
+
+def compile_source(rung: Rung, cases: Sequence[Case], library: Path, engine: Path, architecture: str) -> str:
+    """Compile a rung in CUDA C++ for the emulator, with what these cases reach; why it needs a GPU, or nothing."""
+    files = sources(rung)
+    if apart := other_code(files, dict(rung.macros) | {key: "" for each in rung.tuned for key in each.macros}):
+        return apart
+    if rung.tuned and _of_first_class(rung, cases):
+        rung = replace(rung, tuned=rung.tuned[:1])
+    source = source_of_rung(rung)
+    include = [source.parent, *header_folders(rung)]
+    if made := generated(rung):
+        source = library.parent / made[0]
+        source.write_text(made[1])
+    return compile_for_emulator(source, defined_macros(rung), library, include, engine, files, architecture)
+
+
+def emulate_library(
+    rung: Rung,
+    library: Path,
+    cases: Sequence[Case],
+    threads: int,
+    time_limit_s: float,
+    log: Path,
+    progress: Callable[[int, Case], None] = lambda done, case: None,
+    first_only: bool = False,
+    until_wrong: bool = False,
+) -> dict[str, Any]:
+    """`emulate_source` of what `compile_source` has made."""
+    request = {
+        "library": str(library),
+        "emulate": {"threads": 1, "time_limit_s": time_limit_s / 2, "first_only": first_only},
+        "until_wrong": until_wrong,
+        "declared": rung.declared,
+    }
+    answers = run_cases(cases, list(map(emulated_runs, cases)), request, time_limit_s, log, progress, threads)
     if message := answers.unfinished():
         return {"status": NOT_EMULATED, "message": message, "cases": answers.records}
     status, message = answers.verdict(f"emulate: {rung.name}")

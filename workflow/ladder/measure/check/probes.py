@@ -6,9 +6,10 @@ A probe is a case (`ladder.model.cases.probes`) whose record holds a verdict and
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -17,12 +18,16 @@ from ladder.measure.check.judge import case_error
 from ladder.measure.check.worker import Buffer, buffer
 from ladder.measure.devices import EMULATED_SMS, GUARD, SENTINEL, Call, CudaDevice, EmulatedDevice
 from ladder.measure.inputs import draw_inputs
-from ladder.model.cases import OTHER_ARGUMENTS, Case
+from ladder.model.cases import OTHER_ARGUMENTS, Case, is_unfinished
 from ladder.model.shape import Shape
 
 Device = CudaDevice | EmulatedDevice
 INVALID = 1  # cudaErrorInvalidValue
 REPLAYS = 2
+MANY = 65541, 65540  # rows and columns of a C whose elements 32 bits do not count
+MANY_BLOCKS = 64  # of it are computed,
+MANY_S = 1.0  # in so many seconds of CPU time, in which blocks that compute one tile after the other do not end
+BEYOND_32_BITS = (1 << 32) + 1  # a leading dimension
 HUGE_SHAPES = (Shape(70001, 70003, 70005), Shape((1 << 31) - 1, 3, 5), Shape(3, (1 << 31) - 1, 5))
 
 
@@ -43,7 +48,10 @@ def probe_case(
     """
     if isinstance(device, EmulatedDevice):
         library.functions.emulator_set_sms(ctypes.c_int(case.sms or EMULATED_SMS))
-    make = lambda: _Product(device, library, case, seed, deterministic, judged)  # noqa: E731
+
+    def make(**changes: Any) -> _Product:
+        return _Product(device, library, replace(case, **changes), seed, deterministic, judged)
+
     record = {**case.as_record(), "seed": seed, "error_componentwise": None, "error_normwise": None}
     if case.probe == "two at once" and (why := one_at_a_time or _keeps_data(device, library, make())):
         wrong, note = _two_in_turn(device, library, case, make), {"one_at_a_time": why}
@@ -130,12 +138,18 @@ class _Product:
         return "" if verdict == "pass" else str(verdict)
 
 
-_Make = Callable[[], _Product]
+class _Make(Protocol):
+    """Makes a product of the case, in which something else may be changed."""
+
+    def __call__(self, **changes: Any) -> _Product: ...
 
 
 def _work(library: Library) -> int:
     """How much has been queued in the emulator since the memory of a product was told to it."""
-    function = library.functions.emulator_work
+    return _count(library.functions.emulator_work)
+
+
+def _count(function: Any) -> int:
     function.restype = ctypes.c_uint64
     return int(function())
 
@@ -149,10 +163,17 @@ def _refusals(device: Device, library: Library, case: Case, make: _Make) -> str:
         "m = -1": (-1, n, k, o),
         "n = -1": (m, -1, k, o),
         "k = -1": (m, n, -1, o),
+        "m = -1 and n = -1": (-1, -1, k, o),
+        "k = -1 and m = 0": (0, n, -1, o),
         "lda = k - 1": (m, n, k, Operands(o.A, k - 1, o.B, o.ldb, o.C, o.ldc)),
         "ldb = n - 1": (m, n, k, Operands(o.A, o.lda, o.B, n - 1, o.C, o.ldc)),
         "ldc = n - 1": (m, n, k, Operands(o.A, o.lda, o.B, o.ldb, o.C, n - 1)),
         "lda = 0 with k = 0": (m, n, 0, Operands(o.A, 0, o.B, o.ldb, o.C, o.ldc)),
+        "ldb = 0 with n = 0": (m, 0, k, Operands(o.A, o.lda, o.B, 0, o.C, o.ldc)),
+        "ldc = 0 with n = 0": (m, 0, k, Operands(o.A, o.lda, o.B, o.ldb, o.C, 0)),
+        "lda = -k": (m, n, k, Operands(o.A, -k, o.B, o.ldb, o.C, o.ldc)),
+        "ldb = -n": (m, n, k, Operands(o.A, o.lda, o.B, -n, o.C, o.ldc)),
+        "ldc = -n": (m, n, k, Operands(o.A, o.lda, o.B, o.ldb, o.C, -n)),
     }
     workspace = device.address(product.call.workspace)
     for words, (rows, columns, depth, operands) in outside.items():
@@ -175,7 +196,14 @@ def _nothing_to_compute(device: Device, library: Library, case: Case, make: _Mak
         if error := library.answer(m, n, k, case.alpha, case.beta, nothing):
             return f"{words}, with null pointers: sgemm returned {explain(error)}"
         _wait(device)
-    for words, alpha, k in (("k = 0", case.alpha, 0), ("alpha = 0", 0.0, shape.k)):
+    wide = Operands(0, BEYOND_32_BITS, 0, BEYOND_32_BITS, 0, BEYOND_32_BITS)
+    if error := library.answer(0, shape.n, shape.k, case.alpha, case.beta, wide):
+        return f"m = 0, with leading dimensions of {BEYOND_32_BITS}: sgemm returned {explain(error)}"
+    for words, alpha, k in (
+        ("k = 0", case.alpha, 0),
+        ("k = 0 and alpha = NaN", math.nan, 0),
+        ("alpha = 0", 0.0, shape.k),
+    ):
         product = make()
         C = product.buffers[2]
         operands = Operands(0, max(1, k), 0, shape.n, product.call.operands.C, C.ld)
@@ -220,20 +248,94 @@ def _query(device: Device, library: Library, case: Case, make: _Make) -> str:
 
 
 def _errors(device: Device, library: Library, case: Case, make: _Make) -> str:
-    """Whatever the runtime refuses to queue, sgemm says so; and after that it computes as before. In the emulator."""
+    """Whatever call of the runtime fails, sgemm says so or computes the product all the same. In the emulator.
+
+    So it is of a product that is none, too; and after that sgemm computes as before.
+    """
+    assert isinstance(device, EmulatedDevice)
+    for alpha in (case.alpha, 0.0):
+        product = make(alpha=alpha)
+        call = product.call
+        if wrong := device.compute(library, call, 0):
+            return wrong
+        for number in range(1, _count(library.functions.emulator_calls) + 1):
+            product.fill()
+            device.begin(library, [call])
+            library.functions.emulator_fail(ctypes.c_uint64(number))
+            workspace, stream = device.address(call.workspace), device.stream
+            error = library.queue(call.shape, call.alpha, call.beta, call.operands, workspace, stream)
+            if not error and (wrong := product.judge()):
+                failed = f"call number {number} of the CUDA runtime, at alpha = {alpha:g}, failed"
+                return f"sgemm returned cudaSuccess although {failed}: {wrong}"
+        product.fill()
+        if wrong := device.compute(library, call, 1) or product.judge():
+            return wrong
+    return ""
+
+
+def _observed(device: Device, library: Library, case: Case, make: _Make) -> str:
+    """What launch_observer is told is what is launched. In the emulator; of a rung that tells it nothing, nothing."""
     assert isinstance(device, EmulatedDevice)
     product = make()
-    if wrong := device.compute(library, product.call, 0):
+    call = product.call
+    if wrong := device.compute(library, call, 0):
         return wrong
-    for work in range(1, _work(library) + 1):
-        device.begin(library, [product.call])
-        library.functions.emulator_fail(ctypes.c_uint64(work))
-        call = product.call
-        workspace, stream = device.address(call.workspace), device.stream
-        if not library.queue(call.shape, call.alpha, call.beta, call.operands, workspace, stream):
-            return f"sgemm returned cudaSuccess although launch, copy or memset number {work} failed"
-    product.fill()
-    return device.compute(library, product.call, 1) or product.judge()
+    launched = device.launches(library)
+    device.begin(library, [call])
+    workspace, stream = device.address(call.workspace), device.stream
+    told: list[tuple[Any, ...]] = []
+
+    def observe(kernel: int, grid: Any, block: Any, dynamic_bytes: int) -> None:
+        told.append((kernel, (grid.x, grid.y, grid.z), (block.x, block.y, block.z), dynamic_bytes))
+
+    with library.observed(case.sms or EMULATED_SMS, observe):
+        error = library.queue(call.shape, call.alpha, call.beta, call.operands, workspace, stream)
+    if not told or device.launches(library):
+        return ""
+    if error:
+        return f"sgemm returned {explain(error)} while its launches were observed"
+    known = [one if other[0] else (0, *one[1:]) for one, other in zip(told, launched, strict=False)]
+    if len(told) != len(launched) or known != launched:
+        return f"launch_observer is told of {_in_words(told)}, and {_in_words(launched)} are launched"
+    return ""
+
+
+def _in_words(launches: Sequence[tuple[Any, ...]]) -> str:
+    return (
+        " and ".join(f"{grid} blocks of {block} with {bytes_} bytes" for _, grid, block, bytes_ in launches) or "none"
+    )
+
+
+def _many_elements(device: Device, library: Library, case: Case, make: _Make) -> str:
+    """No offset into a C of more than 2^31 elements overflows; some blocks of it are computed. In the emulator.
+
+    C is reserved memory. Raises OSError where that cannot be had.
+    """
+    assert isinstance(device, EmulatedDevice)
+    (m, n), k = MANY, case.shape.k % 8
+    A, B = device.put(np.ones(m * k, np.float32)), device.put(np.ones(k * n, np.float32))
+    C = device.reserve(m * n)
+    operands = Operands(device.address(A), k, device.address(B), n, device.address(C), n)
+    workspace = device.put(np.zeros(1, np.uint32))
+    for alpha in (0.0, case.alpha):
+        shape = Shape(m, n, k)
+        if library.workspace_bytes(shape, alpha, case.beta, operands):
+            return ""  # of which blocks may need what others leave there
+        device.begin(library, [Call(shape, alpha, case.beta, operands, workspace, 0, MANY_BLOCKS)])
+        library.functions.emulator_set_timeout(ctypes.c_double(MANY_S))
+        C[-1] = 1
+        error = library.queue(shape, alpha, case.beta, operands, device.address(workspace), device.stream)
+        wrong = device.found(library, Call(shape, alpha, case.beta, operands, workspace, 0))
+        if is_unfinished(wrong) or library.functions.emulator_only_unwritten():  # of which C may show nothing
+            wrong, device.stuck = "", False
+            continue
+        if not wrong and error:
+            wrong = f"sgemm returned {explain(error)}"
+        if not wrong and alpha == 0 and C[-1] != np.float32(case.beta):
+            wrong = f"the last element is {C[-1]:g} and not beta times 1"
+        if wrong:
+            return f"C of {m}x{n} elements, k = {k}, alpha = {alpha:g}: {wrong}"
+    return ""
 
 
 def _capture(device: Device, library: Library, case: Case, make: _Make) -> str:
@@ -349,6 +451,8 @@ _PROBES: dict[str, Callable[[Device, Library, Case, _Make], str]] = {
     "nothing to compute": _nothing_to_compute,
     "query": _query,
     "errors": _errors,
+    "many elements": _many_elements,
+    "observed": _observed,
     "capture": _capture,
     "two at once": _two_at_once,
     OTHER_ARGUMENTS: _other_arguments,

@@ -1,18 +1,12 @@
-// How a rung starts a kernel and reaches its dynamic shared memory and the number of SMs, on the CPU: the counterpart of
-// ../include/launch.cuh, whose include guard it takes. Compile a rung with `-include launch.cuh`, and this one comes
-// first.
-#ifndef GEMM_LADDER_LAUNCH_CUH
-#define GEMM_LADDER_LAUNCH_CUH
+// How kernels are launched on the CPU. Every source is compiled behind this file (flags.txt).
+#ifndef EMULATOR_LAUNCH_H  // it is compiled beforehand, too, and g++ includes it in itself then
+#define EMULATOR_LAUNCH_H
 
 #include <cuda_runtime.h>
 
 #include <cstddef>
 #include <tuple>
 #include <utility>
-
-// Nobody observes launches here: they are made.
-using LaunchObserver = void (*)(const void* kernel, dim3 grid, dim3 block, size_t dynamic_shared_bytes);
-constexpr LaunchObserver launch_observer = nullptr;
 
 template <typename... Parameters>
 struct LaunchedKernel {
@@ -33,17 +27,6 @@ cudaError_t emulator_run(const LaunchedKernel<Parameters...>& launched, emulator
   as.closure_bytes = sizeof launched;
   uintptr_t kernel = reinterpret_cast<uintptr_t>(launched.kernel);
   return emulator_error(emulator::run_grid(launched.invoke, &launched, kernel, true, nullptr, as));
-}
-
-template <typename... Parameters, typename... Arguments>
-cudaError_t launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, size_t dynamic_shared_bytes,
-                   cudaStream_t stream, Arguments... arguments) {
-  if (dynamic_shared_bytes > 48 * 1024) {  // as the file of this name in kernels/include does
-    emulator::allow_dynamic_shared(reinterpret_cast<const void*>(kernel), dynamic_shared_bytes);
-  }
-  emulator_run(LaunchedKernel<Parameters...>{kernel, {static_cast<Parameters>(arguments)...}},
-               {grid, block, dynamic_shared_bytes, stream});
-  return cudaGetLastError();
 }
 
 // The runtime's launches with a pointer to each argument.
@@ -130,19 +113,28 @@ cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t* config, void (*kernel)
 // kernel<<<grid, block, dynamic_shared_bytes, stream>>>(arguments), as workflow/ladder/build/cuda_syntax.py rewrites it:
 // emulator_launch(EMULATOR_KERNEL(kernel), grid, block, dynamic_shared_bytes, stream)(arguments).
 #define EMULATOR_TEXT_OF(...) #__VA_ARGS__
-// Where the types of the arguments are those of the kernel's parameters, its address is known as well.
+// Its address is known where it is no template, or one that is told all its arguments, and where the types of the arguments
+// are those of its parameters. The first argument of emulator_pointer puts off to the call whether there is such a function.
+template <typename... Parameters>
+auto emulator_pointer(int, void (*kernel)(Parameters...)) {
+  return kernel;
+}
 #define EMULATOR_KERNEL(...)                                                                                \
   EMULATOR_TEXT_OF(__VA_ARGS__),                                                                            \
       [=](auto... emulator_arguments) EMULATOR_PLAIN { __VA_ARGS__(emulator_arguments...); },               \
+      [=](auto emulator_late) EMULATOR_PLAIN -> decltype(emulator_pointer(emulator_late, __VA_ARGS__)) {    \
+        return emulator_pointer(emulator_late, __VA_ARGS__);                                                \
+      },                                                                                                    \
       [=](auto... emulator_arguments)                                                                       \
           EMULATOR_PLAIN -> decltype(static_cast<void (*)(decltype(emulator_arguments)...)>(__VA_ARGS__)) { \
             return __VA_ARGS__;                                                                             \
           }
 
-template <typename Kernel, typename Address>
+template <typename Kernel, typename Pointer, typename Address>
 struct EmulatedLaunch {
   const char* name;
   Kernel kernel;
+  Pointer pointer;
   Address address;
   dim3 grid, block;
   size_t dynamic_shared_bytes;
@@ -150,41 +142,36 @@ struct EmulatedLaunch {
 
   template <typename... Arguments>
   void operator()(Arguments... arguments) const {
-    auto run = [kernel = kernel, arguments...]() EMULATOR_PLAIN { kernel(arguments...); };
-    using Run = decltype(run);
-    void (*invoke)(const void*) = [](const void* closure) EMULATOR_PLAIN { (*static_cast<const Run*>(closure))(); };
     emulator::Configuration as = {grid, block, dynamic_shared_bytes, stream};
-    as.closure_bytes = sizeof run;
-    if constexpr (std::is_invocable_v<Address, Arguments...>) {
-      uintptr_t place = reinterpret_cast<uintptr_t>(address(arguments...));
-      emulator_error(emulator::run_grid(invoke, &run, place, true, name, as));
+    if constexpr (std::is_invocable_v<Pointer, int>) {
+      launch(pointer(0), as, arguments...);
+    } else if constexpr (std::is_invocable_v<Address, Arguments...>) {
+      launch(address(arguments...), as, arguments...);
     } else {
+      auto run = [kernel = kernel, arguments...]() EMULATOR_PLAIN { kernel(arguments...); };
+      using Run = decltype(run);
+      void (*invoke)(const void*) = [](const void* closure) EMULATOR_PLAIN { (*static_cast<const Run*>(closure))(); };
+      as.closure_bytes = sizeof run;
       emulator_error(emulator::run_grid(invoke, &run, reinterpret_cast<uintptr_t>(invoke), false, name, as));
     }
   }
+  template <typename... Parameters, typename... Arguments>
+  static void launch(void (*kernel)(Parameters...), const emulator::Configuration& as, Arguments... arguments) {
+    emulator_run(LaunchedKernel<Parameters...>{kernel, {static_cast<Parameters>(arguments)...}}, as);
+  }
 };
-template <typename Kernel, typename Address>
-EmulatedLaunch<Kernel, Address> emulator_launch(const char* name, Kernel kernel, Address address, dim3 grid, dim3 block,
-                                                size_t dynamic_shared_bytes = 0, cudaStream_t stream = nullptr) {
-  return {name, kernel, address, grid, block, dynamic_shared_bytes, stream};
+template <typename Kernel, typename Pointer, typename Address>
+EmulatedLaunch<Kernel, Pointer, Address> emulator_launch(const char* name, Kernel kernel, Pointer pointer,
+                                                         Address address, dim3 grid, dim3 block,
+                                                         size_t dynamic_shared_bytes = 0,
+                                                         cudaStream_t stream = nullptr) {
+  return {name, kernel, pointer, address, grid, block, dynamic_shared_bytes, stream};
 }
 
 // extern __shared__ T s[]; is a reference to it.
 template <typename Array>
 EMULATOR_INLINE Array& emulator_extern_shared() {
   return reinterpret_cast<Array&>(*emulator::dynamic_shared_memory());
-}
-
-// The number of SMs that the host has set.
-inline cudaError_t sm_count(int* sms) {
-  *sms = emulator::sms;
-  return cudaSuccess;
-}
-
-// The block's dynamic shared memory, aligned to 1024 bytes.
-template <typename T>
-EMULATOR_INLINE T* dynamic_shared() {
-  return reinterpret_cast<T*>(emulator::dynamic_shared_memory());
 }
 
 #endif
