@@ -10,7 +10,20 @@ from ladder.records import store
 from ladder.system.paths import ROOT
 from mutants import Mutant, by_universalmutator, drawn, mutant, mutants_of
 from mutation_operators import OPERATORS, Code, Edit
-from record_mutants import EQUIVALENT, KILLED, SURVIVED, Bench, Recording, configured, ladder, wilson
+from record_mutants import (
+    EQUIVALENT,
+    KILLED,
+    SPEED,
+    SURVIVED,
+    Bench,
+    Recording,
+    configured,
+    explained,
+    explained_verdict,
+    ladder,
+    why,
+    wilson,
+)
 
 # What each operator makes of a line: the line, and all that becomes of it.
 MADE = {
@@ -222,6 +235,12 @@ def test_a_mutant_of_the_same_machine_code_is_equivalent_and_one_of_other_code_i
     assert bench.compared(tiled, in_tiled("int tx =", "int =")) is None
 
 
+def test_what_is_the_same_code_in_the_emulator_is_not_run(bench, rungs, monkeypatch):
+    monkeypatch.setattr(record_mutants, "emulate_library", lambda *_, **__: pytest.fail("it is run"))
+    found = bench.emulated(rungs["tiled"][:1], in_tiled("k_left > 0", "0 < k_left"))
+    assert (found["verdict"], found["kind"]) == (SURVIVED, "")
+
+
 class Tried(Bench):
     """A bench that kills all but the third, which does not compile, and breaks off at the fifth."""
 
@@ -243,7 +262,6 @@ def recorder(monkeypatch, tmp_path, rungs):
     """Recording of one rung's mutants, eight of them, into a folder of the test; returns the path of the record."""
     monkeypatch.setattr(record_mutants, "FOLDER", tmp_path)
     monkeypatch.setattr(record_mutants, "MUTANTS", 8)
-    monkeypatch.setattr(record_mutants, "CORES", 1)
     monkeypatch.setattr(record_mutants, "Bench", Tried)
     monkeypatch.setattr(record_mutants, "ladder", lambda run: {"naive": rungs["naive"]})
     monkeypatch.setattr(Tried, "tried", [])
@@ -252,17 +270,17 @@ def recorder(monkeypatch, tmp_path, rungs):
 
 def test_a_run_that_is_broken_off_loses_nothing_and_the_next_goes_on(recorder, rungs):
     with pytest.raises(KeyboardInterrupt):
-        record_mutants.record_emulator()
+        record_mutants.record_emulator(workers=1)
     held = store.read_json(recorder)
     assert (len(held["mutants"]), sum(map(len, held["not_compiled"].values()))) == (3, 1)
-    record_mutants.record_emulator()
+    record_mutants.record_emulator(workers=1)
     found = store.read_json(recorder)
     assert found["seed"] == held["seed"]
     assert found["mutants"][:3] == held["mutants"]
     assert len({each["id"] for each in found["mutants"]}) == 8
     assert [one.id for one in drawn(rungs["naive"][0], found["seed"])[:4]] == Tried.tried[:4]
     assert len(Tried.tried) == 10  # the fifth twice
-    record_mutants.record_emulator()
+    record_mutants.record_emulator(workers=1)
     assert len(Tried.tried) == 10
 
 
@@ -283,7 +301,7 @@ def test_a_rung_that_the_emulator_cannot_run_has_no_mutants(recorder, monkeypatc
     monkeypatch.setattr(Tried, "emulate", lambda *_: NEEDS_GPU)
     monkeypatch.setattr(Tried, "emulated", Bench.emulated)
     monkeypatch.setattr(Tried, "emulates", Bench.emulates)
-    record_mutants.record_emulator()
+    record_mutants.record_emulator(workers=1)
     assert not recorder.exists()
 
 
@@ -323,6 +341,17 @@ def test_the_interval_of_a_share():
     assert wilson(97, 100) == pytest.approx((0.9155, 0.9897), abs=1e-4)
     assert wilson(5, 5)[1] == 1.0
     assert wilson(0, 0) == (0.0, 1.0)
+
+
+def test_an_explanation_is_of_a_survivor_of_one_rung_or_of_all(monkeypatch, tmp_path):
+    text = "- speed: slower.\n  mutants: [all 1, naive 2]\n- lacks: nothing.\n  mutants: [tiled 2]\n"
+    monkeypatch.setattr(record_mutants, "EXPLAINED", write(tmp_path / "explained.yaml", text))
+    told = explained()
+    survived = [{"id": number, "verdict": SURVIVED} for number in "123"]
+    found = {rung: [explained_verdict(one, why(told, rung, one)) for one in survived] for rung in ("naive", "tiled")}
+    assert found == {"naive": [SPEED, SPEED, SURVIVED], "tiled": [SPEED, SURVIVED, SURVIVED]}
+    killed = {"id": "1", "verdict": KILLED}
+    assert explained_verdict(killed, why(told, "naive", killed)) == KILLED
 
 
 def test_an_explanation_of_a_mutant_that_is_not_recorded_is_refused(monkeypatch, tmp_path):

@@ -17,19 +17,20 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache, cached_property, partial
 from pathlib import Path
-from queue import Empty, SimpleQueue
+from queue import Empty, PriorityQueue
 from typing import Any
 
 from ladder.build.compile import Build, build, compile_command
-from ladder.build.emulator import EMULATED, EMULATOR, NEEDS_GPU, cached_engine
+from ladder.build.emulator import ARCHITECTURE, EMULATED, EMULATOR, NEEDS_GPU, cached_engine
 from ladder.build.toolchain import find_nvcc, run_compiler, tool_beside
 from ladder.config.cpp import canonical
 from ladder.config.documents import read_yaml
 from ladder.config.plan import Plan, plan
 from ladder.config.sources import INCLUDE, sources
-from ladder.measure.check.emulate import emulate_source
+from ladder.measure.check.emulate import compile_source, emulate_library
 from ladder.measure.check.stage import check_rung
 from ladder.measure.sanitize.stage import TOOLS, require_sanitizer, run_tool
+from ladder.model.cases import Case
 from ladder.model.rung import Rung
 from ladder.records import provenance, store
 from ladder.records.provenance import environment
@@ -50,6 +51,8 @@ MUTANTS = 100  # of each rung that compile
 PATIENCE_S = 120  # of wall time for a case; the emulator ends an endless launch after a few seconds of CPU time
 INCLUDED = re.compile(r'#include "\.\./include/(.+)"')
 KILLED, SURVIVED, EQUIVALENT = "killed", "survived", "equivalent"
+SPEED = "speed"  # explained as one that changes only how fast a rung is
+EXPLANATIONS = {"equivalent": EQUIVALENT, "speed": SPEED, "lacks": SURVIVED}
 
 
 def configured() -> Plan:
@@ -98,6 +101,15 @@ class Recording:
         begun = {"rung": self.entry, "seed": secrets.randbits(32), "where": {}, "sources": self.digests}
         return begun | {"not_compiled": {}, "mutants": []}
 
+    def __lt__(self, other: Recording) -> bool:
+        """Whether its mutants have taken less time."""
+        return self.seconds < other.seconds
+
+    @property
+    def seconds(self) -> float:
+        """What its mutants have taken."""
+        return sum(float(each["seconds"]) for each in self.record["mutants"])
+
     @cached_property
     def waiting(self) -> list[Mutant]:
         """What has not been tried yet, in the order of the record's seed; the next one last."""
@@ -122,12 +134,13 @@ class Recording:
         print(f"{self.entry} {one.id} {one.file}:{one.line} {one.operator}: {said}", flush=True)
 
 
-def record_emulator(seconds: int = 600) -> None:
-    """Try mutants in the emulator, of each rung in turn; nothing begins after so many seconds, the next run goes on.
+def record_emulator(seconds: int = 600, workers: int = CORES) -> None:
+    """Try mutants in the emulator by so many workers; nothing begins after so many seconds, the next run goes on.
 
-    Of a rung that the emulator cannot run none is tried.
+    Next is a mutant of the rung whose mutants have taken the least time. Of a rung that the emulator cannot run none
+    is tried.
     """
-    deadline, run, waiting = time.monotonic() + seconds, configured(), SimpleQueue()
+    deadline, run, waiting = time.monotonic() + seconds, configured(), PriorityQueue()
     for entry, rungs in ladder(run).items():
         waiting.put(Recording(entry, rungs))
 
@@ -148,8 +161,8 @@ def record_emulator(seconds: int = 600) -> None:
                     print(f"{each.entry} {one.id}: {error}", flush=True)
                     waiting.put(each)
 
-    with tempfile.TemporaryDirectory(prefix="gemm-ladder-") as folder, ThreadPoolExecutor(CORES) as pool:
-        list(pool.map(work, (Path(folder) / str(number) for number in range(CORES))))
+    with tempfile.TemporaryDirectory(prefix="gemm-ladder-") as folder, ThreadPoolExecutor(workers) as pool:
+        list(pool.map(work, (Path(folder) / str(number) for number in range(workers))))
     if waiting.qsize():
         print("no time is left; run again to go on", flush=True)
 
@@ -167,26 +180,31 @@ def record_compared(seconds: int = 600) -> None:
 
 
 def record_again(seconds: int = 600) -> None:
-    """Try again, for so many seconds, what survived an earlier state of the check, and keep that it did."""
+    """Try again, for so many seconds, what survived an earlier state of the check, and keep that it did.
+
+    What has not been tried again at all comes first.
+    """
     deadline, run = time.monotonic() + seconds, configured()
     commit = provenance.git_commit(ROOT)
     with tempfile.TemporaryDirectory(prefix="gemm-ladder-") as folder:
         bench = Bench(run, Path(folder))
-        for each, entry in survivors(run):
+        for each, entry in sorted(survivors(run), key=lambda found: "again" in found[1]):
             if entry.get("again") != commit and time.monotonic() < deadline:
-                one, found = Mutant.of(entry), verdict_of(entry)
+                one = Mutant.of(entry)
                 try:
-                    each.keep(one, {**found, **(bench.emulated(each.rungs, one) or {}), "again": commit})
+                    found = bench.emulated(each.rungs, one)
+                    each.keep(one, found and {**verdict_of(entry), **found, "again": commit})
                 except LadderError as error:  # of the machine: the next run tries it
                     print(f"{each.entry} {one.id}: {error}", flush=True)
 
 
 def survivors(run: Plan) -> Iterator[tuple[Recording, dict[str, Any]]]:
     """Each mutant that has survived, and is not known to be equivalent, with the recording that has it."""
+    told = explained()
     for name, rungs in ladder(run).items():
         each = Recording(name, rungs)
         for entry in list(each.record["mutants"]):
-            if entry["verdict"] == SURVIVED:
+            if entry["verdict"] == SURVIVED and explained_verdict(entry, why(told, name, entry)) == SURVIVED:
                 yield each, entry
 
 
@@ -205,6 +223,9 @@ class Bench:
         self.engine = cached_engine(ROOT / "build/emulator")
         self.known: dict[str, bool] = {}  # of rungs whether the emulator can run them
         self.codes: dict[str, str] = {}  # of rungs what identifies their code
+        self.originals: dict[str, str] = {}  # and what the emulator runs of them
+        self.cases: dict[str, list[Case]] = {}  # what they are checked with
+        self.killers: Counter[Case] = Counter()  # which cases found anything
 
     def emulates(self, rung: Rung) -> bool:
         """Whether the emulator can run the rung itself."""
@@ -218,8 +239,13 @@ class Bench:
 
         Each variant of the rung is tried until one does not pass.
         """
-        begun, source = time.monotonic(), written(rungs[0], one, self.folder / "mutant")
-        kinds = []
+        begun = time.monotonic()
+        for rung in rungs:
+            if rung.name not in self.originals:  # in the same place, for its name is in the code
+                source, library = written(rung, None, self.folder / "mutant"), self.folder / "library.so"
+                self.compile(replace(rung, source=str(source)), library, source)
+                self.originals[rung.name] = emulated_code(library)
+        source, kinds = written(rungs[0], one, self.folder / "mutant"), []
         while len(kinds) < len(rungs) and not any(kinds):
             kinds.append(self.emulate(rungs[len(kinds)], source))
         if kinds[-1] == NEEDS_GPU:
@@ -241,15 +267,33 @@ class Bench:
         return {"verdict": EQUIVALENT, "code": "same"}
 
     def emulate(self, rung: Rung, source: Path, most: int | None = None) -> str:
-        """What the emulator finds in a rung with this source, in a few words; NEEDS_GPU where it does not compile."""
-        cases = sorted(self.run.emulated_cases(rung.name), key=lambda case: case.shape.flop)[:most]
-        changed = replace(rung, source=str(source))
-        engine = self.engine_for(source)
-        log = self.folder / "log"
-        record = emulate_source(changed, cases, 1, PATIENCE_S, log, engine, first_only=True, until_wrong=True)
-        if record["status"] in (EMULATED, NEEDS_GPU):
-            return "" if record["status"] == EMULATED else NEEDS_GPU
-        return kind_of(record["message"])
+        """What the emulator finds in a rung with this source, in a few words; NEEDS_GPU where it does not compile.
+
+        What is the same code in the emulator as the rung itself is not run. The cases that found most so far come
+        first, then the smallest.
+        """
+        cases = sorted(self.cases_of(rung)[:most], key=lambda case: -self.killers[case])
+        library, changed = self.folder / "library.so", replace(rung, source=str(source))
+        if self.compile(changed, library, source):
+            return NEEDS_GPU
+        if emulated_code(library) == self.originals.get(rung.name):
+            return ""
+        record = emulate_library(
+            changed, library, cases, 1, PATIENCE_S, self.folder / "log", first_only=True, until_wrong=True
+        )
+        self.killers.update(Case.of(case) for case in record["cases"] if case["verdict"] != "pass")
+        return "" if record["status"] == EMULATED else kind_of(record["message"])
+
+    def cases_of(self, rung: Rung) -> list[Case]:
+        """What a rung is checked with, the smallest first."""
+        if rung.name not in self.cases:
+            self.cases[rung.name] = sorted(self.run.emulated_cases(rung.name), key=lambda case: case.shape.flop)
+        return self.cases[rung.name]
+
+    def compile(self, rung: Rung, library: Path, source: Path) -> str:
+        """Compile a rung with all that its cases reach for the emulator; why it needs a GPU, or nothing."""
+        shutil.rmtree(library.with_suffix(".sources"), ignore_errors=True)
+        return compile_source(rung, self.cases_of(rung), library, self.engine_for(source), ARCHITECTURE)
 
     def engine_for(self, source: Path) -> Path:
         """The emulator's engine; where a header is changed that its own headers include, with these beside it."""
@@ -282,6 +326,14 @@ class Bench:
             said("objdump", "-d", "--no-show-raw-insn", library),
             said("objdump", "-s", "-j", ".rodata", "-j", ".data", library),
         )
+
+
+def emulated_code(library: Path) -> str:
+    """What identifies what a library for the emulator does; places in the source count, names of files do not."""
+    sections = [f"--only-section={name}" for name in (".text*", ".data*", ".rodata*", ".t*", ".init_array*")]
+    copy = library.with_suffix(".code")
+    subprocess.run(["objcopy", "-O", "binary", *sections, library, copy], check=True)
+    return store.digest(copy.read_bytes())
 
 
 def said(*command: str | Path) -> str:
@@ -411,9 +463,9 @@ class OnGpu:
 def mutants() -> dict[str, Any]:
     """What docs/mutants.md says.
 
-    Keys: `rungs`, `operators` and `kinds`, rows with a name, `killed`, `equivalent`, `survived`, and the `rate` in
-    percent with its interval; `all`, the same of all; `survivors`, each with its rung, place, diff and `why`, the
-    explanation or none; `not_compiled`; the `gpu` record or None; `where` of the newest record; `not_emulated`.
+    Keys: `rungs`, `operators` and `kinds`, rows with a name, `killed`, `equivalent`, `speed`, `survived`, and the
+    `rate` in percent with its interval; `all`, the same of all; `survivors`, each with its rung, place, diff and `why`,
+    the explanation or none; `not_compiled`; the `gpu` record or None; `where` of the newest record; `not_emulated`.
     """
     held = {path.stem: store.read_json(path) for path in sorted(FOLDER.glob("*.json"))}
     told = explained()
@@ -422,14 +474,15 @@ def mutants() -> dict[str, Any]:
     entries = []
     for rung, record in held.items():
         for entry in record["mutants"]:
-            why = told.get(f"{rung} {entry['id']}", {})
-            verdict = EQUIVALENT if "equivalent" in why else entry["verdict"]
+            reason = why(told, rung, entry)
+            verdict = explained_verdict(entry, reason)
             on_gpu = found.get((rung, entry["id"]), {})
             detector = entry["detector"] or on_gpu.get("detector", "")
-            entries.append({**entry, "rung": rung, "verdict": verdict, "by": detector, "why": why})
-    if unknown := set(told) - {f"{entry['rung']} {entry['id']}" for entry in entries}:
+            entries.append({**entry, "rung": rung, "verdict": verdict, "by": detector, "why": reason})
+    if unknown := set(told) - {f"{rung} {entry['id']}" for entry in entries for rung in (entry["rung"], "all")}:
         raise LadderError(f"{shown(EXPLAINED)}: {sorted(unknown)[0]}: no such mutant is recorded; remove it")
     survivors = [entry for entry in entries if entry["verdict"] == SURVIVED]
+    counted = [entry for entry in entries if entry["verdict"] in (KILLED, SURVIVED)]
     return {
         "all": rate("all", entries),
         "rungs": [rate(name, some) for name, some in grouped(entries, "rung").items()],
@@ -437,10 +490,15 @@ def mutants() -> dict[str, Any]:
         "kinds": sorted(Counter(entry["kind"] for entry in entries if entry["kind"]).items(), key=lambda x: -x[1]),
         "own": sum(entry["operator"] in OPERATORS for entry in entries),
         "survivors": [{**entry, "diff": diff(Mutant.of(entry))} for entry in survivors],
-        "explained": [entry for entry in entries if "equivalent" in entry["why"]],
+        "explained": [
+            {**entry, "reason": entry["why"][key]}
+            for key in ("equivalent", "speed")
+            for entry in entries
+            if entry["verdict"] == EXPLANATIONS[key] and key in entry["why"]
+        ],
         "again": sum("again" in entry for entry in entries if entry["verdict"] == KILLED),
         "not_compiled": sum(len(ids) for record in held.values() for ids in record["not_compiled"].values()),
-        "detectors": Counter(entry["by"] for entry in entries if entry["verdict"] != EQUIVALENT and entry["by"]),
+        "detectors": Counter(entry["by"] for entry in counted if entry["by"]),
         "not_emulated": sorted(set(ladder(configured())) - set(held)),
         "where": max((record["where"] for record in held.values()), key=lambda place: place["measured_at"]),
         "gpu": gpu,
@@ -448,18 +506,29 @@ def mutants() -> dict[str, Any]:
 
 
 def explained() -> dict[str, dict[str, str]]:
-    """What explained.yaml says of each mutant, named `RUNG ID`: `equivalent`, why no product differs, or `lacks`.
+    """What explained.yaml says of each mutant, named `RUNG ID`, or `all ID` for that of every rung.
 
-    Raises LadderError where an entry has another form.
+    That is `equivalent`, why no product differs, `speed`, why nothing else does than the time, or what the check
+    `lacks`. Raises LadderError where an entry has another form.
     """
     found = {}
     for number, entry in enumerate(read_yaml(EXPLAINED)):
-        if len(entry) != 2 or not entry.keys() & {"equivalent", "lacks"} or not entry.get("mutants"):
+        if len(entry) != 2 or not entry.keys() & set(EXPLANATIONS) or not entry.get("mutants"):
             place = f"{shown(EXPLAINED)}: [{number}]"
-            raise LadderError(f"{place}: give mutants, and either equivalent (why) or lacks (what the check lacks)")
+            raise LadderError(f"{place}: give mutants, and one of equivalent, speed (why) and lacks (what is missing)")
         for each in entry["mutants"]:
             found[each] = {key: value for key, value in entry.items() if key != "mutants"}
     return found
+
+
+def why(told: Mapping[str, dict[str, str]], rung: str, entry: Mapping[str, Any]) -> dict[str, str]:
+    """What is told of a mutant of a rung, or of the same change in every rung."""
+    return told.get(f"{rung} {entry['id']}") or told.get(f"all {entry['id']}", {})
+
+
+def explained_verdict(entry: Mapping[str, Any], reason: Mapping[str, str]) -> str:
+    """What becomes of a survivor by what is told of it; the verdict of any other."""
+    return next((EXPLANATIONS[key] for key in reason if entry["verdict"] == SURVIVED), entry["verdict"])
 
 
 def grouped(entries: Sequence[Mapping[str, Any]], key: str) -> dict[str, list[Mapping[str, Any]]]:
@@ -476,7 +545,8 @@ def rate(name: str, entries: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     killed, survived = count[KILLED], count[SURVIVED]
     low, high = wilson(killed, killed + survived)
     return {
-        **{"name": name, "killed": killed, "survived": survived, "equivalent": count[EQUIVALENT]},
+        **{"name": name, "killed": killed, "survived": survived},
+        **{"equivalent": count[EQUIVALENT], "speed": count[SPEED]},
         "rate": f"{100 * killed / max(1, killed + survived):.1f} ({100 * low:.1f} to {100 * high:.1f})",
     }
 
