@@ -133,13 +133,13 @@ EMULATED_ALONE = (
 OTHER_ARGUMENTS = "other arguments"  # which changes the case itself
 PROBES = ("refusals", "nothing to compute", "query", "capture", "two at once", OTHER_ARGUMENTS, "stream")
 EMULATED_PROBES = (*PROBES[:-1], "errors", "many elements", "observed")  # the emulator looks at streams in every case
-_ONCE = ("many elements",)  # for the first of these alone
 _PROBED = (Case(Shape(65, 68, 36), alpha=1.5, beta=0.5), Case(Shape(33, 36, 1030)))
 
 
 def probes(names: Iterable[str]) -> list[Case]:
     """The cases that probe the host function in each of these ways."""
-    return [replace(case, probe=name) for name in names for case in _PROBED[: 1 if name in _ONCE else None]]
+    of = {"many elements": _PROBED[:1], "errors": (*_PROBED, replace(_PROBED[1], sms=1))}
+    return [replace(case, probe=name) for name in names for case in of.get(name, _PROBED)]
 
 
 def all_cases(
