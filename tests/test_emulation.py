@@ -256,7 +256,7 @@ def test_what_a_rung_keeps_from_its_first_product_is_found(tmp_path):
     source = tmp_path / "rung.cu"
     source.write_text(kept)
     cases = [asked(shape) for shape in ("5", "6", "40", "41")]
-    assert emulated(tmp_path, source, cases)["message"].startswith("40: NaN or infinity")
+    assert emulated(tmp_path, source, cases)["message"].startswith("40x40x40: NaN or infinity")
 
 
 OWN = """\
@@ -292,13 +292,13 @@ FILES = {
 
 @pytest.mark.parametrize("files", FILES.values(), ids=FILES)
 def test_sources_and_headers_as_editors_write_them_are_emulated(tmp_path, files):
-    ours = (emulator.EMULATOR / "launch.cuh").read_text()
+    ours = (emulator.INCLUDE / "launch.cuh").read_text()
     for name, text in files.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_bytes(text.encode())
     record = emulated(tmp_path, tmp_path / "own.cu")
     assert (record["status"], len(record["cases"])) == ("emulated", len(CASES)), record
-    assert (emulator.EMULATOR / "launch.cuh").read_text() == ours
+    assert (emulator.INCLUDE / "launch.cuh").read_text() == ours
 
 
 @pytest.mark.parametrize(
