@@ -534,10 +534,10 @@ def test_rungs_whose_libraries_cannot_be_used_fail_alone(with_rungs_that_fail):
 def test_a_rung_that_the_emulator_finds_wrong_is_told_and_its_recorded_times_are_not_shown(with_rungs_that_fail):
     said = (with_rungs_that_fail / "log").read_text()
     (told,) = (line for line in said.splitlines() if line.startswith(f"  {WRONG}: wrong: in the emulator: "))
-    found = re.search(rf"1: out of bounds: (class_\d::)?sgemm_{WRONG} block \(0,0,0\) thread \(", told)[0]
+    found = re.search(rf"1x1x1: out of bounds: (class_\d::)?sgemm_{WRONG} block \(0,0,0\) thread \(", told)[0]
     assert f"wrong: in the emulator: {found}" in told
     assert re.search(rf"; {WRONG}\.cu:\d+", told)
-    assert re.search(rf"^\[emulate\] {WRONG}  failed  1: out of bounds: ", said, re.MULTILINE)
+    assert re.search(rf"^\[emulate\] {WRONG}  failed  1x1x1: out of bounds: ", said, re.MULTILINE)
     summary = said[said.index("rung at 1024") :]
     assert re.search(r"^naive +\d+\.\d+ ms .* emulated$", summary, re.MULTILINE)
     assert re.search(rf"^{WRONG} +wrong +wrong$", summary, re.MULTILINE)
