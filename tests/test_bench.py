@@ -54,7 +54,7 @@ def test_without_a_gpu_a_rung_that_passes_in_the_emulator_ends_well_and_one_line
     result = run("tiled@TILE=4", "64", "96", *QUICK, here=tmp_path)
     assert result.returncode == 0, result.stderr
     assert result.stdout.splitlines() == [
-        "tiled@TILE=4: passes the check in the emulator (30 cases)",
+        "tiled@TILE=4: passes the check in the emulator (39 cases)",
         f"Not timed at 64, 96: that needs the GPU, {H100}",
     ]
     ended = [line.rpartition("  ")[0] for line in result.stderr.splitlines()]  # without the seconds
@@ -82,7 +82,7 @@ def test_without_a_gpu_a_rung_is_emulated_with_the_cases_of_the_stage(monkeypatc
 def test_without_a_gpu_a_wrong_rung_is_told_with_what_the_emulator_found(source_of):
     result = run(str(source_of("missing_first_barrier")), "64", *QUICK)
     assert result.returncode == 1
-    found = "bench: missing_first_barrier.cu: wrong: in the emulator: 1, alpha 0.5, beta 1: uninitialised read: "
+    found = "bench: missing_first_barrier.cu: wrong: in the emulator: 1x1x1, alpha 0.5, beta 1: uninitialised read: "
     last = result.stderr.splitlines()[-1]
     assert last.startswith(f"{found}sgemm_kernel block (0,0,0) thread (")
     assert re.search(r"; missing_first_barrier\.cu:\d+", last)
