@@ -610,9 +610,9 @@ def test_a_variant_of_the_users_own_is_its_entry_with_other_macros(project):
 @pytest.mark.parametrize("name", ["../x", "a/b", "a b", "a;b", "$(a)", "`a`", "tiled@", "tiled@TILE", "tiled@TILE=;a"])
 def test_a_selected_name_with_what_a_path_or_a_shell_reads_is_refused(project, name):
     ladder = read_kernels(project / "config/kernels.yaml")
+    hint = "did you mean tiled@TILE=8?" if name.startswith("tiled@") else f"known: {', '.join(ladder)}"
     assert line_of(select_rungs, ["naive", name], ladder, "--config") == (
-        f"--config: kernels[1]: {name!r} is neither a kernel's name nor NAME@MACRO=VALUE,MACRO=VALUE; "
-        f"known: {', '.join(ladder)}"
+        f"--config: kernels[1]: {name!r} is neither a kernel's name nor NAME@MACRO=VALUE,MACRO=VALUE; {hint}"
     )
 
 

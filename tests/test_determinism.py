@@ -73,7 +73,7 @@ pages = [str(results / f"pages/{{rung.name}}.md") for rung in run.rungs]
 for folder in ("tables", "figures", "pages", "drawings"):
     shutil.rmtree(results / folder)
 (results / "figures").mkdir()
-derive("tables", *tables.values(), inspections=inspections, emulated=emulated, sustained=[], hardware=[])
+derive("tables", *tables.values(), inspections=inspections, emulated=emulated, sustained=[], hardware=[], elsewhere=[])
 derive("figures", str(results / "figures/any"), **tables)
 tried = [rung for rung in run.ladder.values() if rung.entry == "tiled"][:1]  # of RUNGS the one with recorded trials
 trials = [str(run.raw() / "trials/tiled.json.gz")]

@@ -303,6 +303,7 @@ BROKEN = """\
 #include "gemm.cuh"
 
 __global__ void sgemm_broken(Gemm g) { g.C[0] = undeclared; }
+EXPORT_SGEMM(run)
 """
 
 

@@ -1153,7 +1153,7 @@ EMULATOR_PLAIN static const Place& place_of(uintptr_t code) {
   while (pipe != nullptr && fgets(name, sizeof name, pipe) && fgets(line, sizeof line, pipe)) {
     line[strcspn(line, " \n")] = 0;
     name[strcspn(name, "(\n")] = 0;
-    snprintf(p.function, sizeof p.function, "%s", name);
+    snprintf(p.function, sizeof p.function, "%s", name + (strncmp(name, "void ", 5) == 0 ? 5 : 0));  // of a template
     if (line[0] != '?' && (!found || (!in_rung && strstr(line, ".cu:") != nullptr))) {
       const char* slash = strrchr(line, '/');
       snprintf(p.line, sizeof p.line, "%s", slash == nullptr ? line : slash + 1);

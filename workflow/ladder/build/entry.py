@@ -23,8 +23,10 @@ def why_no_entry(rung: Rung) -> str:
     """Why a CUDA source cannot be called as a rung, in one line with the remedy; empty where nothing speaks against it.
 
     It ends with EXPORT_SGEMM, or defines sgemm with the contract's parameters; a macro of its own may do either. A
-    wrapped source does not: the wrapper does it.
+    wrapped source does not: the wrapper does it. Floors are not asked, for probes of the hardware are no product.
     """
+    if rung.role == "floor":
+        return ""
     if rung.wrap:
         own = _EXPORT.search(canonical(read_text(source_of_rung(rung))))
         return "it ends with EXPORT_SGEMM, so nothing needs to call it; leave `wrap` out of its entry" if own else ""

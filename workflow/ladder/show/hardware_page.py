@@ -20,7 +20,7 @@ def hardware_page(table: pd.DataFrame) -> str:
     parts += [
         f"Measured on {row['card']} at {row['measured_at']} by the probes of `kernels/floor/hardware.cu`: the median of"
         " each, with its 95 % interval. Cycles are of an SM's clock. The ceilings on paper and the predictions take the"
-        " rates of FFMAs, mma.sync and wgmma and the DRAM bandwidth from here.",
+        " rates of FFMAs and of tensor cores and the DRAM bandwidth from here.",
         "",
     ]
     parts += [f"- {sentence}" for sentence in findings_of(table)] + [""]
