@@ -1325,11 +1325,7 @@ EMULATOR_HOOK void __ubsan_handle_type_mismatch_v1(void* data, void* pointer) {
   where.code = reinterpret_cast<uintptr_t>(data);
   where.file = slash == nullptr ? m.place.file : slash + 1;
   where.line = m.place.line;
-  if (reinterpret_cast<uintptr_t>(pointer) % (1u << m.log_alignment) != 0) {
-    emulator::misaligned(reinterpret_cast<uintptr_t>(pointer), 1u << m.log_alignment, where);
-  } else {
-    emulator::undefined(data, "access outside its array or variable");
-  }
+  emulator::misaligned(reinterpret_cast<uintptr_t>(pointer), 1u << m.log_alignment, where);
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
