@@ -172,8 +172,8 @@ def test_two_hundred_seeds_gave_no_false_alarm():
     assert len(set(seeds["kernels"]) & {s.stem for s in RUNGS}) >= 10
 
 
-def test_the_emulate_stage_took_less_than_a_minute_on_two_cores_with_every_shape_of_the_check():
+def test_the_emulate_stage_took_at_most_90_s_on_two_cores_with_every_shape_of_the_check():
     ladder = store.read_json(LADDER)
-    assert (ladder["where"]["cpus"], ladder["where"]["wall_s"] < 60) == (2, True)
-    assert {entry["status"] for entry in ladder["entries"]} == {"emulated", "needs a GPU"}
+    assert (ladder["where"]["cpus"], ladder["where"]["wall_s"] <= 90) == (2, True)
+    assert {entry["status"] for entry in ladder["entries"]} == {"emulated"}
     assert ladder["shapes"] >= len(read_yaml(ROOT / "config/config.yaml")["check"]["shapes"])
