@@ -138,6 +138,23 @@ def test_a_worker_that_crashed_is_told_with_the_case_it_was_at(checked):
     assert [case["shape"] for case in record["cases"]] == ["7"]
 
 
+WARNS = """\
+ptxas info    : 0 bytes gmem
+kernels/own.cu(36): warning #940-D: missing return statement at end of non-void function "run"
+  }
+  ^
+kernels/own.cu(40): warning #177-D: variable "x" was declared but never referenced
+"""
+
+
+def test_what_fails_is_told_with_what_nvcc_warned_of(checked, tmp_path):
+    made = a_build(tmp_path / "own", log=WARNS)
+    told = '; nvcc warns: kernels/own.cu(36): missing return statement at end of non-void function "run"'
+    crash = Outcome("failed", "crashed: killed by SIGSEGV")
+    assert checked([{"starts": {"shape": "8"}}], crash, made)["message"] == f"8x8x8: crashed: killed by SIGSEGV{told}"
+    assert checked(events_of(a_case("7")), made=made)["message"] == ""
+
+
 def test_a_worker_that_never_started_a_case_is_told(checked):
     record = checked([], Outcome("failed", "no progress for 60 s; stopped"))
     assert (record["status"], record["message"], record["cases"]) == ("failed", "no progress for 60 s; stopped", [])

@@ -620,6 +620,7 @@ def test_a_selected_name_with_what_a_path_or_a_shell_reads_is_refused(project, n
     ("name", "message"),
     [
         ("nave", "F: kernels[0]: 'nave' is no kernel; did you mean naive?"),
+        ("tilde", "F: kernels[0]: 'tilde' is no kernel; did you mean tiled@TILE=8?"),
         (
             "zzz",
             "F: kernels[0]: 'zzz' is no kernel; known: empty, cublas, naive, coalesced, tiled@TILE=8, tiled@TILE=16",
@@ -727,8 +728,9 @@ def test_the_peak_is_two_operations_a_lane_and_cycle():
 
 def test_an_unknown_gpu_is_named_beside_the_known_ones():
     known = ", ".join(["auto", *gpus.names()])
-    assert line_of(gpus.read_gpu, "h101").endswith(f"'h101' has no file in config/gpus; known: {known}")
-    assert line_of(gpus.read_gpu, "h100-sx").endswith("has no file in config/gpus; did you mean h100-sxm?")
+    assert line_of(gpus.read_gpu, "mi300").endswith(f"'mi300' has no file in config/gpus; known: {known}")
+    for name in ("h100-sx", "h100", "h1000", "h101", "H100"):
+        assert line_of(gpus.read_gpu, name).endswith("has no file in config/gpus; did you mean h100-sxm?")
 
 
 @pytest.mark.parametrize(

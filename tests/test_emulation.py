@@ -331,6 +331,16 @@ def test_what_is_otherwise_wrong_is_told_apart_from_the_first_finding(tmp_path):
     assert "; 2 of 4 cases pass, all with beta = 0; otherwise wrong: 2, such as 5x6x7: launch: k is" in message
 
 
+def test_what_is_wrong_is_told_with_what_nvcc_warned_of(tmp_path):
+    wrong = OWN.replace("float sum = 0", "float sum = 1")
+    source = write(tmp_path / "own.cu", f'#include "gemm.cuh"\n{wrong}{RUN}EXPORT_SGEMM(run)\n')
+    rung = replace(LADDER["naive"], source=os.path.relpath(source, ROOT / "kernels"))
+    made = a_build(tmp_path / "naive", log='own.cu(5): warning #177-D: variable "x" was declared\n')
+    record = emulate_rung(rung, made, CASES[:1], 1, 60, tmp_path / "log", compiled_engine())
+    assert record["status"] == "failed"
+    assert record["message"].endswith('; nvcc warns: own.cu(5): variable "x" was declared')
+
+
 def test_what_is_missing_for_a_cpu_is_named(tmp_path):
     source = tmp_path / "rung.cu"
     text = (ROOT / "tests/faults/control_tiled.cu").read_text()
@@ -415,10 +425,84 @@ def test_of_a_very_long_product_some_blocks_are_checked_the_last_one_among_them(
     assert message in record["message"]
 
 
-def test_some_blocks_of_a_rung_with_a_workspace_are_not_checked_for_they_need_the_others(tmp_path):
-    cases = [asked("7x7x2048", blocks=1), CASES[0]]
+@pytest.mark.parametrize(("shape", "kept"), [("7x7x2048", 2), ("3000x3000x600", 1)])
+def test_of_a_launch_that_leaves_something_for_other_blocks_all_blocks_run_if_they_do_not_take_too_long(
+    tmp_path, shape, kept
+):
+    cases = [CASES[0], asked(shape, blocks=1)]
     record = emulated(tmp_path, "tests/faults/control_split_k.cu", cases)
-    assert (record["status"], list(map(Case.of, record["cases"]))) == ("emulated", CASES[:1])
+    assert (record["status"], list(map(Case.of, record["cases"]))) == ("emulated", cases[:kept])
+
+
+# A rung whose kernel for large products reads a copy of A.
+OF_LARGE = """#include "gemm.cuh"
+__global__ void copy(Gemm g, float* A) {
+  int64_t i = blockIdx.x * 256ll + threadIdx.x;
+  if (i < static_cast<int64_t>(g.m) * g.k) A[i] = g.A[i / g.k * g.lda + i % g.k];
+}
+__global__ void multiply(Gemm g, const float* A, int64_t lda, float alpha) {
+  Tile tile = tile_of_block(g, 8, 32);
+  int row = tile.row + threadIdx.y, col = tile.col + threadIdx.x;
+  float sum = 0.0f;
+  for (int p = 0; row < g.m && col < g.n && p < g.k; ++p) sum += A[row * lda + p] * g.B[p * g.ldb + col];
+  g.alpha = alpha;
+  if (row < g.m && col < g.n) store_result(g, row, col, sum);
+}
+bool large(const Gemm& g) { return 1.0 * g.m * g.n * g.k > 1 << 30; }
+cudaError_t run(const Gemm& g, void* workspace, cudaStream_t stream) {
+  float* A = static_cast<float*>(workspace);
+  dim3 grid = tile_grid(g, 8, 32), block(32, 8);
+  if (!large(g)) return launch(multiply, grid, block, 0, stream, g, g.A, g.lda, g.alpha);
+  int64_t blocks = (static_cast<int64_t>(g.m) * g.k + 255) / 256;
+  cudaError_t error = launch(copy, dim3(static_cast<unsigned>(blocks)), dim3(256), 0, stream, g, A);
+  return error ? error : launch(multiply, grid, block, 0, stream, g, A, static_cast<int64_t>(g.k), g.alpha);
+}
+size_t needed(const Gemm& g) { return large(g) ? sizeof(float) * g.m * g.k : 0; }
+EXPORT_SGEMM_WITH_WORKSPACE(run, needed)
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("", "", ""),
+        ("int64_t>(g.k), g.alpha)", "int64_t>(g.k), 1.0f)", "bound"),
+        ("+ 255) / 256", "- 256) / 256", "uninitialised read: multiply "),
+        ("int64_t>(g.m) * g.k) A[i]", "int64_t>(g.m) * g.k) A[i + 1]", "out of bounds: copy "),
+    ],
+)
+def test_the_kernel_that_a_rung_has_for_large_products_is_emulated(tmp_path, old, new, message):
+    source = write(tmp_path / "large.cu", OF_LARGE.replace(old, new))
+    record = emulated(tmp_path, source, [CASES[0], *(case for case in EMULATED_ALONE if case.blocks)])
+    assert record["status"] == ("failed" if message else "emulated"), record["message"]
+    assert message in record["message"]
+
+
+# A rung that numbers its tiles as tile_of_block does.
+OF_GROUPS = """#include "gemm.cuh"
+__global__ void multiply(Gemm g) {
+  unsigned tiles_m = ceil_div(g.m, 16), tiles_n = ceil_div(g.n, 16), number = blockIdx.x;
+  unsigned first = number / (8 * tiles_n) * 8, rows = tiles_m - first < 8 ? tiles_m - first : 8;
+  unsigned index = number % (8 * tiles_n);
+  int row = (first + index % rows) * 16 + threadIdx.y, col = index / rows * 16 + threadIdx.x;
+  float sum = 0.0f;
+  for (int p = 0; row < g.m && col < g.n && p < g.k; ++p) sum += g.A[row * g.lda + p] * g.B[p * g.ldb + col];
+  if (row < g.m && col < g.n) store_result(g, row, col, sum);
+}
+cudaError_t run(const Gemm& g, void*, cudaStream_t stream) {
+  return launch(multiply, tile_grid(g, 16, 16), dim3(16, 16), 0, stream, g);
+}
+EXPORT_SGEMM(run)
+"""
+
+
+@pytest.mark.parametrize("changed", ["", "tiles_m", "tiles_n"])
+def test_blocks_that_write_nothing_are_found_where_a_number_of_tiles_has_16_bits(tmp_path, changed):
+    narrow = f"  {changed} = static_cast<unsigned short>({changed});\n" if changed else ""
+    text = OF_GROUPS.replace("  unsigned first", f"{narrow}  unsigned first")
+    record = emulated(tmp_path, write(tmp_path / "groups.cu", text), [replace(case, blocks=64) for case in TALL])
+    assert record["status"] == ("failed" if changed else "emulated"), record["message"]
+    assert ("too few to write" in record["message"]) == bool(changed)
 
 
 def test_the_version_of_gxx_is_asked_for(tmp_path, monkeypatch):

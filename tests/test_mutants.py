@@ -226,6 +226,16 @@ def test_a_header_that_is_compiled_beforehand_is_changed_too(bench, rungs):
     assert bench.emulated(rungs["tiled"][:1], one)["kind"] == "values"
 
 
+@pytest.mark.parametrize(
+    ("old", "new"), [("if (launch_observer != nullptr) {", "if (false) {"), ("int observed_sms", "short observed_sms")]
+)
+def test_a_launch_that_is_not_told_and_a_variable_that_is_too_short_to_be_set_are_found(bench, rungs, old, new):
+    text = (ROOT / "kernels/include/launch.cuh").read_text()
+    start = text.index(old)
+    one = mutant(Code(text), "launch.cuh", "condition never true", Edit(start, start + len(old), new))
+    assert bench.emulated(rungs["naive"][:1], one)["kind"] == "launch"
+
+
 def test_a_mutant_of_the_same_machine_code_is_equivalent_and_one_of_other_code_is_not(bench, rungs):
     tiled = rungs["tiled"][:1]
     assert bench.compared(tiled, in_tiled("k_left > 0", "0 < k_left"))["code"] == "same"
@@ -233,6 +243,10 @@ def test_a_mutant_of_the_same_machine_code_is_equivalent_and_one_of_other_code_i
     host = in_tiled("0, stream, g);", "0, nullptr, g);")
     assert bench.compared(tiled, host) == {"verdict": SURVIVED, "code": "other"}
     assert bench.compared(tiled, in_tiled("int tx =", "int =")) is None
+    text = (ROOT / "kernels/include/launch.cuh").read_text()
+    start = text.index("int observed_sms")
+    exported = mutant(Code(text), "launch.cuh", "narrowed to 16 bits", Edit(start, start + len("int"), "short"))
+    assert bench.compared(tiled, exported) == {"verdict": SURVIVED, "code": "other"}
 
 
 def test_what_is_the_same_code_in_the_emulator_is_not_run(bench, rungs, monkeypatch):
@@ -264,6 +278,7 @@ def recorder(monkeypatch, tmp_path, rungs):
     monkeypatch.setattr(record_mutants, "MUTANTS", 8)
     monkeypatch.setattr(record_mutants, "Bench", Tried)
     monkeypatch.setattr(record_mutants, "ladder", lambda run: {"naive": rungs["naive"]})
+    monkeypatch.setattr(record_mutants, "explained", dict)  # nothing, whichever mutants are drawn
     monkeypatch.setattr(Tried, "tried", [])
     return tmp_path / "naive.json"
 

@@ -325,6 +325,7 @@ class Bench:
             said(cuobjdump, "-sass", "-res-usage", library),
             said("objdump", "-d", "--no-show-raw-insn", library),
             said("objdump", "-s", "-j", ".rodata", "-j", ".data", library),
+            said("nm", "--dynamic", "--defined-only", "--print-size", library),  # what it exports, and how long that is
         )
 
 
@@ -333,7 +334,7 @@ def emulated_code(library: Path) -> str:
     sections = [f"--only-section={name}" for name in (".text*", ".data*", ".rodata*", ".t*", ".init_array*")]
     copy = library.with_suffix(".code")
     subprocess.run(["objcopy", "-O", "binary", *sections, library, copy], check=True)
-    return store.digest(copy.read_bytes())
+    return store.digest(copy.read_bytes(), said("nm", "--dynamic", "--defined-only", "--print-size", library))
 
 
 def said(*command: str | Path) -> str:
@@ -368,6 +369,8 @@ _KINDS = {
     "wrote": "writes outside",
     "sgemm returned": "error returned",
     "no answer": "crash",
+    "launch_observer": "launch",
+    "observed_sms": "launch",
 }
 
 # On a GPU

@@ -726,11 +726,35 @@ EMULATOR_PLAIN static Block* longest_suspended() {
   return b;
 }
 
+EMULATOR_PLAIN static double seconds_of(clockid_t clock) {
+  timespec time;
+  clock_gettime(clock, &time);
+  return static_cast<double>(time.tv_sec) + time.tv_nsec * 1e-9;
+}
+
+// Some blocks of a launch were to run, and have left what others need: now all are, if there is the time.
+EMULATOR_PLAIN static void run_the_rest(Launch& launch) {
+  uint64_t begun = launch.turns * launch.cluster_blocks;
+  double expected_s = (seconds_of(CLOCK_PROCESS_CPUTIME_ID) - device.began_s) * launch.clusters / launch.turns;
+  if (launch.clusters > FEW_CLUSTERS || expected_s > timeout_s) {
+    report("timeout", Where(), "would not end in %.3g s of CPU time, and what some blocks leave others need",
+           timeout_s);
+    device.error = 702;  // cudaErrorLaunchTimeout
+    device.stop = true;
+    return;
+  }
+  launch.turns = launch.clusters;
+  launch.most_resident = begun < launch.most_resident ? static_cast<unsigned>(begun) : launch.most_resident;
+}
+
 // The launch of which a block may start now: of two that run at a time the one that has started fewer of its blocks.
 EMULATOR_PLAIN static Launch* startable() {
   Launch* found = nullptr;
   for (unsigned i = 0; i < device.launch_count; ++i) {
     Launch* each = device.launches[i];
+    if (each->next == each->turns && each->turns < each->clusters && device.left_for_others) {
+      run_the_rest(*each);
+    }
     if (each->next < each->turns && each->resident + each->cluster_blocks <= each->most_resident &&
         (found == nullptr || each->next < found->next)) {
       found = each;
@@ -741,7 +765,7 @@ EMULATOR_PLAIN static Launch* startable() {
 
 // Starts the blocks of the next cluster; the first of them, the others being suspended.
 EMULATOR_PLAIN static Block* start_next(Launch& launch) {
-  uint64_t cluster = (launch.first + launch.next++ * launch.stride) % launch.clusters;
+  uint64_t cluster = cluster_to_run(launch, launch.next++);
   uint3 shape = launch.as.cluster, grid = launch.as.grid;
   uint64_t wide = grid.x / shape.x, high = grid.y / shape.y;
   uint64_t x = cluster % wide * shape.x, y = cluster / wide % high * shape.y, z = cluster / wide / high * shape.z;
@@ -793,7 +817,7 @@ EMULATOR_PLAIN static void report_deadlock() {
   uint3 block = waits->block->index, thread = waits->index;
   uint64_t left = launch.turns - launch.next;
   char rest[192] = "all others of the grid have ended";
-  if (launch.turns < launch.clusters) {
+  if (launch.some) {
     snprintf(rest, sizeof rest, "of this grid only some blocks are run");
   } else if (left > 0) {
     snprintf(rest, sizeof rest, "%llu more of the grid start only when one of these ends, for %d SMs hold no more",
@@ -801,9 +825,9 @@ EMULATOR_PLAIN static void report_deadlock() {
   } else if (launch.resident > 1) {
     snprintf(rest, sizeof rest, "no other block of the grid is left");
   }
-  report(launch.turns < launch.clusters ? "timeout" : "deadlock", where,
-         "block (%u,%u,%u) thread (%u,%u,%u) waits for %s: %u block%s, %s", block.x, block.y, block.z, thread.x,
-         thread.y, thread.z, what, launch.resident, launch.resident == 1 ? " waits" : "s wait", rest);
+  report(launch.some ? "timeout" : "deadlock", where, "block (%u,%u,%u) thread (%u,%u,%u) waits for %s: %u block%s, %s",
+         block.x, block.y, block.z, thread.x, thread.y, thread.z, what, launch.resident,
+         launch.resident == 1 ? " waits" : "s wait", rest);
 }
 
 constexpr unsigned IDLE_ROUNDS = 200;  // of all blocks, without any change: as nobody waits for a number of looks
@@ -886,12 +910,6 @@ EMULATOR_PLAIN static unsigned host_threads() {
   return count < MAX_WORKERS ? count : MAX_WORKERS;
 }
 
-EMULATOR_PLAIN static double seconds_of(clockid_t clock) {
-  timespec time;
-  clock_gettime(clock, &time);
-  return static_cast<double>(time.tv_sec) + time.tv_nsec * 1e-9;
-}
-
 // Waits for a host thread for so long, and for a moment at least.
 EMULATOR_PLAIN static bool joined_within(pthread_t host, double seconds) {
   double end_s = seconds_of(CLOCK_REALTIME) + (seconds > 0.01 ? seconds : 0.01);
@@ -929,7 +947,9 @@ EMULATOR_PLAIN static int run_launches() {
   device.used = device.running = device.idle_rounds = device.started = 0;
   forget_order();
   device.progress = 0;
-  double end_s = seconds_of(CLOCK_PROCESS_CPUTIME_ID) + timeout_s;
+  device.left_for_others = false;
+  device.began_s = seconds_of(CLOCK_PROCESS_CPUTIME_ID);
+  double end_s = device.began_s + timeout_s;
   unsigned count = host_threads();
   count = count < work_items ? count : static_cast<unsigned>(work_items);
   pthread_t hosts[MAX_WORKERS];
@@ -1043,7 +1063,8 @@ EMULATOR_NOINLINE int run_grid(void (*invoke)(const void*), const void* closure,
     told_launches[told_count++] = {is_kernel ? kernel : 0,
                                    {as.grid.x, as.grid.y, as.grid.z},
                                    {as.block.x, as.block.y, as.block.z},
-                                   as.dynamic_bytes};
+                                   as.dynamic_bytes,
+                                   strstr(as.file, "launch.cuh") != nullptr};
   }
   pthread_mutex_lock(&launch_lock);
   Launch launch = {};
@@ -1383,6 +1404,7 @@ EMULATOR_API int emulator_register_buffer(const char* name, const void* pointer,
   b.ld = ld;
   b.defined = strchr(access, 'r') != nullptr;
   b.writable = strchr(access, 'w') != nullptr;
+  b.between_blocks = strchr(access, 'b') != nullptr;
   b.readable = b.defined || b.writable;
   if (b.readable && !b.writable) {
     inputs[input_count++] = {b.base, b.bytes};
@@ -1489,17 +1511,18 @@ EMULATOR_API int64_t emulator_uncovered(const void* pointer) {
         }
       }
     }
-    uint64_t covered = 0, elements = static_cast<uint64_t>(b.rows) * b.cols;
+    int64_t covered = 0, elements = b.rows * b.cols;
     for (uint64_t batch = 0; batch <= device.batch; ++batch) {
-      uint32_t most = 0;
+      int64_t most = 0;
       for (unsigned block = 0; block < MOST; ++block) {
-        uint32_t own = written[batch * MOST + block];
+        int64_t own = written[batch * MOST + block];
         most = own > most ? own : most;
+        covered += own;
       }
-      covered += most * blocks_of_batch[batch];
+      covered += most * static_cast<int64_t>(left_of_batch[batch]);
     }
     free(written);
-    return all_counted && covered < elements ? static_cast<int64_t>(elements - covered) : 0;
+    return all_counted && covered < elements ? elements - covered : 0;
   }
   return 0;
 }

@@ -91,6 +91,7 @@ struct Configuration {  // of a launch
   uint3 cluster = {1, 1, 1};
   bool early = false;  // may begin before the kernel before it has ended, until it waits for it
   size_t closure_bytes = 0;
+  const char* file = "";  // where the host starts it, if that is known
 };
 // Begins each kernel with __launch_bounds__, as cuda_syntax.py rewrites it.
 void require_threads(unsigned most, unsigned blocks = 0, unsigned cluster_blocks = 0);

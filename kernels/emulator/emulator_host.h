@@ -103,8 +103,8 @@ static uint64_t work_count;   // queued since the host has asked
 static uint64_t call_count;   // calls of the runtime since then, of which those that queue work are some
 static uint64_t failing = 0;  // which of these fails; 0 for none
 
-struct Told {  // of a launch since then
-  uint64_t kernel, grid[3], block[3], dynamic_bytes;
+struct Told {                                                    // of a launch since then
+  uint64_t kernel, grid[3], block[3], dynamic_bytes, by_launch;  // the last: whether launch.cuh starts it
 };
 static Told told_launches[64];
 static unsigned told_count;
@@ -141,19 +141,32 @@ struct Before {
   const void* stream;
 };
 static Before before;
-static uint64_t blocks_of_batch[LAST_BATCH + 1];
+static uint64_t left_of_batch[LAST_BATCH + 1];  // blocks that have not run
 
-// The step from a block to the next of some. Where it can be 2^16 blocks back, two are the same block to a kernel that
-// keeps their number in 16 bits, and what both write is a race.
-EMULATOR_PLAIN static uint64_t far_step(uint64_t clusters, uint64_t turns, uint64_t& random) {
-  constexpr uint64_t BACK = 1 << 16;
-  uint64_t a = clusters, b = BACK;
-  while (b != 0) {
-    uint64_t rest = a % b;
-    a = b;
-    b = rest;
+// Does no cluster come twice of those that are to run?
+EMULATOR_PLAIN static bool all_differ(const Launch& launch) {
+  for (uint64_t i = 0; i < launch.turns; ++i) {
+    for (uint64_t j = 0; j < i; ++j) {
+      if (cluster_to_run(launch, i) == cluster_to_run(launch, j)) {
+        return false;
+      }
+    }
   }
-  return clusters > BACK && clusters / a >= turns ? clusters - BACK : coprime_step(clusters, random);
+  return true;
+}
+
+// The step between those that are to run, of some: about the golden section of all, so that they lie everywhere.
+EMULATOR_PLAIN static void set_wide_step(Launch& launch) {
+  launch.first = launch.clusters - 1;
+  launch.stride = launch.clusters - launch.clusters / 8 * 3 - 1;
+  bool few = launch.clusters <= FEW_CLUSTERS;
+  while (few ? !coprime(launch.clusters, launch.stride) : !all_differ(launch)) {
+    launch.stride = launch.stride > 1 ? launch.stride - 1 : launch.clusters - 1;
+  }
+  launch.at_zero = 1;
+  while (few && (launch.first + launch.at_zero * launch.stride) % launch.clusters != 0) {
+    ++launch.at_zero;
+  }
 }
 
 EMULATOR_PLAIN static int run_now(Launch* launch, Launch* beside) {
@@ -165,19 +178,22 @@ EMULATOR_PLAIN static int run_now(Launch* launch, Launch* beside) {
     Launch& each = *device.launches[i];
     each.batch = batch;
     each.before = each.as.early && each.as.stream == before.stream ? before.batch : 0;
-    blocks_of_batch[batch & LAST_BATCH] = each.blocks;
     each.next = each.arrived = each.phase = 0;
     each.resident = 0;
     // Of some blocks the last one is the first to run: what lies farthest goes wrong most easily. They are the same of
     // each launch with as many, for one may go on where another has ended.
-    bool some = each.turns < each.clusters;
-    uint64_t random = seed + (some ? 0 : batch + i);
-    each.first = some ? each.clusters - 1 : next_random(random) % each.clusters;
-    each.stride = some ? far_step(each.clusters, each.turns, random) : coprime_step(each.clusters, random);
+    each.some = each.turns < each.clusters;
+    uint64_t random = seed + batch + i;
+    each.first = next_random(random) % each.clusters;
+    each.stride = coprime_step(each.clusters, random);
+    if (each.some) {
+      set_wide_step(each);
+    }
   }
   Before earlier = before;
   before = {batch, launch->as.stream};
   int error = run_launches();
+  left_of_batch[batch & LAST_BATCH] = launch->blocks - launch->turns * launch->cluster_blocks;
   device.launch_count = 0;
   device.launches[0] = device.launches[1] = nullptr;
   if (error != NEEDS_CLUSTER) {

@@ -139,10 +139,12 @@ struct EmulatedLaunch {
   dim3 grid, block;
   size_t dynamic_shared_bytes;
   cudaStream_t stream;
+  const char* file;
 
   template <typename... Arguments>
   void operator()(Arguments... arguments) const {
     emulator::Configuration as = {grid, block, dynamic_shared_bytes, stream};
+    as.file = file;
     if constexpr (std::is_invocable_v<Pointer, int>) {
       launch(pointer(0), as, arguments...);
     } else if constexpr (std::is_invocable_v<Address, Arguments...>) {
@@ -163,9 +165,9 @@ struct EmulatedLaunch {
 template <typename Kernel, typename Pointer, typename Address>
 EmulatedLaunch<Kernel, Pointer, Address> emulator_launch(const char* name, Kernel kernel, Pointer pointer,
                                                          Address address, dim3 grid, dim3 block,
-                                                         size_t dynamic_shared_bytes = 0,
-                                                         cudaStream_t stream = nullptr) {
-  return {name, kernel, pointer, address, grid, block, dynamic_shared_bytes, stream};
+                                                         size_t dynamic_shared_bytes = 0, cudaStream_t stream = nullptr,
+                                                         const char* file = __builtin_FILE()) {
+  return {name, kernel, pointer, address, grid, block, dynamic_shared_bytes, stream, file};
 }
 
 // extern __shared__ T s[]; is a reference to it.

@@ -256,6 +256,10 @@ EMULATOR_NOINLINE static Barrier& barrier_of(const void* object, Block*& b, uint
     find("mbarrier", code, "uses an mbarrier that is not in shared memory");
     stop_launch(700);
   }
+  const Shadow* words = b->shadow + (address - b->shared) / 4;
+  if (words[0].written == NO_WORD || words[1].written == NO_WORD) {
+    outside(t, address, 8, WRITE, code);
+  }
   if (address % 8 != 0) {
     Where where;
     where.code = code;
@@ -306,6 +310,9 @@ EMULATOR_NOINLINE void mbarrier_init(void* object, uint32_t count) {
     m->background = background_number(*b, COPIES_OF_BARRIER, p.barrier_count);
     ++p.barrier_count;
     m->phase = 0;
+  } else {
+    find("mbarrier", code, "initialises the mbarrier at %s once more; mbarrier.inval has to come first",
+         name_of(*b, reinterpret_cast<uintptr_t>(object) - b->shared).text);
   }
   m->place = static_cast<uint32_t>(reinterpret_cast<uintptr_t>(object) - b->shared);
   m->expected = m->pending = count;

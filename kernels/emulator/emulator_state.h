@@ -175,6 +175,7 @@ struct Buffer {
   int64_t rows, cols, ld;
   bool readable, writable, defined;
   bool variable;               // one of the library's: a __device__ or __constant__ variable
+  bool between_blocks;         // blocks leave there what others need
   uint64_t *shadow, *readers;  // a word each: the last write and the last read; see GlobalStamp
 };
 
@@ -193,12 +194,33 @@ struct Launch {
   uint64_t blocks;
   // Blocks start in an order that the seed gives, a cluster at a time; `turns` clusters do.
   uint64_t clusters, turns, next, first, stride;
+  bool some;         // blocks are to run, and not all
+  uint64_t at_zero;  // steps from the first of them to the beginning of the grid
   unsigned resident, most_resident;
   // The barrier of the whole grid.
   uint64_t arrived, phase;
   uint64_t batch;
   uint64_t before;  // the batch of the kernel beside which it may run, as it was launched early; 0 for none
 };
+
+constexpr uint64_t FEW_CLUSTERS = 1 << 12, FAR = 1 << 16;
+
+// The cluster to run as the i-th. Of some of many the second half are the first ones of the grid, and the first half come in
+// pairs: one and the one before it, or FAR before it, which is the same to a kernel that keeps its number in 16 bits. What
+// both write is a race.
+EMULATOR_PLAIN inline uint64_t cluster_to_run(const Launch& launch, uint64_t i) {
+  uint64_t clusters = launch.clusters, paired = launch.turns / 2;
+  if (!launch.some) {
+    return (launch.first + i * launch.stride) % clusters;
+  }
+  if (clusters <=
+      FEW_CLUSTERS) {  // of a few the second is the first one of the grid, which has most to do as often as not
+    uint64_t step = i < 2 ? i * launch.at_zero : i - 1 < launch.at_zero ? i - 1 : i;
+    return (launch.first + step * launch.stride) % clusters;
+  }
+  uint64_t before = i % 2 == 0 ? 0 : i % 4 == 3 && clusters > FAR ? FAR : 1;
+  return i < paired ? (launch.first + i / 2 * launch.stride + clusters - before) % clusters : i - paired;
+}
 
 // What runs at the moment.
 struct Device {
@@ -207,6 +229,8 @@ struct Device {
   uint64_t batch;    // the launches that run at a time; what an earlier batch of the product wrote is known to all
   uint32_t started;  // blocks of them
   volatile bool stop;
+  volatile bool left_for_others;  // a block has written to such a buffer or variable, or atomically
+  double began_s;                 // of CPU time
   int error;
   pthread_mutex_t lock;
   pthread_cond_t changed;
@@ -324,16 +348,20 @@ EMULATOR_PLAIN inline uint64_t next_random(uint64_t& state) {  // splitmix64
   return z ^ (z >> 31);
 }
 
+EMULATOR_PLAIN inline bool coprime(uint64_t one, uint64_t other) {
+  while (other != 0) {
+    uint64_t rest = one % other;
+    one = other;
+    other = rest;
+  }
+  return one == 1;
+}
+
 // A step that visits all of 0 .. count - 1 from any start.
 EMULATOR_PLAIN inline uint64_t coprime_step(uint64_t count, uint64_t& random) {
   for (;;) {
-    uint64_t step = next_random(random) % count + 1, a = count, b = step;
-    while (b != 0) {
-      uint64_t r = a % b;
-      a = b;
-      b = r;
-    }
-    if (a == 1) {
+    uint64_t step = next_random(random) % count + 1;
+    if (coprime(count, step)) {
       return step;
     }
   }

@@ -308,6 +308,16 @@ FAULT(too_many_registers) {  // registers: a multiple of 8 from 24 to 256
   asm volatile("setmaxnreg.inc.sync.aligned.u32 260;");
 }
 
+FAULT(barrier_behind_its_array) {  // out of bounds: writes 8 bytes at 16 of 16 bytes of
+  __shared__ uint64_t barriers[2];
+  if (i <= 2) mbarrier_init(barriers + i, 1);
+}
+
+FAULT(barrier_initialised_twice) {  // mbarrier: once more; mbarrier.inval has to come first
+  __shared__ uint64_t barrier;
+  mbarrier_init(&barrier, 1);
+}
+
 using Kernel = void (*)(Gemm, CUtensorMap);
 const Kernel kernels[] = {no_wait_for_a_copy_kernel,
                           only_one_thread_waits_kernel,
@@ -334,7 +344,9 @@ const Kernel kernels[] = {no_wait_for_a_copy_kernel,
                           operands_without_a_proxy_fence_kernel,
                           operands_written_before_the_wait_kernel,
                           half_of_a_warp_multiplies_kernel,
-                          too_many_registers_kernel};
+                          too_many_registers_kernel,
+                          barrier_behind_its_array_kernel,
+                          barrier_initialised_twice_kernel};
 
 cudaError_t run(const Gemm& g, void*, cudaStream_t stream) {
   CUtensorMap map = {};

@@ -164,6 +164,14 @@ class Library:
         with self.observed(sms, lambda *launch: None) as observed:
             return self.workspace_bytes(shape, 1.0, 0.0, _nowhere(shape)) if observed else 0
 
+    @cached_property
+    def exported_bytes(self) -> dict[str, int]:
+        """How long what the library exports is, by name, by nm."""
+        command = ["nm", "--dynamic", "--defined-only", "--print-size", str(self._path)]
+        listed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        fields = (line.split() for line in listed.splitlines())
+        return {field[3]: int(field[1], 16) for field in fields if len(field) == 4}
+
     @contextmanager
     def observed(self, sms: int, observe: Callable[..., None]) -> Iterator[bool]:
         """Tell launches to `observe` instead of making them, on a GPU with so many SMs; whether the rung does so."""

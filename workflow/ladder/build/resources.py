@@ -1,4 +1,4 @@
-"""What ptxas says of each kernel: registers, shared memory, stack, spills."""
+"""What ptxas says of each kernel: registers, shared memory, stack, spills; and what nvcc warns of."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ _FUNCTION = re.compile(r"Compiling entry function '([^']+)' for '([^']+)'")
 _USED = re.compile(r"Used (\d+) registers")
 _STATIC = re.compile(r"(\d+) bytes smem")
 _STACK = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
-
-
+_WARNING = re.compile(r"^(\S.*\(\d+\)): warning #\S+: (.+)$", re.MULTILINE)
 _OF_CUBIN = re.compile(r"Function (\S+):\s+REG:(\d+) STACK:(\d+) SHARED:(\d+)")
 
 
@@ -45,6 +44,12 @@ def resource_report(log: str) -> dict[str, dict[str, int]]:
 def device_variable_bytes(log: str) -> int:
     """The bytes of the `__device__` variables of a library, as `ptxas -v` has them of each source."""
     return sum(map(int, re.findall(r"(\d+) bytes gmem", log)))
+
+
+def first_warning(log: str) -> str:
+    """The first warning of nvcc with its place in the source, in words that go behind a message; empty without one."""
+    found = _WARNING.search(log)
+    return f"; nvcc warns: {found[1]}: {found[2]}" if found else ""
 
 
 def demangled(symbols: list[str]) -> Mapping[str, str]:

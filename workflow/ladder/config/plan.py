@@ -243,6 +243,8 @@ class Plan:
         cases = self._claimed(name, emulated_cases(self._claimed(name, self._cases([]))))
         if not name:
             return cases
+        if tuned := self.by_name(name).tuned:  # of which the cases reach what is built for small products alone
+            cases = [case for case in cases if not case.blocks or case.shape.flop < tuned[0].below_flop]
         if (self.by_name(name).wrap or {}).get("clear_c"):  # of which a few blocks leave zeros everywhere else
             cases = [case for case in cases if not case.blocks]
         return cases + self._drawn(name, self._drawing(name, self.settings["check"]["drawn"], ON_A_CPU))

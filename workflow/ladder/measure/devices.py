@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from ladder.build.library import Library, Operands, explain
-from ladder.model.cases import is_unfinished
+from ladder.model.cases import EMULATED_FLOP, is_unfinished
 from ladder.model.shape import Shape
 
 GUARD = 1024  # words before and behind each matrix; a multiple of the bytes that CUDA aligns allocations to
@@ -26,6 +26,7 @@ ALIGNMENT = 256  # bytes, of what cudaMalloc gives
 MAP_NORESERVE = getattr(mmap, "MAP_NORESERVE", 0x4000)  # Python names it from 3.13 on
 EMULATED_STREAM = 0x57EA  # what the emulator is told to be the stream: any number, and not the default stream
 HELD_S = 5.0  # how long sgemm may take to queue a product on a stream that is held
+LARGE_S = 6.0  # of CPU time for a launch of a product that is too large to be emulated whole
 SEEN_AFTER_S = 0.05  # within which work on another stream than that one is seen
 EMULATED_SMS = 8  # as many as the emulator has at first: kernels/emulator/README.md
 
@@ -223,13 +224,16 @@ class EmulatedDevice:
         return int(function(ctypes.c_void_p(call.operands.C)))
 
     def launches(self, library: Library) -> list[tuple[Any, ...]]:
-        """The launches since `begin`, as `Library.observed` gives them; the address of an unknown kernel is 0."""
+        """The launches since `begin`, as `Library.observed` gives them; the address of an unknown kernel is 0.
+
+        The last value of each is whether the contract's `launch` has made it.
+        """
         first, function = ctypes.c_void_p(), library.functions.emulator_launches
         function.restype = ctypes.c_uint64
         count = int(function(ctypes.byref(first)))
-        numbers = list((ctypes.c_uint64 * (8 * count)).from_address(first.value or 0)) if count else []
-        each = [numbers[8 * i : 8 * i + 8] for i in range(count)]
-        return [(one[0], tuple(one[1:4]), tuple(one[4:7]), one[7]) for one in each]
+        numbers = list((ctypes.c_uint64 * (9 * count)).from_address(first.value or 0)) if count else []
+        each = [numbers[9 * i : 9 * i + 9] for i in range(count)]
+        return [(one[0], tuple(one[1:4]), tuple(one[4:7]), one[7], bool(one[8])) for one in each]
 
     def variable_written(self, library: Library) -> str:
         """The name of a `__device__` variable that kernels have written since `begin`; empty where there is none."""
@@ -241,7 +245,7 @@ class EmulatedDevice:
         """Forget all findings, and tell the emulator of the memory of these products."""
         c = library.functions
         c.emulator_set_workers(ctypes.c_int(self.threads))
-        c.emulator_set_timeout(ctypes.c_double(min(self.time_limit_s, _patience_s(calls[0].shape))))
+        c.emulator_set_timeout(ctypes.c_double(min(self.time_limit_s, _patience_s(calls[0]))))
         c.emulator_set_most_blocks(ctypes.c_uint64(calls[0].blocks))
         c.emulator_set_stream(ctypes.c_void_p(EMULATED_STREAM))
         c.emulator_reset(ctypes.c_uint64(run + 1))
@@ -256,7 +260,7 @@ class EmulatedDevice:
             ("A", o.A, shape.m, shape.k, o.lda, inputs),
             ("B", o.B, shape.k, shape.n, o.ldb, inputs),
             ("C", o.C, shape.m, shape.n, o.ldc, b"w" if call.beta == 0 else b"rw"),
-            ("workspace", self.address(call.workspace), 1, words, max(1, words), b"w"),
+            ("workspace", self.address(call.workspace), 1, words, max(1, words), b"wb"),
         ):
             sizes = (ctypes.c_int64(size) for size in (rows, columns, ld))
             named = ctypes.c_char_p((name + of).encode())
@@ -308,6 +312,9 @@ def _elements(address: int, rows: int, columns: int, ld: int) -> np.ndarray:
     return np.lib.stride_tricks.as_strided(np.frombuffer(memory, np.float32), (rows, columns), (4 * ld, 4))
 
 
-def _patience_s(shape: Shape) -> float:
-    """The seconds of CPU time for which a launch in the emulator is waited for: 5, and one for each million FLOP."""
-    return 5 + shape.flop / 1e6
+def _patience_s(call: Call) -> float:
+    """The seconds of CPU time for which a launch in the emulator is waited for: 5, and one for each million FLOP.
+
+    LARGE_S where the product is larger than any that is emulated whole.
+    """
+    return LARGE_S if call.blocks and call.shape.flop > EMULATED_FLOP else 5 + call.shape.flop / 1e6

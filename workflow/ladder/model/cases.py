@@ -13,6 +13,7 @@ EMULATED_FLOP = 1 << 26  # of the largest product that is emulated,
 EMULATED_WHOLE = 1 << 25  # of the largest that is emulated whole, and
 EMULATED_SIDE = 1 << 16  # its largest dimension: what is beyond takes long on a CPU, so that only
 EMULATED_BLOCKS = 64  # blocks of it are emulated, each launch's last one among them
+EMULATED_FEW = 2  # of a product that has tiles for a whole GPU, for which some rungs have a kernel of their own
 EMULATED_SMALL = 1 << 16  # flop up to which a shape is emulated with every case, and not with one of them, and
 EMULATED_SHORT = 1 << 10  # the k: a kernel's tile is no smaller where the product is
 EMULATED_FAMILIES = 1 << 22  # flop up to which it is emulated with every family of inputs, and
@@ -109,7 +110,7 @@ class Case:
 # into a matrix needs more than 31 bits, into two of them more than 32, that eight rows need so, and that a leading
 # dimension does; more than a group of rows of tiles, each added to C once; more elements than a float counts; a tall
 # and a wide C with a rest of k; more tiles of k than 8 bits count, with so many columns that rounding in one direction
-# shows; sums of zero times infinity.
+# shows; so large a product that tensor cores pay for a pre-pass, and tiles for 66 SMs; sums of zero times infinity.
 EMULATED_ALONE = (
     *(
         Case(Shape(65, 68, 20), alpha=-1, beta=-1, padding=4, offset=offset)
@@ -121,10 +122,11 @@ EMULATED_ALONE = (
     Case(Shape(3, 12, 4), beta=1, padding=1 << 32),
     Case(Shape(2, 5, 3), padding=(1 << 32) + 1),
     Case(Shape(2309, 260, 3), beta=1),
-    Case(Shape(4097, 4097, 1), padding=(3, 0, 3), blocks=EMULATED_BLOCKS),
+    Case(Shape(4097, 4097, 1), padding=(3, 0, 3), blocks=8),
     Case(Shape(1030, 5, 133)),
     Case(Shape(5, 1030, 133)),
-    Case(Shape(5, 70, 8223), sms=1),
+    Case(Shape(5, 70, 8223), padding=(1, 0, 0), sms=1),
+    Case(Shape(1370, 1358, 579), alpha=-1.25, padding=(1, 2, 0), family="normal", sms=66, blocks=EMULATED_FEW),
     Case(Shape(17, 20, 36), alpha=math.inf, family="signed_zeros"),
 )
 

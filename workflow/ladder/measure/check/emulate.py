@@ -20,6 +20,7 @@ from ladder.build.emulator import (
 )
 from ladder.build.languages.compile import why_no_compiler
 from ladder.build.other_code import other_code
+from ladder.build.resources import first_warning
 from ladder.config.sources import defined_macros, generated, header_folders, is_compiled, source_of_rung, sources
 from ladder.config.wrapper import macros_of_classes
 from ladder.measure.check.interpreted import interpreted_cases
@@ -54,7 +55,10 @@ def emulate_rung(
     if compiled["status"] != "ok":
         return {"status": compiled["status"], "message": compiled["message"], "cases": []}
     architecture = compiled.get("architecture", ARCHITECTURE)
-    return emulate_source(rung, cases, threads, time_limit_s, log, engine, architecture=architecture)
+    record = emulate_source(rung, cases, threads, time_limit_s, log, engine, architecture=architecture)
+    if record["status"] == "failed":
+        record["message"] += first_warning(compiled.get("log", ""))
+    return record
 
 
 def emulate_source(

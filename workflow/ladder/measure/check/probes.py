@@ -24,6 +24,7 @@ from ladder.model.shape import Shape
 Device = CudaDevice | EmulatedDevice
 INVALID = 1  # cudaErrorInvalidValue
 REPLAYS = 2
+OBSERVED_BYTES = {"launch_observer": 8, "observed_sms": 4}  # of the variables of launch.cuh
 MANY = 65541, 65540  # rows and columns of a C whose elements 32 bits do not count
 MANY_BLOCKS = 64  # of it are computed,
 MANY_S = 1.0  # in so many seconds of CPU time, in which blocks that compute one tile after the other do not end
@@ -276,11 +277,14 @@ def _errors(device: Device, library: Library, case: Case, make: _Make) -> str:
 def _observed(device: Device, library: Library, case: Case, make: _Make) -> str:
     """What launch_observer is told is what is launched. In the emulator; of a rung that tells it nothing, nothing."""
     assert isinstance(device, EmulatedDevice)
+    for name, right in OBSERVED_BYTES.items():
+        if (exported := library.exported_bytes.get(name, right)) != right:
+            return f"{name} has {exported} bytes, and who sets it writes {right}"
     product = make()
     call = product.call
     if wrong := device.compute(library, call, 0):
         return wrong
-    launched = device.launches(library)
+    launched = [one[:-1] for one in device.launches(library)]
     device.begin(library, [call])
     workspace, stream = device.address(call.workspace), device.stream
     told: list[tuple[Any, ...]] = []
@@ -290,7 +294,10 @@ def _observed(device: Device, library: Library, case: Case, make: _Make) -> str:
 
     with library.observed(case.sms or EMULATED_SMS, observe):
         error = library.queue(call.shape, call.alpha, call.beta, call.operands, workspace, stream)
-    if not told or device.launches(library):
+    made = device.launches(library)
+    if any(by_launch for *_, by_launch in made):
+        return "launch starts kernels although launch_observer is set"
+    if not told or made:
         return ""
     if error:
         return f"sgemm returned {explain(error)} while its launches were observed"

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ladder.build.compile import Build
-from ladder.build.resources import device_variable_bytes
+from ladder.build.resources import device_variable_bytes, first_warning
 from ladder.measure.check.in_common import passing
 from ladder.measure.worker import WORKER
 from ladder.model.cases import Case, is_unfinished
@@ -54,6 +54,7 @@ def check_rung(
     answers = run_cases(cases, times, request, time_limit_s, log, progress)
     where["wall_s"] = round(time.monotonic() - begun, 3)
     status, message = answers.verdict(f"check: {made.folder.name}")
+    message += first_warning(compiled.get("log", "")) if status == "failed" else ""
     identical = all(case.pop("identical", True) for case in answers.records)
     return {
         **{"status": status, "message": message, "where": where},
