@@ -96,6 +96,24 @@ def test_dram_that_is_busier_with_fewer_bytes_is_explained_by_the_time(pages, ta
     assert (now["dram_throughput"] > then["dram_throughput"]) == ("nevertheless busier" in pages["tiled_1d"])
 
 
+COMPARED = ["global_load_requests", "l2_sectors", "dram_bytes_read", "dram_throughput", "duration"]
+
+
+@pytest.mark.parametrize("name", COMPARED)
+def test_what_a_profile_has_not_counted_is_not_compared_with_the_rung_before(tables, rungs, name):
+    fewer = tables | {"profiles": tables["profiles"][tables["profiles"]["name"] != name]}
+    compared = "Compared with `tiled@TILE=32`"
+    assert compared in "\n".join(explanation(rungs["tiled_1d"], tables))
+    assert compared not in "\n".join(explanation(rungs["tiled_1d"], fewer))
+
+
+def test_the_work_of_a_rung_on_tensor_cores_is_not_said_to_be_of_another_ceiling(tables, rungs):
+    waits = tables["predictions"].assign(bound_by="issue slots")
+    said = {name: "\n".join(explanation(rungs[name], tables | {"predictions": waits})) for name in ("tf32", "tiled_2d")}
+    assert " ms of products on the tensor cores" in said["tf32"]
+    assert " ms of work at the ceiling of the issue slots" in said["tiled_2d"]
+
+
 def test_conflicts_that_cost_passes_are_told_from_those_that_are_none(pages, tables):
     at = tables["profiles"][tables["profiles"]["shape"] == "4096"]
     for name, text in pages.items():
@@ -192,7 +210,9 @@ def test_the_executed_mix_is_of_all_that_warps_executed(tables):
     assert executed.to_numpy() == pytest.approx(100, abs=0.01)
 
 
-def test_large_counts_are_written_out():
-    text = WHY_CHAINS["MIO queue (shared memory)"]["chain"][0]
-    assert "{shared_loads:n}" in text
-    assert not [chain for chain in WHY_CHAINS.values() for text in chain["chain"] if re.search(r":\.\dg\}", text)]
+def test_large_counts_are_written_out(pages, tables):
+    at = tables["profiles"][tables["profiles"]["shape"] == "4096"]
+    counts = {name: metrics_of(at, name).get("shared_loads", 0) for name in pages}
+    told = [name for name, text in pages.items() if f" {counts[name] / 1e6:,.0f} million loads from shared" in text]
+    assert told
+    assert all(re.search(r"\de[+]\d", text) is None for text in pages.values())

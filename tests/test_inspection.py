@@ -373,6 +373,14 @@ def test_a_kernel_that_no_shape_launches_is_named_and_not_disassembled(tmp_path)
     assert code["scale_kernel"] is None
 
 
+def inspected(text, shapes, folder):
+    """What `inspect` says of a source at these shapes."""
+    source = os.path.relpath(write(folder / "rung.cu", text), ROOT / "kernels")
+    gpu = read_gpu("h100-sxm")
+    build(a_rung(source=source), gpu, find_nvcc(), ["-std=c++17"], folder / "made")
+    return inspect(Build(folder / "made"), shapes, gpu, folder / "log")
+
+
 ENGINE = """
 #include "bulk_copy.cuh"
 #include "gemm.cuh"
@@ -388,10 +396,7 @@ EXPORT_SGEMM(run)
 
 
 def test_the_launches_that_are_observed_are_those_with_the_copy_engine_where_it_can_read_the_matrix(tmp_path):
-    source = os.path.relpath(write(tmp_path / "engine.cu", ENGINE), ROOT / "kernels")
-    gpu, nvcc = read_gpu("h100-sxm"), find_nvcc()
-    build(a_rung(source=source), gpu, nvcc, ["-std=c++17"], tmp_path / "engine")
-    record = inspect(Build(tmp_path / "engine"), ["64", "63"], gpu, tmp_path / "log")
+    record = inspected(ENGINE, ["64", "63"], tmp_path)
     launched = {shape: each["symbol"] for shape, (each,) in record["launches"].items()}
     assert "with_engine" in launched["64"]
     assert "without_engine" in launched["63"]
@@ -419,10 +424,7 @@ EXPORT_SGEMM(run)
 
 
 def test_the_tiles_of_a_persistent_kernel_are_its_blocks_where_sms_are_no_limit(tmp_path):
-    source = os.path.relpath(write(tmp_path / "persistent.cu", PERSISTENT), ROOT / "kernels")
-    gpu, nvcc = read_gpu("h100-sxm"), find_nvcc()
-    build(a_rung(source=source), gpu, nvcc, ["-std=c++17"], tmp_path / "made")
-    record = inspect(Build(tmp_path / "made"), ["2048", "128"], gpu, tmp_path / "log")
+    record = inspected(PERSISTENT, ["2048", "128"], tmp_path)
     found = {
         shape: {re.search(r"sgemm_([a-z]+)", each["symbol"])[1]: each["tiles"] for each in launches}
         for shape, launches in record["launches"].items()

@@ -11,6 +11,7 @@ from ladder.config.kernels import read_kernels
 from ladder.model.rung import TunedClass
 from ladder.show.numbers import number
 from ladder.show.pages import by_work, markdown_table, memory_costs, own_words, page, pages_index, scaled
+from ladder.show.timeline import timeline
 from ladder.system.paths import ROOT
 from ladder.tables.diagnosis import Profile
 from ladder.tables.every import all_tables
@@ -238,6 +239,8 @@ def test_the_index_and_the_timeline_show_no_picture_of_profiles_that_there_are_n
     pictures = ("figures/intensity", "figures/roofline", "figures/issue_slots")
     assert all(name in pages_index(rungs, recorded) for name in pictures)
     assert not any(name in pages_index(rungs, bare) for name in pictures)
+    assert "figures/issue_slots" in timeline(rungs, recorded)
+    assert "figures/issue_slots" not in timeline(rungs, bare)
 
 
 def test_a_page_says_what_each_memory_costs_from_the_nearest_to_the_farthest():

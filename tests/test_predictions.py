@@ -9,10 +9,12 @@ import numpy as np
 import pandas as pd
 import pytest
 from conftest import ROUND_GPU, a_rung, an_evidence
+from ladder.build.occupancy import LIMITS
 from ladder.config.plan import plan
 from ladder.model.shape import Shape
 from ladder.show.figures import predicted
 from ladder.system.paths import ROOT
+from ladder.tables.code import paper_table, resource_table
 from ladder.tables.files import read_table
 from ladder.tables.hardware import HARDWARE_COLUMNS
 from ladder.tables.predictions import (
@@ -26,9 +28,12 @@ from ladder.tables.predictions import (
     fit,
     loads_ahead,
     time_ms,
+    works,
 )
 from ladder.tables.tensor_cores import TensorRates, TensorWork, tensor_works
 from pipeline import RECORDED
+from test_diagnosis import counters
+from test_inspection import an_inspection
 
 TABLES = ROOT / "results" / RECORDED / "tables"
 MACHINE = Machine(sms=100, lanes=128, warps=64, peak_gflops=50000.0, launch_ms=0.003, clock_khz=2e6)
@@ -100,6 +105,41 @@ def test_the_rates_are_the_probes_and_without_them_those_that_nvidia_states():
     stated = TensorRates.of(ROUND_GPU, pd.DataFrame(columns=HARDWARE_COLUMNS))
     assert stated.source == "GPU file"
     assert stated.gflops["wgmma", "FP16"] == 2 * stated.gflops["mma.sync", "TF32"]
+
+
+def test_a_gpu_whose_rates_nobody_states_predicts_nothing_on_tensor_cores():
+    unknown = replace(ROUND_GPU, compute_capability="99.0")
+    rates = TensorRates.of(unknown, pd.DataFrame(columns=HARDWARE_COLUMNS))
+    assert rates.gflops == {}
+    assert not tensor_works([an_item({"2048": [a_launch("main", 32, 1024)]})], [Shape.parse("2048")], rates)
+
+
+def a_profile(passes: float, cores: int) -> dict:
+    """Of a kernel that makes so many passes of the load/store pipe an FFMA, one in each cycle on half of all SMs."""
+    ffmas = 0.5 * cores / ROUND_GPU.fp32_lanes_per_sm / passes * 32
+    metrics = counters(load_pipe_busy=50.0, ffma_per_cycle=ffmas)
+    return {"where": {"gpu": {"cores": cores}}, "kernels": [{"kernel": "kernel_a", "metrics": metrics}]}
+
+
+def test_passes_that_another_gpu_counted_are_of_its_sms():
+    other = {"1024": a_profile(0.5, 60 * ROUND_GPU.fp32_lanes_per_sm)}
+    item = an_evidence(inspection=an_inspection(), counted=other, counted_on="small")
+    (row,) = paper_table([item], ROUND_GPU).itertuples()
+    assert (row.wavefronts_per_ffma, row.wavefronts_from) == (pytest.approx(0.5), "profile on small")
+
+
+def test_the_source_of_passes_is_that_of_the_nearest_profile():
+    shapes = ("1024", "2048", "4096", "8192")
+    launch = an_inspection()["launches"]["1024"][1]
+    launch["occupancy"] = {"blocks": 2, "percent": 50.0, "limited_by": [], "block_limits": dict.fromkeys(LIMITS, 2)}
+    inspection = an_inspection() | {"launches": {shape: [launch] for shape in shapes}}
+    cores = ROUND_GPU.sms * ROUND_GPU.fp32_lanes_per_sm
+    profiles = {"profiles": {"1024": a_profile(0.5, cores)}, "counted": {"8192": a_profile(0.25, cores)}}
+    items = [an_evidence("coalesced", inspection=inspection, counted_on="other", **profiles)]
+    found = works(items, paper_table(items, ROUND_GPU), resource_table(items))
+    passes = {text: (work.passes, work.source) for (_, text), work in found.items()}
+    here, there = (pytest.approx(0.5), "profile"), (pytest.approx(0.25), "profile on other")
+    assert passes == {"1024": here, "2048": here, "4096": there, "8192": there}
 
 
 def an_item(launches: dict) -> object:

@@ -9,6 +9,7 @@ import logging
 import os
 import pty
 import re
+import signal
 import struct
 import subprocess
 import sys
@@ -168,10 +169,16 @@ def test_rules_that_take_the_gpu_are_known_by_their_resources(tmp_path):
 # The plugin
 
 
+INSTALLED = {}  # what a handler installed, by the number of the signal
+
+
 def a_handler(monkeypatch, tmp_path, *quiet: str, **settings) -> tuple[LogHandler, io.StringIO]:
     """The handler as Snakemake makes it, and what it writes to."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("sys.stderr", io.StringIO())
+    monkeypatch.setattr("sys.excepthook", sys.excepthook)
+    monkeypatch.setattr("signal.getsignal", lambda number: signal.default_int_handler)
+    monkeypatch.setattr("signal.signal", INSTALLED.__setitem__)
     common = {
         "quiet": {Quietness[name] for name in quiet},
         "verbose": False,
@@ -220,6 +227,25 @@ def test_a_run_without_a_job_says_so(monkeypatch, tmp_path):
     handler.close()
     assert stream.getvalue().startswith("Nothing to be done: ")
     assert stream.getvalue().count("\n") == 1
+
+
+def test_a_run_that_the_user_interrupts_says_so_in_one_line_and_calls_no_job_failed(monkeypatch, tmp_path):
+    handler, stream = a_handler(monkeypatch, tmp_path, "RULES")
+    with pytest.raises(KeyboardInterrupt):
+        INSTALLED[signal.SIGINT](signal.SIGINT, None)
+    handler.emit(record("error", "CalledProcessError in file a.smk, line 9", logging.ERROR))
+    handler.emit(record("job_error", "", logging.ERROR, log=["log"], rule_name="time"))
+    sys.excepthook(KeyboardInterrupt, KeyboardInterrupt(), None)
+    handler.close()
+    handler.close()
+    assert stream.getvalue() == "gemm-ladder: interrupted; nothing that was recorded is lost, run again to go on\n"
+
+
+def test_what_ends_a_run_otherwise_keeps_its_traceback(monkeypatch, tmp_path):
+    handler, stream = a_handler(monkeypatch, tmp_path, "RULES")
+    sys.excepthook(ValueError, ValueError("odd"), None)
+    handler.close()
+    assert stream.getvalue() == "ValueError: odd\n"
 
 
 @pytest.mark.parametrize("told", [True, False])
@@ -340,12 +366,24 @@ def test_what_a_script_raises_while_it_imports_is_one_line(tmp_path, script):
     assert any(name in run.stderr for name in BREAKAGES) or "no attribute 'params'" in run.stderr
 
 
+def refused():
+    raise PermissionError(13, "no", ".snakemake")
+
+
 def test_what_the_machine_refuses_before_any_job_is_one_line_and_a_fault_of_ours_is_not_hidden():
     with pytest.raises(SystemExit) as ended, terminal.told():
-        raise PermissionError(13, "no", ".snakemake")
+        refused()
     assert ended.value.code.startswith("gemm-ladder: .snakemake: Permission denied; ")
     with pytest.raises(KeyError), terminal.told():
         raise KeyError("m")
+
+
+def test_a_command_that_the_machine_refuses_ends_with_one_line_and_a_fault_of_ours_is_not_hidden(capsys):
+    assert terminal.exit_status("bench", lambda: None) == 0
+    assert terminal.exit_status("bench", refused) == 1
+    assert capsys.readouterr().err.startswith("bench: .snakemake: Permission denied; ")
+    with pytest.raises(KeyError):
+        terminal.exit_status("bench", lambda: {}["m"])
 
 
 @pytest.mark.parametrize("quiet", [True, False])

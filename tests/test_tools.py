@@ -28,6 +28,17 @@ def tools(*arguments: str) -> subprocess.CompletedProcess:
     return subprocess.run(command, cwd=ROOT, env=variables, capture_output=True, text=True, check=False)
 
 
+def test_help_names_every_tool_and_every_command():
+    listed = tools("--help")
+    assert (listed.returncode, listed.stderr) == (0, "")
+    for path in (ROOT / "tools").glob("record_*.py"):
+        name = path.stem.removeprefix("record_")
+        assert name in listed.stdout
+        told = tools(name, "--help")
+        assert (told.returncode, told.stderr) == (0, "")
+        assert all(each in told.stdout for each in import_module(path.stem).COMMANDS)
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

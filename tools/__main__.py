@@ -29,17 +29,23 @@ def positive(text: str) -> int:
     return int(text)
 
 
+def for_argparse(text: str | None) -> str:
+    """A help text as argparse wants it, which formats it: with each % doubled."""
+    return (text or "").replace("%", "%%")
+
+
 def parser() -> Parser:
     """`python tools TOOL COMMAND [NUMBER]`: the functions in COMMANDS of each module, with their own arguments."""
     top = Parser(prog="python tools", description=__doc__)
     tools = top.add_subparsers(required=True, metavar="TOOL")
     for name in TOOLS:
         module = importlib.import_module(f"record_{name}")
-        commands = tools.add_parser(name, help=module.__doc__, description=module.__doc__)
+        about = inspect.getdoc(module)
+        commands = tools.add_parser(name, help=for_argparse(about), description=about)
         commands = commands.add_subparsers(required=True, metavar="COMMAND")
         for command, function in module.COMMANDS.items():
             told = inspect.getdoc(function)
-            one = commands.add_parser(command, help=told, description=told)
+            one = commands.add_parser(command, help=for_argparse(told), description=told)
             for each in inspect.signature(function).parameters.values():
                 one.add_argument(each.name, type=positive, nargs="?", default=each.default)
             one.set_defaults(function=function)

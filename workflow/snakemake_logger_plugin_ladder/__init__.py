@@ -1,8 +1,9 @@
 """A logger plugin for Snakemake: errors and how far the run is, in the place of what Snakemake says of its own work.
 
 `--logger ladder` (profiles/default) takes it. It shows its own words where the user asked for fewer of Snakemake's, by
-`--quiet rules`; with `--quiet host`, `--verbose` or in a dry run it shows what Snakemake says, as Snakemake would. As
-the first that runs, it also refuses a command line that the workflow cannot take.
+`--quiet rules`, and one line where the user interrupts the run. With `--quiet host`, `--verbose` or in a dry run it
+shows what Snakemake says, as Snakemake would. As the first that runs, it also refuses a command line that the workflow
+cannot take.
 """
 
 from __future__ import annotations
@@ -10,9 +11,12 @@ from __future__ import annotations
 import logging
 import os
 import re
+import signal
 import sys
+import traceback
 from logging import LogRecord
 from pathlib import Path
+from typing import Any
 
 from snakemake_interface_logger_plugins.base import LogHandlerBase
 from snakemake_interface_logger_plugins.common import LogEvent
@@ -88,11 +92,24 @@ class LogHandler(LogHandlerBase):
         os.environ |= {"GEMM_LADDER_QUIET": "1"} if silent else {}  # for the workflow, which tells its jobs
         self.board = None if silent or not self.ours else Board(self.stream, DURATIONS)
         self.untold: list[str] = []  # errors that a failed job may have told already
+        self.interrupted = False
+        if self.ours and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+            signal.signal(signal.SIGINT, self._interrupt)
+            sys.excepthook = self._uncaught
 
     @property
     def has_filter(self) -> bool:
         """Whether Snakemake's own choice of records is left out: where this handler chooses."""
         return self.ours
+
+    def _interrupt(self, number: int, frame: Any) -> None:
+        """Note that the user ended the run, so that what fails by it is no error, and end it as Python does."""
+        self.interrupted = True
+        signal.default_int_handler(number, frame)
+
+    def _uncaught(self, kind: type[BaseException], error: BaseException, trace: Any) -> None:
+        if not issubclass(kind, KeyboardInterrupt):
+            traceback.print_exception(kind, error, trace)
 
     def emit(self, record: LogRecord) -> None:
         """Show one of Snakemake's records, or draw what it changes."""
@@ -100,6 +117,8 @@ class LogHandler(LogHandlerBase):
         if not self.ours:
             told = event == LogEvent.ERROR and not self.common_settings.verbose
             self._write(_in_one_line(self.format(record)) if told else self.format(record))
+        elif self.interrupted and event in (LogEvent.JOB_ERROR, LogEvent.ERROR):
+            self.untold.clear()
         elif event == LogEvent.JOB_ERROR:
             self._job_failed(record)
         elif event == LogEvent.ERROR:
@@ -140,4 +159,8 @@ class LogHandler(LogHandlerBase):
         self.untold.clear()
         if self.board is not None:
             self.board.close()
+        if self.interrupted:
+            self.stream.write("gemm-ladder: interrupted; nothing that was recorded is lost, run again to go on\n")
+            self.stream.flush()
+            self.interrupted = False
         super().close()

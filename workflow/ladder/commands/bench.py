@@ -24,6 +24,7 @@ import yaml
 
 from ladder.build.compile import NO_COMPILER, NOT_APPLICABLE, Build, build
 from ladder.build.emulator import EMULATED, ENGINE, cached_engine, why_no_emulator
+from ladder.build.resources import first_warning
 from ladder.build.toolchain import find_nvcc, require_architecture
 from ladder.config.documents import read_yaml
 from ladder.config.kernels import read_kernels
@@ -37,10 +38,10 @@ from ladder.model.cases import Case, all_cases
 from ladder.model.rung import Rung, parse_variant, variant_name
 from ladder.model.shape import Shape, in_order
 from ladder.records.provenance import environment
-from ladder.system.errors import LadderError, one_line
+from ladder.system.errors import LadderError
 from ladder.system.paths import ROOT, shown
 from ladder.system.process import LEASED
-from ladder.system.terminal import Progress, waiting
+from ladder.system.terminal import Progress, exit_status, waiting
 
 COMMAND_LINE = "command line"
 LOOK_EVERY_S = 0.2  # between two looks at the times of files
@@ -64,14 +65,7 @@ def main(arguments: Sequence[str]) -> int:
 
 def once(asked: argparse.Namespace) -> int:
     """Run the command once; returns its exit status, 0 or 1."""
-    try:
-        bench(planned(asked.rung, asked.sizes or SIZES, asked.config), asked.all)
-    except Exception as error:
-        if not (line := one_line(error)):
-            raise
-        print(f"bench: {line}", file=sys.stderr, flush=True)
-        return 1
-    return 0
+    return exit_status("bench", lambda: bench(planned(asked.rung, asked.sizes or SIZES, asked.config), asked.all))
 
 
 def watch(asked: argparse.Namespace) -> int:
@@ -315,13 +309,14 @@ def emulated(run: Plan, name: str, made: Future[Build], log: Path, every: bool) 
         record = emulate_source(run.by_name(name), cases, threads, limit_s, log, engine, started, not every)
     if lines := printed(log):
         print("\n".join([f"{name}: printed in the emulator:", *lines]), file=sys.stderr, flush=True)
-    made.result()
+    compiled = made.result().record
     progress.ended(record["status"])
     if record["status"] == "failed":
         wrong = [case for case in record["cases"] if case["verdict"] != "pass"]
         for case in wrong if every else ():
             print(f"{name}: {Case.of(case)}: {case['verdict']}", flush=True)
-        raise LadderError(f"{name}: wrong: in the emulator: {record['message']}")
+        warning = first_warning(compiled["log"])
+        raise LadderError(f"{name}: wrong: in the emulator: {record['message']}{warning}")
     if record["status"] != EMULATED:
         raise LadderError(f"{name}: not checked: {record['message']}")
     return len(record["cases"])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import shutil
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -14,8 +13,9 @@ from ladder.commands.bench import COMMAND_LINE, setting
 from ladder.config.documents import read_yaml
 from ladder.config.plan import Plan, plan
 from ladder.model.rung import Rung
-from ladder.system.errors import LadderError, one_line
+from ladder.system.errors import LadderError
 from ladder.system.paths import ROOT, shown
+from ladder.system.terminal import exit_status
 
 LIBRARY_PARTS = ROOT / "kernels" / "library"
 LIBRARY_NAME, SHIM_NAME = "libgemm_ladder.so", "libgemm_ladder_cublas.so"
@@ -24,18 +24,15 @@ LIBRARY_NAME, SHIM_NAME = "libgemm_ladder.so", "libgemm_ladder_cublas.so"
 def main(arguments: Sequence[str]) -> int:
     """Run the command; returns its exit status: 1, with one line on the standard error, where nothing was built."""
     asked = _parser().parse_args(arguments)
-    try:
+
+    def work() -> None:
         given = {**dict(map(setting, asked.config)), "kernels": [asked.rung]}
         config = {**read_yaml(ROOT / "config" / "config.yaml"), **given}
         run = plan(config, dict.fromkeys(given, COMMAND_LINE))
         make_library(run, run.rungs[0], asked.output.resolve())
-    except Exception as error:
-        if not (line := one_line(error)):
-            raise
-        print(f"library: {line}", file=sys.stderr, flush=True)
-        return 1
-    print(f"{asked.rung} for {run.gpu.title}: {shown(asked.output.resolve())}")
-    return 0
+        print(f"{asked.rung} for {run.gpu.title}: {shown(asked.output.resolve())}")
+
+    return exit_status("library", work)
 
 
 def make_library(run: Plan, rung: Rung, folder: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -13,21 +12,16 @@ from ladder.commands.bench import COMMAND_LINE, setting
 from ladder.config.documents import read_yaml, validated
 from ladder.config.plan import plan
 from ladder.records.trace import records_of, trace_of, write_records
-from ladder.system.errors import LadderError, one_line
+from ladder.system.errors import LadderError
 from ladder.system.paths import ROOT, read_text, shown
+from ladder.system.terminal import exit_status
 
 
 def main(arguments: Sequence[str]) -> int:
     """Run the command; returns its exit status: 1, with one line on the standard error, where it did not succeed."""
     asked = _parser().parse_args(arguments)
-    try:
-        {"export": export, "import": bring_in, "validate": validate}[asked.command](asked)
-    except Exception as error:
-        if not (line := one_line(error)):
-            raise
-        print(f"trace: {line}", file=sys.stderr, flush=True)
-        return 1
-    return 0
+    command = {"export": export, "import": bring_in, "validate": validate}[asked.command]
+    return exit_status("trace", lambda: command(asked))
 
 
 def export(asked: argparse.Namespace) -> None:

@@ -8,9 +8,9 @@ from __future__ import annotations
 import contextlib
 import copy
 import dataclasses
-import difflib
 import math
 from collections.abc import Iterable, Iterator, Mapping
+from difflib import SequenceMatcher
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -175,10 +175,19 @@ def of_fields(kind: type, values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def nearest(name: str, known: Iterable[str], title: str = "known") -> str:
-    """What to write in the place of a name that is not known: the one most like it, or the list of all."""
-    lower = {each.lower(): each for each in known}
-    near = difflib.get_close_matches(name.lower(), lower, n=1)
-    return f"did you mean {lower[near[0]]}?" if near else f"{title}: {', '.join(lower.values()) or 'none'}"
+    """What to write in the place of a name that is not known: what is or begins most like it, or all names."""
+    choices, wanted = list(dict.fromkeys(known)), name.lower()
+
+    def likeness(choice: str) -> float:
+        begins = choice[: len(wanted)] if len(wanted) > 2 else ""
+        whole, beginning = (SequenceMatcher(None, wanted, each.lower()).ratio() for each in (choice, begins))
+        return max(whole, LESS_LIKELY * beginning)
+
+    best = max(choices, key=likeness, default="")
+    return f"did you mean {best}?" if best and likeness(best) >= ALIKE else f"{title}: {', '.join(choices) or 'none'}"
+
+
+ALIKE, LESS_LIKELY = 0.6, 0.9  # of the letters of two names; what a name has in common with a longer one counts less
 
 
 def read_shapes(values: list[str | int], file: str, key: str) -> list[Shape]:

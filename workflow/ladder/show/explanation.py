@@ -7,9 +7,11 @@ are in workflow/data/explanations.yaml, each claim with its source; every number
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import yaml
@@ -18,6 +20,7 @@ from ladder.model.metrics import METRICS, RATIOS, STALLS
 from ladder.model.rung import Rung
 from ladder.show.numbers import number, percent
 from ladder.tables.diagnosis import FP32_UNITS, TENSOR_CORES
+from ladder.tables.predictions import FFMAS
 from ladder.tables.timings import largest
 
 _DATA = yaml.safe_load((Path(__file__).parents[2] / "data" / "explanations.yaml").read_text(encoding="utf-8"))
@@ -145,9 +148,13 @@ def _levers(rung: str, at: Mapping[str, pd.DataFrame]) -> Iterator[str]:
         yield (
             f"The model, fitted to the other rungs, predicts {row.predicted_gflops / 1e3:.3g} TFLOP/s;"
             f" {row.measured_gflops / 1e3:.3g} were measured ({row.error_percent:+.0f} %). It expects"
-            f" {number(row.busy_ms)} ms of work at the ceiling of the {row.bound_by}{_prepass(row.prepass_ms)} and"
-            f" {number(row.waiting_ms)} ms of waits that no other warp hides."
+            f" {number(row.busy_ms)} ms of {_work(row)}{_prepass(row.prepass_ms)} and {number(row.waiting_ms)} ms of"
+            " waits that no other warp hides."
         )
+
+
+def _work(row: Any) -> str:
+    return f"work at the ceiling of the {row.bound_by}" if row.by == FFMAS else "products on the tensor cores"
 
 
 def _prepass(ms: float) -> str:
@@ -337,21 +344,24 @@ def _memory(rung: Rung, at: Mapping[str, pd.DataFrame]) -> Iterator[str]:
                 " what holds the rung back lies before DRAM."
             )
     then, now = (metrics_of(at["profiles"], name) for name in (rung.before or "", rung.name))
-    if not rows.empty and min(then.get("global_load_requests", 0), now.get("global_load_requests", 0)) > 0:
-        fewer, sectors, moved = (
-            now[name] / then[name] for name in ("global_load_requests", "l2_sectors", "dram_bytes_read")
-        )
+    ratios = [now.get(name, 0) / then[name] if then.get(name) else 0 for name in _COMPARED]
+    rates = [each.get(name, math.nan) for name in ("dram_throughput", "l1_hit_rate") for each in (then, now)]
+    if rows.empty or not all(ratios) or any(map(math.isnan, [*ratios, *rates])):
+        return
+    (fewer, sectors, moved, time), (before, after, held_there, held) = ratios, rates
+    yield (
+        f"Compared with `{rung.before}`, warps ask for {percent(fewer, 1)} of the global loads, L2 gives"
+        f" {percent(sectors, 1)} of the sectors and DRAM {percent(moved, 1)} of the bytes. L1 holds {held:.0f} % of the"
+        f" sectors here, and {held_there:.0f} % there."
+    )
+    if after > before and moved < 1:
         yield (
-            f"Compared with `{rung.before}`, warps ask for {percent(fewer, 1)} of the global loads, L2 gives"
-            f" {percent(sectors, 1)} of the sectors and DRAM {percent(moved, 1)} of the bytes. L1 holds"
-            f" {now['l1_hit_rate']:.0f} % of the sectors here, and {then['l1_hit_rate']:.0f} % there."
+            f"DRAM is nevertheless busier, {after:.1f} % instead of {before:.1f} % of its peak, because the product"
+            f" takes {percent(time)} of the time."
         )
-        before, after = then["dram_throughput"], now["dram_throughput"]
-        if after > before and moved < 1:
-            yield (
-                f"DRAM is nevertheless busier, {after:.1f} % instead of {before:.1f} % of its peak, because the product"
-                f" takes {percent(now['duration'] / then['duration'])} of the time."
-            )
+
+
+_COMPARED = ("global_load_requests", "l2_sectors", "dram_bytes_read", "duration")  # with the rung before
 
 
 def _executed(rung: str, at: Mapping[str, pd.DataFrame], instructions: pd.DataFrame, shape: str) -> Iterator[str]:

@@ -12,6 +12,7 @@ from ladder.show.explanation import PROMISES, metrics_of
 from ladder.show.numbers import number, percent
 from ladder.show.pages import markdown_table
 from ladder.tables.predictions import FFMAS, error_table
+from ladder.tables.tensor_cores import TENSOR_FITTED
 from ladder.tables.timings import headline_shape
 
 
@@ -130,7 +131,8 @@ def _rates(predictions: pd.DataFrame) -> list[str]:
     """Where the rates of the tensor cores are from; nothing where no rung on them is predicted."""
     sources = set(predictions.loc[predictions["by"] != FFMAS, "counted_from"])
     if not sources:
-        return ["No rung on tensor cores is predicted: the times of two others at least are needed."]
+        needed = len(TENSOR_FITTED)
+        return [f"No rung on tensor cores is predicted: that takes more than {needed} times of other such rungs."]
     if sources == {"probes"}:
         return ["The rates of mma.sync and wgmma are measured ([how](hardware.md))."]
     return ["This GPU has no hardware record, so the rates of mma.sync and wgmma are those that NVIDIA states."]

@@ -54,14 +54,25 @@ class Progress:
 
 
 @contextlib.contextmanager
-def told() -> Iterator[None]:
+def told(program: str = "gemm-ladder") -> Iterator[None]:
     """End the program with one line and exit status 1 for an exception that is not this program's fault."""
     try:
         yield
     except Exception as error:
         if line := one_line(error):
-            sys.exit(f"gemm-ladder: {line}")
+            sys.exit(f"{program}: {line}")
         raise
+
+
+def exit_status(program: str, work: Callable[[], None]) -> int:
+    """The exit status of a command that does this work: 0, or 1 once the line is told by which `told` would end it."""
+    try:
+        with told(program):
+            work()
+    except SystemExit as ended:
+        print(ended.code, file=sys.stderr, flush=True)
+        return 1
+    return 0
 
 
 @contextlib.contextmanager

@@ -141,10 +141,7 @@ def paper_table(evidence: Sequence[Evidence], gpu: Gpu) -> pd.DataFrame:
             blocks = math.prod(launch["grid"])
             held = (launch.get("occupancy") or {}).get("blocks")
             filled = waves(blocks, held, gpu.sms) if held else {"balance": 1.0}
-            profile = item.profiles.get(text) or item.counted.get(text)
-            counted = "profile" if text in item.profiles else f"profile on {item.counted_on}"
-            metrics = multiplying_profile(profile["kernels"])["metrics"] if profile else {}
-            seen = Profile(metrics).wavefronts_per_ffma(gpu.sms)
+            seen, counted = _profiled_passes(item, text, gpu)
             limits = ceilings(gpu, shape, loop, filled["balance"], seen) if by_ffmas else {}
             bound = min(limits, key=lambda name: limits[name], default="")
             lowest = limits.get(bound, math.nan)
@@ -175,6 +172,15 @@ def paper_table(evidence: Sequence[Evidence], gpu: Gpu) -> pd.DataFrame:
                 }
             )
     return pd.DataFrame(rows, columns=PAPER_COLUMNS)
+
+
+def _profiled_passes(item: Evidence, shape: str, gpu: Gpu) -> tuple[float, str]:
+    """Passes an FFMA that a profile counted, on the SMs of the GPU that it is of, and which; else not a number."""
+    profile, source, sms = item.profiles.get(shape), "profile", float(gpu.sms)
+    if profile is None and (profile := item.counted.get(shape)):
+        source, sms = f"profile on {item.counted_on}", profile["where"]["gpu"]["cores"] / gpu.fp32_lanes_per_sm
+    metrics = multiplying_profile(profile["kernels"])["metrics"] if profile else {}
+    return Profile(metrics).wavefronts_per_ffma(sms), source
 
 
 PAPER_COLUMNS = [

@@ -122,7 +122,7 @@ class Profile:
         counted = sum(count for name in names if not math.isnan(count := self.get(name)))
         return 100 * counted / self.get("executed_instructions")
 
-    def wavefronts_per_ffma(self, sms: int) -> float:
+    def wavefronts_per_ffma(self, sms: float) -> float:
         """Passes of the load/store data pipes of so many SMs for each FFMA of a warp; not a number where unrecorded."""
         busy = self.get("load_pipe_busy") / 100  # one a cycle and SM
         ffmas = self.get("ffma_per_cycle") / 32

@@ -180,22 +180,18 @@ def works(evidence: Sequence[Evidence], paper: pd.DataFrame, resources: pd.DataF
     ahead = loads_ahead(list(rungs.values()))
     main = resources[resources["multiplies"].astype(bool)]
     threads = {(row.rung, str(row.shape)): row.block_threads for row in main.itertuples()}
-    counted: dict[str, dict[int, float]] = {}
-    sources: dict[str, str] = {}
+    counted: dict[str, dict[int, tuple[float, str]]] = {}
     for row in paper[paper["wavefronts_from"].str.startswith("profile")].itertuples():
-        counted.setdefault(row.rung, {})[Shape.parse(str(row.shape)).n] = row.wavefronts_per_ffma
-        sources[row.rung] = row.wavefronts_from
+        counted.setdefault(row.rung, {})[Shape.parse(str(row.shape)).n] = row.wavefronts_per_ffma, row.wavefronts_from
     found = {}
     for row in paper[paper["predicted_gflops"].notna()].itertuples():
         text = str(row.shape)
         shape = Shape.parse(text)
         if not (shape.m == shape.n == shape.k and SMALLEST <= shape.n <= LARGEST) or pd.isna(row.blocks_per_sm):
             continue
-        passes, sizes = row.wavefronts_per_ffma, counted.get(row.rung, {})
-        source = row.wavefronts_from
+        passes, source, sizes = row.wavefronts_per_ffma, row.wavefronts_from, counted.get(row.rung, {})
         if sizes and shape.n % WHOLE_TILES == 0:
-            source = sources[row.rung]
-            passes = sizes[min(sizes, key=lambda n, at=shape.n: abs(math.log(n / at)))]
+            passes, source = sizes[min(sizes, key=lambda n, at=shape.n: abs(math.log(n / at)))]
         rung = rungs[row.rung]
         macros = default_macros(rung) | rung.macros_at(shape)
         depth = macros.get("BK", macros.get("TILE"))
@@ -363,6 +359,21 @@ def _even_tiles(work: TensorWork, machine: Machine) -> TensorWork | None:
 # What may be tried: its name, what it changes, and the change, which takes the work, the fewest passes an FFMA that the
 # inner loop's loads need, and the machine; None where there is nothing to change.
 Lever = tuple[str, str, Callable[[AnyWork, float, Machine], "AnyWork | None"]]
+
+
+def _more_warps(of_work: str) -> Lever:
+    """Twice the blocks that an SM holds (`held`), or of blocks on tensor cores their `warps`."""
+    return (
+        "twice as many warps on an SM",
+        "half as many registers and as much shared memory a block",
+        lambda work, code, machine: (
+            replace(work, **{of_work: 2 * getattr(work, of_work)})
+            if 2 * work.held * work.warps <= machine.warps
+            else None
+        ),
+    )
+
+
 LEVERS: tuple[Lever, ...] = (
     (
         "addresses without extra passes",
@@ -389,13 +400,7 @@ LEVERS: tuple[Lever, ...] = (
         "a step exposes the cycles of rungs that load ahead",
         lambda work, code, machine: replace(work, ahead=True) if work.steps and not work.ahead else None,
     ),
-    (
-        "twice as many warps on an SM",
-        "half as many registers and as much shared memory a block",
-        lambda work, code, machine: (
-            replace(work, held=2 * work.held) if 2 * work.held * work.warps <= machine.warps else None
-        ),
-    ),
+    _more_warps("held"),
     (
         "an even last round",
         "as much work for each SM",
@@ -414,13 +419,7 @@ TENSOR_LEVERS: tuple[Lever, ...] = (
         "half as many issue slots in the inner loop",
         lambda work, code, machine: replace(work, slots=work.slots / 2),
     ),
-    (
-        "twice as many warps on an SM",
-        "half as many registers and as much shared memory a block",
-        lambda work, code, machine: (
-            replace(work, warps=2 * work.warps) if 2 * work.held * work.warps <= machine.warps else None
-        ),
-    ),
+    _more_warps("warps"),
     (
         "a shorter pre-pass",
         "half as many bytes are read and written before the kernel that multiplies",

@@ -58,14 +58,15 @@ class TensorRates:
         if rates:
             return cls(rates, gpu.memory_bandwidth_gb_s, "probes")
         stated = {(unit, kind): stated_rate(kind, gpu) for unit in UNITS.values() for kind in ("FP16", "BF16", "TF32")}
-        return cls(stated, gpu.memory_bandwidth_gb_s, "GPU file")
+        known = {key: rate for key, rate in stated.items() if math.isfinite(rate)}
+        return cls(known, gpu.memory_bandwidth_gb_s, "GPU file")
 
 
 @dataclass(frozen=True)
 class TensorWork:
     """What a rung does for a product: FLOP of it, products for one, GFLOP/s of the tensor cores, GB/s of DRAM, tiles,
-    blocks that an SM holds, warps of a block, issue slots a FLOP that is multiplied, kernels launched, and bytes of the
-    pre-pass.
+    blocks that an SM holds, warps of a block, issue slots a FLOP that is multiplied, kernels launched, bytes of the
+    pre-pass, the unit that multiplies, where the rates are from, and GFLOP/s of the fastest unit for this type.
     """
 
     flop: float
@@ -80,7 +81,7 @@ class TensorWork:
     prepass_bytes: float
     by: str
     source: str
-    fastest: float  # GFLOP/s of the faster unit for this type
+    fastest: float
 
     fitted = TENSOR_FITTED
 
