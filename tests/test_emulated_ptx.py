@@ -61,6 +61,7 @@ VALUES = {
     "tensor_copies": SWIZZLED.ravel(),
     "wgmma_along_k": OF_GROUP,
     "wgmma_along_n": OF_GROUP,
+    "wgmma_dynamic": OF_GROUP,
     "clusters": [*(1127 - I), *(127 - I)],
 }
 

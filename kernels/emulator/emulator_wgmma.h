@@ -103,6 +103,19 @@ EMULATOR_PLAIN inline uint32_t place_in(const Operand& o, bool k_major, uint32_t
   return swizzled(o.start + at, o.swizzle);
 }
 
+// A descriptor has 18 bits of an address. A GPU's block needs no more; here a block has the static arrays of all kernels
+// below its dynamic memory, so that several places may have these bits: it is the first that the block has written.
+constexpr uint32_t ADDRESSED = 1 << 18;
+EMULATOR_PLAIN static uint32_t written_place(const Block& b, uintptr_t base, uint32_t start) {
+  for (uintptr_t place = base + start; place < b.shared_bytes; place += ADDRESSED) {
+    Stamp written = b.shadow[place / 4].written;
+    if (written != NO_WORD && (written & ~IN_FLIGHT) >= b.block_start) {
+      return static_cast<uint32_t>(place - base);
+    }
+  }
+  return start;
+}
+
 // Reads `lines` x k elements of an operand; checks each chunk of 16 bytes once.
 EMULATOR_NOINLINE static bool read_operand(Thread* t, uint64_t descriptor, const Wgmma& as, bool transposed,
                                            uint32_t lines, double (*to)[256], const WarpGroup& g, uint64_t group,
@@ -111,6 +124,7 @@ EMULATOR_NOINLINE static bool read_operand(Thread* t, uint64_t descriptor, const
   Operand o = operand_of(descriptor, code);
   uint32_t bytes = as.operands == TF32 ? 4 : 2, depth = static_cast<uint32_t>(as.k), each = 16 / bytes;
   uintptr_t base = window(b) - b.shared;
+  o.start = written_place(b, base, o.start);
   unsigned background = g.background - 1;
   uint32_t across = transposed ? depth : lines, along = transposed ? lines : depth;
   for (uint32_t i = 0; i < across; ++i) {
