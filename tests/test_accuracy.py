@@ -15,11 +15,12 @@ from ladder.measure.nvbench import WARMUP_SHARE
 from ladder.model.shape import Shape
 from ladder.show.figures import accuracy
 from ladder.show.figures.accuracy import FAMILY_TITLES
+from ladder.show.origin import changed_line
 from ladder.show.static import draw
 from ladder.system.errors import LadderError
 from ladder.system.paths import ROOT
 from ladder.system.process import Outcome
-from ladder.tables.accuracy import ACCURACY_COLUMNS, accuracy_table, changed_since, clocks
+from ladder.tables.accuracy import ACCURACY_COLUMNS, accuracy_table, clocks
 
 SETTINGS = {"products": [{"size": 16, "k": [64]}], "families": ["normal"], "time_limit_s": 10}
 
@@ -205,11 +206,6 @@ def test_nothing_is_measured_of_a_rung_that_did_not_pass_its_check(tmp_path):
     assert record == {"status": "failed", "message": "its check failed: wrong at 3x3x3", "points": []}
 
 
-def test_a_record_of_another_source_is_told_from_one_of_the_present():
-    records = {name: {"where": {"compile": {"source_digest": digest}}} for name, digest in (("a", "1"), ("b", "2"))}
-    assert changed_since(records, {"a": "1", "b": "3"}) == ["b"]
-
-
 def a_point(family: str, size: int, k: int, error: float, time: float) -> dict:
     same = {"m": size, "n": size, "error_componentwise": 2.0}
     return {"family": family, "k": k, "error_normwise": error, "time_ms": time, **same}
@@ -229,13 +225,23 @@ def table():
         }
         for name, error, time in (("cublas", 1e-9, 0.3), ("mma_3xtf32", 5e-10, 0.2))
     }
-    return accuracy_table(records, {"cublas": "fp32", "mma_3xtf32": "3xtf32"})
+    present = {name: record["where"]["compile"]["source_digest"] for name, record in records.items()}
+    return accuracy_table(records, {"cublas": "fp32", "mma_3xtf32": "3xtf32"}, {**present, "mma_3xtf32": "another"})
 
 
 def test_the_table_names_the_class_of_each_rung(table):
     assert list(table.columns) == ACCURACY_COLUMNS
     assert len(table) == 24
     assert set(zip(table["rung"], table["precision"], strict=True)) == {("cublas", "fp32"), ("mma_3xtf32", "3xtf32")}
+
+
+def test_errors_of_a_source_that_has_changed_since_stay_and_say_so(table):
+    assert table.groupby("rung")["source"].unique().str.join("").to_dict() == {
+        "cublas": "current",
+        "mma_3xtf32": "changed since",
+    }
+    assert changed_line(table) == "Recorded from other sources than the present ones: mma_3xtf32."
+    assert changed_line(table[table["rung"] == "cublas"]) == ""
 
 
 def test_the_figure_draws_errors_against_k_and_against_time_with_classes_named(table):
@@ -257,6 +263,6 @@ def test_the_figure_draws_errors_against_k_and_against_time_with_classes_named(t
 
 def test_without_records_the_figure_says_so():
     rungs = pd.DataFrame({"rung": ["cublas"], "precision": ["fp32"], "role": ["baseline"]})
-    figure = accuracy.figure(accuracy_table({}, {}), rungs, "cublas", [])
+    figure = accuracy.figure(accuracy_table({}, {}, {}), rungs, "cublas", [])
     assert figure.title == "No accuracy is recorded"
     assert figure.empty in [text.get_text() for text in draw(figure, "").axes[0].texts]

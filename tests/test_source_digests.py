@@ -17,7 +17,6 @@ from ladder.records.profiles import read_profiles
 from ladder.records.provenance import made_on
 from ladder.records.timings import read_time_record, timed_shapes
 from ladder.records.trials import SCREEN, Record
-from ladder.tables.accuracy import changed_since
 
 # What the compiler sees of a source
 
@@ -131,7 +130,8 @@ def test_an_old_record_is_current_while_its_code_is(where, monkeypatch):
     assert item.source_is_current is True
     monkeypatch.setattr("ladder.tables.evidence.source_digest", lambda rung: OLD)
     assert item.source_is_current is False
-    assert changed_since({"a": {"where": where}}, {"a": NEW}) == []
+    assert digests.state_of(OLD, NEW) == "current"
+    assert digests.state_of(OLD, "1" * 16) == digests.state_of(OLD, None) == "changed since"
 
 
 def test_a_build_that_passed_as_an_old_record_says_is_measured(where, tmp_path):

@@ -170,7 +170,7 @@ def test_records_of_other_sources_are_told(told, monkeypatch):
     items = [good("naive"), good("tiled")]
     assert "Recorded from other sources" not in told(*items)
     monkeypatch.setattr("ladder.tables.evidence.source_digest", lambda rung: {"naive": "source-1"}.get(rung.name, "x"))
-    assert "Recorded from other sources than the present ones: tiled\n" in told(*items)
+    assert "Recorded from other sources than the present ones: tiled.\n" in told(*items)
 
 
 def test_nothing_wrong_tells_of_nothing_wrong(told):

@@ -229,7 +229,8 @@ def tables(attempt, tmp_path):
             kernels[name] = kernels.pop("tiled")
         surveys[name] = read_survey(written(tmp_path, record, name))
     classes, libraries = dict.fromkeys(surveys, "fp32"), dict.fromkeys(surveys, ("cublas",))
-    made = {name: make(surveys, classes, libraries) for name, make in MAKERS.items()}
+    present = {"tiled": surveys["tiled"].where["compile"]["source_digest"], "fast": "another"}
+    made = {name: make(surveys, classes, libraries, present) for name, make in MAKERS.items()}
     for name, table in made.items():
         write_table(table, tmp_path / f"{name}.csv")
     return {name: read_table(tmp_path / f"{name}.csv") for name in made}
@@ -248,6 +249,12 @@ def test_shares_are_of_the_faster_library_by_product_class_and_family(tables):
     data = tables["survey_data"].set_index(["rung", "family"])
     assert data.loc[("fast", "sparse"), "share_of_cublas"] == pytest.approx(2.0)
     assert data.loc[("fast", "sparse"), "times_error_of_cublas"] == pytest.approx(1.0)
+
+
+def test_a_survey_of_a_source_that_has_changed_since_stays_and_says_so(tables):
+    for table in tables.values():
+        sources = table.groupby("rung")["source"].unique().str.join("").to_dict()
+        assert sources == {"tiled": "current", "fast": "changed since"}
 
 
 def test_the_least_bandwidth_counts_each_matrix_once(tables):
@@ -295,7 +302,7 @@ def test_a_rung_whose_libraries_were_left_out_has_times_and_no_share(attempt, tm
         kernels = each.get("times_us", each)
         del kernels["cublas"]
     surveys = {"tiled": read_survey(written(tmp_path, record, "tiled"))}
-    made = {name: make(surveys, {"tiled": "fp32"}, {"tiled": ("cublas",)}) for name, make in MAKERS.items()}
+    made = {name: make(surveys, {"tiled": "fp32"}, {"tiled": ("cublas",)}, {}) for name, make in MAKERS.items()}
     assert made["survey"]["share_of_cublas"].isna().all()
     assert (made["survey"]["time_us"] > 0).all()
     assert made["survey_classes"].empty

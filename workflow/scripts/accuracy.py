@@ -5,23 +5,21 @@ from pathlib import Path
 from ladder.config.sources import source_digest
 from ladder.records import store
 from ladder.show.figures import accuracy
+from ladder.show.origin import changed_line
 from ladder.show.static import draw, save
 from ladder.system.terminal import job
-from ladder.tables.accuracy import accuracy_table, changed_since, clocks
+from ladder.tables.accuracy import accuracy_table, clocks
 from ladder.tables.files import read_table, write_table
 
 with job(snakemake):
     rungs, params, output = snakemake.params.rungs, snakemake.params, snakemake.output
     recorded = {path.stem: store.read_record(path) for path in map(Path, snakemake.input.records)}
-    changed = changed_since(recorded, {rung.name: source_digest(rung) for rung in rungs})
-    for name in changed:
-        del recorded[name]
-    table = accuracy_table(recorded, {rung.name: rung.precision for rung in rungs})
+    digests = {rung.name: source_digest(rung) for rung in rungs}
+    table = accuracy_table(recorded, {rung.name: rung.precision for rung in rungs}, digests)
     write_table(table, Path(output.table))
     caption = f"Recorded on {params.recorded}."
     if clock := clocks(recorded):
         caption += f" Time is the median of launches at that shape, by {clock}."
-    if changed:
-        caption += f" Left out, for the source has changed since: {', '.join(changed)}."
+    caption = f"{caption} {changed_line(table)}".strip()
     figure = accuracy.figure(table, read_table(snakemake.input.rungs), params.baseline, params.ladder)
     save(draw(figure, caption), [Path(output.svg), Path(output.png)])

@@ -3,9 +3,9 @@
 from pathlib import Path
 
 from ladder.config.sources import source_digest
-from ladder.records.digests import source_of
 from ladder.records.survey import read_survey
 from ladder.show.figures import survey
+from ladder.show.origin import changed_line
 from ladder.show.static import draw, save
 from ladder.system.terminal import job
 from ladder.tables.files import read_table, write_table
@@ -16,16 +16,13 @@ with job(snakemake):
     rungs = {rung.name: rung for rung in params.rungs}
     recorded = {path.name.partition(".")[0]: read_survey(path) for path in map(Path, snakemake.input.records)}
     found = {name: each for name, each in recorded.items() if each is not None}
-    changed = [name for name, each in found.items() if source_of(each.where) != source_digest(rungs[name])]
-    current = {name: each for name, each in found.items() if name not in changed}
+    digests = {name: source_digest(rung) for name, rung in rungs.items()}
     classes = {name: rung.precision for name, rung in rungs.items()}
     libraries = {name: rung.baselines or (params.baseline,) for name, rung in rungs.items()}
-    tables = [make(current, classes, libraries) for make in (survey_table, class_table, data_table)]
+    tables = [make(found, classes, libraries, digests) for make in (survey_table, class_table, data_table)]
     for table, path in zip(tables, output.tables, strict=True):
         write_table(table, Path(path))
-    caption = f"Recorded on {params.recorded}."
-    if changed:
-        caption += f" Left out, for the source has changed since: {', '.join(changed)}."
+    caption = f"Recorded on {params.recorded}. {changed_line(tables[1])}".strip()
     names = read_table(snakemake.input.rungs)
     figures = survey.products(*tables[:2], names), survey.on_data(tables[2], names, params.baseline, params.ladder)
     for figure, *paths in zip(figures, output.svg, output.png, strict=True):

@@ -51,6 +51,14 @@ def source_of(where: Mapping[str, Any]) -> str:
     return present_source(where["compile"]["source_digest"])
 
 
+CURRENT, CHANGED_SINCE = "current", "changed since"
+
+
+def state_of(recorded: str, digest: str | None) -> str:
+    """What tables say of a recorded digest of sources beside that of the present ones: CURRENT or CHANGED_SINCE."""
+    return CURRENT if present_source(recorded) == digest else CHANGED_SINCE
+
+
 @cache
 def _carried_over() -> Mapping[str, str]:
     return {row["recorded"]: row["present"] for row in store.read_json(CARRIED_OVER)["digests"]}

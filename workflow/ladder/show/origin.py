@@ -6,6 +6,8 @@ from collections.abc import Callable
 
 import pandas as pd
 
+from ladder.records.digests import CHANGED_SINCE
+
 _DIRTY = "-dirty"
 
 
@@ -54,6 +56,12 @@ def _found(rows: pd.DataFrame) -> dict[str, list[str]]:
     return {
         title: sorted({part for text in texts for part in text.split("; ")}) for title, texts in origins(rows).items()
     }
+
+
+def changed_line(rows: pd.DataFrame) -> str:
+    """The rungs of a table with a column `source` that were recorded from other sources than today's; or empty."""
+    changed = dict.fromkeys(rows.loc[rows["source"] == CHANGED_SINCE, "rung"])
+    return f"Recorded from other sources than the present ones: {', '.join(changed)}." if changed else ""
 
 
 def origin_line(rows: pd.DataFrame) -> str:

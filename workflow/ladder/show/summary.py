@@ -12,7 +12,7 @@ import pandas as pd
 from ladder.build.emulator import NEEDS_GPU
 from ladder.model.precision import label, shared_in
 from ladder.model.survey import EVERY_PRODUCT
-from ladder.show.origin import origin_line
+from ladder.show.origin import changed_line, origin_line
 from ladder.show.shipped import shipped_line
 from ladder.tables.sustained import best_sustained
 from ladder.tables.timings import headline_shape
@@ -71,9 +71,8 @@ def run_summary(
     unprofiled = [row for row in rungs.itertuples() if row.profile_message and not row.message]
     if unprofiled:
         lines += ["", f"Not profiled: {unprofiled[0].profile_message} ({len(unprofiled)} rungs)"]
-    changed = [row.rung for row in rungs.itertuples() if row.source == "changed since"]
-    if changed:
-        lines += ["", f"Recorded from other sources than the present ones: {', '.join(changed)}"]
+    if changed := changed_line(rungs):
+        lines += ["", changed]
     took = rungs[["check_wall_s", "time_wall_s", "time_gpu_s"]].dropna().sum()
     if took["time_gpu_s"]:
         lines += [

@@ -7,25 +7,28 @@ from typing import Any
 
 import pandas as pd
 
-from ladder.records.digests import source_of
+from ladder.records.digests import state_of
 from ladder.records.provenance import ORIGIN, origin
 
 ACCURACY_COLUMNS = [
     *("rung", "precision", "family", "m", "n", "k", "error_normwise", "error_componentwise", "time_ms"),
-    *(*ORIGIN, "measured_at"),
+    *("source", *ORIGIN, "measured_at"),
 ]
 
 
-def accuracy_table(records: Mapping[str, Mapping[str, Any]], precisions: Mapping[str, str]) -> pd.DataFrame:
-    """One row a rung, size, family of inputs and k. `records` and `precisions` are by the rung's name.
+def accuracy_table(
+    records: Mapping[str, Mapping[str, Any]], precisions: Mapping[str, str], digests: Mapping[str, str]
+) -> pd.DataFrame:
+    """One row a rung, size, family of inputs and k. All mappings are by the rung's name, `digests` of its sources now.
 
     Columns: rung, precision, family, m, n, k, error_normwise (||C - AB|| / ||AB||, Frobenius norms),
     error_componentwise (the largest |C - AB| / (|A| |B|), in units of 2^-24), time_ms (median of the launches there),
-    card, cublas_version, commit, measured_at.
+    source (`current` or `changed since`), card, cublas_version, commit, measured_at.
     """
     rows = [
         {
             **{"rung": name, "precision": precisions[name], **point},
+            "source": state_of(record["where"]["compile"]["source_digest"], digests.get(name)),
             **origin([record["where"]]),
             "measured_at": record["where"]["measured_at"],
         }
@@ -47,8 +50,3 @@ def clocks(records: Mapping[str, Mapping[str, Any]]) -> str:
     if len(timed) == 1:
         return next(iter(timed))
     return " and ".join(f"{clock} ({', '.join(names)})" for clock, names in timed.items())
-
-
-def changed_since(records: Mapping[str, Mapping[str, Any]], digests: Mapping[str, str]) -> list[str]:
-    """The rungs whose records are of another source than the present one; `digests` are by the rung's name."""
-    return [name for name, record in records.items() if source_of(record["where"]) != digests[name]]

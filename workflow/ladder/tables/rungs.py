@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import pandas as pd
 
 from ladder.model.claims import in_words
+from ladder.records.digests import CHANGED_SINCE, CURRENT
 from ladder.records.provenance import ORIGIN, origin
 from ladder.tables.evidence import Evidence
 
@@ -43,7 +44,7 @@ def rung_table(evidence: Sequence[Evidence]) -> pd.DataFrame:
                 "profiled_shapes": len(item.profiles),
                 "profile_message": item.profile_failure,
                 "parameters": item.rung.parameters,
-                "source": "" if current is None else "current" if current else "changed since",
+                "source": "" if current is None else CURRENT if current else CHANGED_SINCE,
                 **origin(item.places),
                 "measured_at": max((place["measured_at"] for place in item.places), default=""),
                 "check_wall_s": item.check_wall_s,

@@ -9,33 +9,40 @@ import numpy as np
 import pandas as pd
 
 from ladder.model.survey import PRODUCT_CLASSES, least_bytes
+from ladder.records.digests import state_of
 from ladder.records.provenance import ORIGIN, origin
 from ladder.records.survey import Survey
 
 SLOWER_BELOW = 0.98  # of the library's speed, below which a product counts as slower: times repeat to about 1 %
 SURVEY_COLUMNS = [
     *("rung", "precision", "m", "n", "k", "gap_a", "gap_b", "gap_c", "flop", "time_us", "gflops", "least_gb_s"),
-    *("reference", "time_of_reference_us", "share_of_cublas", "seed", *ORIGIN, "measured_at"),
+    *("reference", "time_of_reference_us", "share_of_cublas", "seed", "source", *ORIGIN, "measured_at"),
 ]
 CLASS_COLUMNS = [
     *("rung", "precision", "class", "products", "geometric_mean", "percentile_5", "median", "lowest", "lowest_at"),
-    *("slower_percent", "seed"),
+    *("slower_percent", "seed", "source"),
 ]
 DATA_COLUMNS = [
     *("rung", "precision", "family", "amount", "m", "n", "k", "time_us", "reference", "time_of_reference_us"),
     *("share_of_cublas", "error_normwise", "error_of_cublas", "times_error_of_cublas", "error_componentwise"),
-    *("seed", *ORIGIN, "measured_at"),
+    *("seed", "source", *ORIGIN, "measured_at"),
 ]
 
 
 def survey_table(
-    surveys: Mapping[str, Survey], precisions: Mapping[str, str], baselines: Mapping[str, Sequence[str]]
+    surveys: Mapping[str, Survey],
+    precisions: Mapping[str, str],
+    baselines: Mapping[str, Sequence[str]],
+    digests: Mapping[str, str],
 ) -> pd.DataFrame:
-    """One row a rung and drawn product; all mappings are by the rung's name, `baselines` names its libraries.
+    """One row a rung and drawn product; all mappings are by the rung's name.
+
+    `baselines` names its libraries, `digests` are those of its sources as they are now.
 
     Columns: rung, precision, m, n, k, gap_a, gap_b, gap_c (elements between rows), flop, time_us (median), gflops,
     least_gb_s (the bytes that the product moves at least, over the time), reference (the library that was the faster),
-    time_of_reference_us, share_of_cublas (its time over the rung's), seed, card, cublas_version, commit, measured_at.
+    time_of_reference_us, share_of_cublas (its time over the rung's), seed,
+    source (`current` or `changed since`), card, cublas_version, commit, measured_at.
     """
     rows = [
         {
@@ -44,7 +51,7 @@ def survey_table(
             **{"flop": shape.flop, "time_us": 1e6 * times[name], "gflops": shape.flop / 1e9 / times[name]},
             "least_gb_s": least_bytes(shape) / 1e9 / times[name],
             **_beside(times, name, baselines[name]),
-            **_origin(survey),
+            **_origin(survey, digests.get(name)),
         }
         for name, survey in surveys.items()
         for case, times in survey.products
@@ -54,14 +61,18 @@ def survey_table(
 
 
 def class_table(
-    surveys: Mapping[str, Survey], precisions: Mapping[str, str], baselines: Mapping[str, Sequence[str]]
+    surveys: Mapping[str, Survey],
+    precisions: Mapping[str, str],
+    baselines: Mapping[str, Sequence[str]],
+    digests: Mapping[str, str],
 ) -> pd.DataFrame:
     """One row a rung and class of products (`ladder.model.survey.PRODUCT_CLASSES`) that has any.
 
     A rung that was surveyed without its libraries has none.
 
     Columns: rung, precision, class, products (how many), geometric_mean, percentile_5, median and lowest of the share
-    of cuBLAS, lowest_at (that product), slower_percent (of the products, at a share below SLOWER_BELOW), seed.
+    of cuBLAS, lowest_at (that product), slower_percent (of the products, at a share below SLOWER_BELOW), seed,
+    source (`current` or `changed since`).
     """
     rows: list[dict[str, Any]] = []
     for name, survey in surveys.items():
@@ -85,20 +96,25 @@ def class_table(
                     "lowest_at": str(survey.products[lowest][0]),
                     "slower_percent": 100 * float((of_class < SLOWER_BELOW).mean()),
                     "seed": survey.seed,
+                    "source": state_of(survey.where["compile"]["source_digest"], digests.get(name)),
                 }
             )
     return pd.DataFrame(rows, columns=CLASS_COLUMNS)
 
 
 def data_table(
-    surveys: Mapping[str, Survey], precisions: Mapping[str, str], baselines: Mapping[str, Sequence[str]]
+    surveys: Mapping[str, Survey],
+    precisions: Mapping[str, str],
+    baselines: Mapping[str, Sequence[str]],
+    digests: Mapping[str, str],
 ) -> pd.DataFrame:
     """One row a rung, family of data and shape.
 
     Columns: rung, precision, family, amount (what the seed drew of it, 0 to 1), m, n, k, time_us (median), reference
     (the library that was the faster), time_of_reference_us, share_of_cublas, error_normwise (||C - AB|| / ||AB||),
     error_of_cublas (the same of the reference), times_error_of_cublas (their ratio), error_componentwise (the largest
-    |C - AB| / (|A| |B|), in units of 2^-24), seed (of the survey), card, cublas_version, commit, measured_at.
+    |C - AB| / (|A| |B|), in units of 2^-24), seed (of the survey),
+    source (`current` or `changed since`), card, cublas_version, commit, measured_at.
     """
     rows = []
     for name, survey in surveys.items():
@@ -116,7 +132,7 @@ def data_table(
                     "error_of_cublas": error_of_cublas,
                     "times_error_of_cublas": _ratio(own.error_normwise, error_of_cublas),
                     "error_componentwise": own.error_componentwise,
-                    **_origin(survey),
+                    **_origin(survey, digests.get(name)),
                 }
             )
     return pd.DataFrame(rows, columns=DATA_COLUMNS)
@@ -140,5 +156,7 @@ def _ratio(own: float, reference: float) -> float:
     return own / reference if reference else 1.0 if own == 0 else np.inf
 
 
-def _origin(survey: Survey) -> dict[str, Any]:
-    return {"seed": survey.seed, **origin([survey.where]), "measured_at": survey.where["measured_at"]}
+def _origin(survey: Survey, digest: str | None) -> dict[str, Any]:
+    where = survey.where
+    source = state_of(where["compile"]["source_digest"], digest)
+    return {"seed": survey.seed, "source": source, **origin([where]), "measured_at": where["measured_at"]}

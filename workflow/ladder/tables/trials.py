@@ -9,7 +9,7 @@ import pandas as pd
 
 from ladder.model.rung import Rung, parse_variant
 from ladder.model.shape import Shape
-from ladder.records.digests import present_source
+from ladder.records.digests import CURRENT, state_of
 from ladder.records.provenance import ORIGIN, origin
 from ladder.records.trials import FINAL, SCREEN, Record
 
@@ -45,7 +45,7 @@ def trial_table(records: Sequence[Record], best: Chosen, digests: Mapping[str, s
                 "rung": record.entry,
                 "trial": name,
                 **{key: trial[key] for key in ("status", "message", "registers", "spill_bytes", "round")},
-                "source": "current" if digests.get(name) == present_source(trial["source_digest"]) else "changed since",
+                "source": state_of(trial["source_digest"], digests.get(name)),
                 **origin([batch["where"]] if batch else []),
                 "measured_at": batch.get("where", {}).get("measured_at", ""),
             }
@@ -114,7 +114,7 @@ def _finals(record: Record, shape: str, digests: Mapping[str, str]) -> list[tupl
     """Name, macros and time over cuBLAS's of the sound trials of the second round at a shape."""
     found = []
     for (name, stage), trial in record.trials.items():
-        current = digests.get(name) == present_source(trial["source_digest"])
+        current = state_of(trial["source_digest"], digests.get(name)) == CURRENT
         if stage == FINAL and current and _decisive(record, name)["status"] == "ok" and shape in trial["times_s"]:
             beside = record.batches[trial["batch"]]["times_s"][shape]
             ratio = float(np.median(trial["times_s"][shape]) / np.median(beside))
