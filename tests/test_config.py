@@ -5,8 +5,10 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import yaml
@@ -24,6 +26,7 @@ from ladder.model.rung import parse_variant, variant_name
 from ladder.model.shape import Shape
 from ladder.records import store
 from ladder.system import nvml
+from ladder.system.errors import LadderError
 
 
 def description(name: str, *path: str) -> str:
@@ -162,6 +165,50 @@ def test_a_value_that_came_from_the_command_line_is_said_to_be_from_there():
     sources = {"sizes": "--config"}
     assert line_of(validated, {"sizes": 0}, "config", "F", sources).startswith("--config: sizes: 0 is less than 1;")
     assert line_of(validated, {"devices": -1}, "config", "F", sources).startswith("F: devices: -1 is less than 0;")
+
+
+def test_a_mapping_in_the_place_of_a_value_is_said_to_be_from_where_it_is_from():
+    sources = {"kernels.naive": "--config", "timing.warmup": "--config"}
+    message = line_of(validated, {"kernels": {"naive": 1}}, "config", "F", sources)
+    assert message.startswith("--config: kernels: {'naive': 1} is not of type ")
+
+
+def every_key(rules: Mapping[str, Any], path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """The path of each key of a schema."""
+    for key, rule in rules.get("properties", {}).items():
+        yield (*path, key)
+        yield from every_key(rule, (*path, key))
+
+
+def answer(document: Any, name: str) -> str:
+    """What a LadderError says of a document; empty where it is taken."""
+    try:
+        validated(document, name, "F")
+    except LadderError as error:
+        return str(error)
+    return ""
+
+
+# Text that YAML reads and Python does not, a number beyond every type, values that fill screens.
+@pytest.mark.parametrize(
+    "value", ["2" * 5000, "2026-99-99", "x" * 5000, "a b " * 2000, {"k" * 5000: 1}, [[1]] * 500, 1e308, 10**400]
+)
+@pytest.mark.parametrize("name", ["config", "gpu"])
+def test_whatever_a_key_is_given_the_answer_is_one_line_that_fits_a_screen(name, value):
+    for path in every_key(schema(name)):
+        document = value
+        for key in reversed(path):
+            document = {key: document}
+        message = answer(document, name)
+        assert not message or message.startswith("F: ")
+        assert len(message.splitlines()) < 2
+        assert len(message) < 1500
+
+
+def test_a_whole_number_may_be_written_with_a_decimal_point():
+    made = validated({"sizes": [1024.0], "timing": {"iterations": 50.0}, "default_sizes": ["512"]}, "config", "F")
+    assert (made["sizes"], made["timing"]["iterations"]) == ([1024], 50)
+    assert type(made["sizes"][0]) is int
 
 
 @pytest.mark.parametrize("document", [5, "text", [1]])
@@ -385,9 +432,13 @@ def spoilt(path: Path, how: str) -> None:
         path.symlink_to(path.name)
     elif how == "not UTF-8":
         path.write_bytes(b"// first\n// \xe9t\xe9\n")
+    elif how == "pipe":
+        os.mkfifo(path)
+    elif how == "device":
+        path.symlink_to("/dev/zero")
 
 
-SPOILT = ["missing", "folder", "broken link", "circle of links", "not UTF-8"]
+SPOILT = ["missing", "folder", "broken link", "circle of links", "not UTF-8", "pipe", "device"]
 
 
 @pytest.mark.parametrize("how", SPOILT)
@@ -1115,6 +1166,29 @@ def test_the_other_libraries_of_a_class_are_a_reference_of_their_own(project, ma
 def test_a_macro_that_no_source_names_is_one_line(machine, name, message):
     settings = {"kernels": ["cublas", name]}
     assert line_of(plan.plan, settings, {"kernels": "--config"}) == f"--config: kernels: {name}: {message}"
+
+
+@pytest.mark.parametrize("key", ["ladder", "results"])
+@pytest.mark.parametrize("path", ["~nobody_of_this_name/x", "circle/x", "x" * 300, "a\0b"])
+def test_a_path_that_leads_nowhere_is_named_with_its_key(machine, tmp_path, monkeypatch, key, path):
+    (tmp_path / "circle").symlink_to("circle")
+    monkeypatch.setattr("ladder.system.paths.ROOT", tmp_path)
+    places = {key: "--config"}
+    message = line_of(plan.plan, {key: path}, places)
+    assert message.startswith(f"--config: {key}: ")
+    assert message.endswith("; mend the path")
+
+
+@pytest.mark.parametrize("kind", ["missing", "pipe", "device", "folder"])
+def test_a_ladder_that_is_no_file_is_named_with_its_key(machine, tmp_path, kind):
+    spoilt(tmp_path / "kernels.yaml", kind)
+    message = line_of(plan.plan, {"ladder": str(tmp_path / "kernels.yaml")}, {"ladder": "--config"})
+    assert message.startswith(f"--config: ladder: {'/dev/zero' if kind == 'device' else 'kernels.yaml'}: ")
+
+
+def test_a_size_that_is_none_is_named_with_the_key_that_gave_it(machine):
+    message = line_of(plan.plan, {"gpu": "t4", "measure": False, "default_sizes": ["a"]}, {"default_sizes": "--config"})
+    assert message.startswith("--config: default_sizes[0]: 'a' is ")
 
 
 def test_what_a_rung_is_compared_with_is_compiled_and_checked_as_well(machine):

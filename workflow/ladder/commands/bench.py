@@ -39,9 +39,9 @@ from ladder.model.rung import Rung, parse_variant, variant_name
 from ladder.model.shape import Shape, in_order
 from ladder.records.provenance import environment
 from ladder.system.errors import LadderError
-from ladder.system.paths import ROOT, shown
+from ladder.system.paths import ROOT, resolved, shown
 from ladder.system.process import LEASED
-from ladder.system.terminal import Progress, exit_status, waiting
+from ladder.system.terminal import Progress, exit_status, told, waiting
 
 COMMAND_LINE = "command line"
 LOOK_EVERY_S = 0.2  # between two looks at the times of files
@@ -58,7 +58,8 @@ def main(arguments: Sequence[str]) -> int:
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # whose threads would spin while they wait
     asked = _parser().parse_args(arguments)
     try:
-        return watch(asked) if asked.watch else once(asked)
+        with told("bench"):
+            return watch(asked) if asked.watch else once(asked)
     except KeyboardInterrupt:
         return 130
 
@@ -71,7 +72,7 @@ def once(asked: argparse.Namespace) -> int:
 def watch(asked: argparse.Namespace) -> int:
     """Run the command, and again whenever a file is saved that the rung is made of; ends by KeyboardInterrupt.
 
-    It ends at once, with exit status 1, where the file that was named is not there.
+    It ends at once, with exit status 1, where the file that was named is not there or a setting is none.
     """
     if ".cu" in asked.rung and not Path(_file_and_macros(asked.rung)[0]).exists():
         return once(asked)
@@ -86,9 +87,9 @@ def watch(asked: argparse.Namespace) -> int:
 
 def files_of(asked: argparse.Namespace) -> list[Path]:
     """The files whose change counts: sources and headers of the rung, the ladder, and the path as it was given."""
-    given = [Path(_file_and_macros(asked.rung)[0]).resolve()] if ".cu" in asked.rung else []
+    given = [resolved(Path.cwd() / _file_and_macros(asked.rung)[0], COMMAND_LINE)] if ".cu" in asked.rung else []
     ladders = [value for key, value in map(setting, asked.config) if key == "ladder"]
-    files = [KERNELS, *(ROOT / Path(str(each)).expanduser() for each in ladders), *given]
+    files = [KERNELS, *(resolved(Path(str(each)), COMMAND_LINE) for each in ladders), *given]
     with contextlib.suppress(LadderError):
         files += [path for rung in planned(asked.rung, SIZES, asked.config).rungs for path in sources(rung)]
     return list(dict.fromkeys(files))
@@ -172,7 +173,7 @@ def _own_source(text: str) -> tuple[Rung, ...]:
             remedy = "name a .cu file in it" if Path(file).is_dir() else "enter it in a kernels.yaml: -C ladder=PATH"
             raise LadderError(f"{COMMAND_LINE}: {file}: {problem}; {remedy}")
         return ()
-    path = Path(file).resolve()
+    path = resolved(Path.cwd() / file, COMMAND_LINE)
     if misread := re.search(r'["$`\\:]', str(path)):
         raise LadderError(f"{COMMAND_LINE}: {file}: nvcc misreads a path with {misread[0]}; rename it")
     if not path.is_file():

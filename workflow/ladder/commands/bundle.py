@@ -30,7 +30,7 @@ from ladder.records.provenance import now
 from ladder.records.sustained import read_sustained
 from ladder.records.timings import BEFORE, LAUNCHES, measurements, unfinished
 from ladder.system.errors import LadderError
-from ladder.system.paths import ROOT, require_file, shown
+from ladder.system.paths import ROOT, require_file, resolved, shown
 from ladder.system.terminal import say, told
 
 MANIFEST = "manifest.json"
@@ -74,7 +74,7 @@ def make(folder: Path, output: Path | None = None) -> int:
     Returns 1, having said in a line each what is wrong and written nothing, where `take` would refuse it. Raises
     LadderError where the folder is that of no device.
     """
-    folder = folder.resolve()
+    folder = resolved(Path.cwd() / folder, "command line")
     if folder.parent.name != DEVICES or not (folder / "raw").is_dir():
         raise LadderError(f"{shown(folder)}: holds no records of a device; name results/GPU/devices/DEVICE")
     gpu, device = folder.parents[1].name, folder.name

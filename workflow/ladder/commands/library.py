@@ -14,7 +14,7 @@ from ladder.config.documents import read_yaml
 from ladder.config.plan import Plan, plan
 from ladder.model.rung import Rung
 from ladder.system.errors import LadderError
-from ladder.system.paths import ROOT, shown
+from ladder.system.paths import ROOT, resolved, shown
 from ladder.system.terminal import exit_status
 
 LIBRARY_PARTS = ROOT / "kernels" / "library"
@@ -29,8 +29,9 @@ def main(arguments: Sequence[str]) -> int:
         given = {**dict(map(setting, asked.config)), "kernels": [asked.rung]}
         config = {**read_yaml(ROOT / "config" / "config.yaml"), **given}
         run = plan(config, dict.fromkeys(given, COMMAND_LINE))
-        make_library(run, run.rungs[0], asked.output.resolve())
-        print(f"{asked.rung} for {run.gpu.title}: {shown(asked.output.resolve())}")
+        output = resolved(Path.cwd() / asked.output, COMMAND_LINE)
+        make_library(run, run.rungs[0], output)
+        print(f"{asked.rung} for {run.gpu.title}: {shown(output)}")
 
     return exit_status("library", work)
 

@@ -19,7 +19,7 @@ from typing import Any
 from ladder.config.documents import leaves, nearest, parse_yaml, read_yaml, schema
 from ladder.model.rung import Rung
 from ladder.system.errors import LadderError
-from ladder.system.paths import GPU_FILES, ROOT, read_text, shown
+from ladder.system.paths import GPU_FILES, ROOT, read_text, resolved, shown
 
 MEASURING = ("check", "time", "sustained", "survey", "hardware", "profile")  # the stages that need a GPU
 _held: list[int] = []
@@ -52,7 +52,7 @@ def check_arguments(arguments: Sequence[str]) -> None:
     for path in [*itertools.chain(*given.configfile), *Path("profiles").glob("*/*.yaml")]:
         if not path.is_fifo():  # which can be read once only
             read_settings(path)
-    _require_folder(given.directory.resolve(), Path.cwd())
+    _require_folder(resolved(Path.cwd() / given.directory, "--directory"), Path.cwd())
 
 
 def _given(arguments: Sequence[str]) -> argparse.Namespace:

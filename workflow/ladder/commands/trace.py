@@ -13,7 +13,7 @@ from ladder.config.documents import read_yaml, validated
 from ladder.config.plan import plan
 from ladder.records.trace import records_of, trace_of, write_records
 from ladder.system.errors import LadderError
-from ladder.system.paths import ROOT, read_text, shown
+from ladder.system.paths import ROOT, read_text, resolved, shown
 from ladder.system.terminal import exit_status
 
 
@@ -40,10 +40,11 @@ def export(asked: argparse.Namespace) -> None:
 def bring_in(asked: argparse.Namespace) -> None:
     """Write the records of a trace below a folder of results, which holds none of them yet."""
     trace = read_trace(asked.file)
-    made = records_of(trace, asked.folder.resolve())
+    folder = resolved(Path.cwd() / asked.folder, COMMAND_LINE)
+    made = records_of(trace, folder)
     write_records(made)
     raw = next(iter(made)).parents[1] if made else asked.folder
-    shown_by = f"snakemake --cores all --config gpu={trace['gpu']} records=shipped results={asked.folder.resolve()}"
+    shown_by = f"snakemake --cores all --config gpu={trace['gpu']} records=shipped results={folder}"
     print(f"{len(made)} records: {raw}; to see them: {shown_by}")
 
 

@@ -23,6 +23,7 @@ from ladder.model.shape import Shape
 from ladder.system.paths import ROOT, read_text, shown
 
 SCHEMAS = ROOT / "workflow" / "schemas"
+WIDEST_VALUE = 120  # characters of a value that a message shows
 
 
 def dotted(path: Iterator[str | int] | tuple[str | int, ...]) -> str:
@@ -103,15 +104,16 @@ def typed(value: Any, rules: Mapping[str, Any]) -> Any:
         return {str(key): typed(inner, rules.get("properties", {}).get(key, {})) for key, inner in value.items()}
     if isinstance(value, list):
         return [typed(inner, rules.get("items", {})) for inner in value]
-    wanted = rules.get("type")
+    wanted = rules.get("type", ())
     if isinstance(value, str) and value in ("true", "false") and True in rules.get("enum", ()):
         return value == "true"
     if isinstance(value, str) and wanted in ("integer", "number", "boolean", "array"):
         import yaml
 
-        with contextlib.suppress(yaml.YAMLError):
-            return yaml.safe_load(value)
-    return value
+        with contextlib.suppress(yaml.YAMLError, ValueError):  # ValueError: a date that is none, a number without end
+            value = yaml.safe_load(value)
+    whole = isinstance(value, float) and value.is_integer()  # which the schema takes for an integer, too
+    return int(value) if whole and (wanted == "integer" or "integer" in wanted) else value
 
 
 def validated(document: Any, schema_name: str, file: str, sources: Mapping[str, str] | None = None) -> Any:
@@ -131,7 +133,9 @@ def validated(document: Any, schema_name: str, file: str, sources: Mapping[str, 
     error = best_match(Draft202012Validator(rules).iter_errors(document))
     if error is not None:
         where, problem = _explained(error)
-        raise LadderError(f"{set_by(sources or {}, where, file)}: {where}: {problem}")
+        own = error.validator == "type" and next(leaves(error.instance), "")  # of a mapping that should be none
+        place = set_by(sources or {}, f"{where}.{own}" if own else where, file)
+        raise LadderError(f"{place}: {where}: {problem}")
     if (path := _not_finite(document)) is not None:
         raise LadderError(f"{set_by(sources or {}, dotted(path), file)}: {dotted(path)}: is not finite; give a number")
     return with_defaults(document, rules)
@@ -165,8 +169,15 @@ def _explained(error: ValidationError) -> tuple[str, str]:
         "exclusiveMinimum": f"is not greater than {error.validator_value}",
         "enum": f"is none of {error.validator_value}",
         "minItems": "has too few entries",
+        "minProperties": "has no entries",
     }.get(str(error.validator), "is not valid")
-    return where, f"{error.instance!r} {problem}; it should be: {remedy}"
+    return where, f"{_in_short(error.instance)} {problem}; it should be: {remedy}"
+
+
+def _in_short(value: Any) -> str:
+    """A value as a message shows it: of a long one its beginning, and how long it is."""
+    text = repr(value)
+    return text if len(text) <= WIDEST_VALUE else f"{text[:WIDEST_VALUE]}... ({len(text)} characters)"
 
 
 def of_fields(kind: type, values: Mapping[str, Any]) -> dict[str, Any]:

@@ -34,7 +34,7 @@ from ladder.records.digests import source_of
 from ladder.records.identity import DEVICES, RecordPlace, names_devices
 from ladder.system.errors import LadderError
 from ladder.system.nvml import Present
-from ladder.system.paths import ROOT, read_text, shown
+from ladder.system.paths import ROOT, read_text, require_file, resolved, shown
 
 KERNELS = ROOT / "config" / "kernels.yaml"
 RESULTS = ROOT / "results"
@@ -376,11 +376,8 @@ def plan(config: Mapping[str, Any], sources: Mapping[str, str] | None = None, co
     if settings["tune"]["use"]:
         ladder = _with_all_tuned(ladder, gpu.name, results)
         ladder = with_tuned(ladder, tuned_file(gpu.name, results / gpu.name / DEVICES / whose)) if whose else ladder
-    wanted = gpu.sizes or settings["default_sizes"] if settings["sizes"] == "gpu" else settings["sizes"]
-    if isinstance(wanted, (str, int)):
-        wanted = [wanted]
     _check_shapes(settings, at)
-    shapes = read_shapes(list(wanted), at("sizes"), "sizes")
+    shapes = _listed_shapes(settings, gpu, at)
     read_shapes(settings["check"]["family_shapes"], at("check.family_shapes"), "check.family_shapes")
     read_shapes(settings["survey"]["sizes"], at("survey.sizes"), "survey.sizes")
     everything = added and settings["kernels"] == "all"
@@ -424,18 +421,23 @@ def plan(config: Mapping[str, Any], sources: Mapping[str, str] | None = None, co
 def _outside(settings: Mapping[str, Any], key: str, at: Callable[[str], str]) -> Path | None:
     """The path of a ladder or of results that the user chose; None where it is the project's own.
 
-    Raises LadderError where nvcc or Snakemake would misread it, or where the results are no folder.
+    Raises LadderError where nvcc or Snakemake would misread it, where it leads nowhere, or is of the wrong kind.
     """
     own = {"ladder": KERNELS, "results": RESULTS}[key]
-    path = (ROOT / Path(settings[key]).expanduser()).resolve()
+    place = f"{at(key)}: {key}"
+    path = resolved(Path(settings[key]), place)
     if path == own or settings[key] == schema("config")["properties"][key]["default"]:
         return None
-    place = f"{at(key)}: {key}"
     if bad := [letter for letter in MISREAD if letter in str(path)]:
         problem = f"nvcc or Snakemake misreads {' and '.join(map(repr, bad))} in a path"
         raise LadderError(f"{place}: {str(path)!r}: {problem}; rename or move that folder")
     if key == "results" and path.exists() and not path.is_dir():
         raise LadderError(f"{place}: {path}: is no folder; name one, or one to be made")
+    if key == "ladder":
+        try:
+            require_file(path)
+        except LadderError as error:
+            raise LadderError(f"{place}: {error}") from None
     return path
 
 
@@ -477,6 +479,16 @@ def check_macros(rung: Rung, place: str) -> None:
             if not choices and not hint.startswith("did you mean"):
                 hint = "give it a default there: #ifndef, #define, #endif"
             raise LadderError(f"{place}: {rung.name}: {shown(files[0])} has no macro {macro}; {hint}")
+
+
+def _listed_shapes(settings: Mapping[str, Any], gpu: Gpu, at: Callable[[str], str]) -> list[Shape]:
+    """The shapes that are asked for, else those of the GPU's file, else the default ones."""
+    chosen = settings["sizes"]
+    if chosen != "gpu":
+        return read_shapes(chosen if isinstance(chosen, list) else [chosen], at("sizes"), "sizes")
+    if gpu.sizes:
+        return read_shapes(list(gpu.sizes), gpu.file, "sizes")
+    return read_shapes(settings["default_sizes"], at("default_sizes"), "default_sizes")
 
 
 def _check_shapes(settings: Mapping[str, Any], at: Callable[[str], str]) -> None:

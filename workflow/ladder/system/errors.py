@@ -4,13 +4,25 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import subprocess
 import traceback
 from types import FrameType
 
+WIDEST_WORD, KEPT = 400, 60  # characters of a word that a message holds, and of a wider one that are left
+
 
 class LadderError(Exception):
-    """Bad input or a missing tool; its text is one line that names the place, the value and the remedy."""
+    """Bad input or a missing tool; its text is one line that names the place, the value and the remedy.
+
+    Of a word that fills a screen, such as a value pasted by mistake, the beginning and its length are told.
+    """
+
+    def __init__(self, text: str) -> None:
+        """`text` is the line."""
+        super().__init__(
+            re.sub(rf"\S{{{WIDEST_WORD + 1},}}", lambda word: f"{word[0][:KEPT]}... ({len(word[0])} characters)", text)
+        )
 
 
 _REMEDIES = {

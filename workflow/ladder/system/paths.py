@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import stat
 from pathlib import Path
 
 from ladder.system.errors import LadderError
@@ -18,6 +19,7 @@ def shown(path: Path) -> str:
 def read_text(path: Path) -> str:
     """The text of a file that the user writes; raises LadderError where it cannot be read or is not UTF-8."""
     try:
+        _require_contents(path)
         content = path.read_bytes()
     except OSError as error:
         raise LadderError(f"{shown(path)}: {_unreadable(path, error)}") from None
@@ -31,9 +33,32 @@ def read_text(path: Path) -> str:
 def require_file(path: Path) -> None:
     """Raise LadderError where a file that the user names cannot be read."""
     try:
+        _require_contents(path)
         path.open("rb").close()
     except OSError as error:
         raise LadderError(f"{shown(path)}: {_unreadable(path, error)}") from None
+
+
+def resolved(path: Path, place: str) -> Path:
+    """A path that the user gave, absolute and without links; a relative one begins at the project.
+
+    Raises LadderError, which begins with `place`, where it leads nowhere: `~` of nobody, links in a circle, a name that
+    no file can have.
+    """
+    try:
+        whole = ROOT / path.expanduser()
+        whole.exists()
+        return whole.resolve()
+    except (OSError, RuntimeError, ValueError) as error:
+        problem = getattr(error, "strerror", None) or str(error).rstrip(".")
+        raise LadderError(f"{place}: {str(path)!r} leads nowhere ({problem}); mend the path") from None
+
+
+def _require_contents(path: Path) -> None:
+    """Raise LadderError for a pipe or a device, which may be read for ever."""
+    kind = path.stat().st_mode
+    if not stat.S_ISREG(kind) and not stat.S_ISDIR(kind):
+        raise LadderError(f"{shown(path)}: is a pipe or a device; save its content as a file, and name that")
 
 
 def _unreadable(path: Path, error: OSError) -> str:
