@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import xml.etree.ElementTree as ET
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import replace
 from itertools import combinations, pairwise
 
@@ -15,14 +16,16 @@ from emulator import Case, compile_rung, run
 from ladder.build.library import Library
 from ladder.config.kernels import read_kernels
 from ladder.config.tuned_file import tuned_file, with_tuned
+from ladder.model.layouts import LAYOUTS, Access, Layout, global_passes, layout_of, pieces, sectors
 from ladder.model.rung import Rung, TunedClass
+from ladder.model.shape import Shape
 from ladder.show import drawings
-from ladder.show.drawings import PICTURES, constants_of, drawing, is_drawn, layout_of, picture, title
-from ladder.show.layouts import Access, Layout, pieces, sectors
+from ladder.show.drawings import PICTURES, constants_of, drawing, is_drawn, picture, title
 from ladder.show.pages import page
 from ladder.show.report import render
 from ladder.show.style import PALETTE
 from ladder.system.paths import ROOT
+from ladder.tables.paper import default_macros
 from matplotlib.font_manager import FontProperties
 from matplotlib.textpath import TextPath
 from pipeline import RECORDED
@@ -79,7 +82,7 @@ def layout(rung: Rung) -> Layout:
 
 def test_every_rung_of_the_tutorial_is_drawn_and_no_other():
     tutorial = ["naive", "coalesced", "tiled", "tiled_1d", "tiled_2d", "vectorized", "conflict_free", "warp_tiled"]
-    assert list(PICTURES) == [*tutorial, "double_buffered", "async_copy", "tma"]
+    assert list(PICTURES) == list(LAYOUTS) == [*tutorial, "double_buffered", "async_copy", "tma"]
     assert {rung.entry for rung in LADDER.values()} == set(PICTURES)
     assert picture(ALL["fastest"]) == []
 
@@ -182,6 +185,47 @@ def test_accesses_and_conflicts_are_as_many_as_were_measured(name):
         assert instructions == pytest.approx(tiles * own, rel=1e-3), kind
         difference = measured[f"shared_{kind}_conflicts"] - tiles * conflicts(found, kind)
         assert abs(difference) < 0.2 * instructions, kind
+
+
+def test_pairs_of_lanes_that_ask_for_one_address_share_a_pass():
+    def load(words: Iterable[int], width: int = 4) -> int:
+        return Access("load of A", tuple(words), (0,) * 32, width, 1).passes
+
+    assert load([0] * 32, 1) == load([0] * 32, 2) == 1
+    assert load([0] * 32) == 2  # 512 bytes, of 64 lanes' worth a pass
+    assert (
+        load(4 * (lane // 2) for lane in range(32)) == load(4 * (lane // 4 * 2 + lane % 2) for lane in range(32)) == 2
+    )
+    assert load(4 * (lane // 16) for lane in range(32)) == 2
+    assert load(4 * (lane % 16) for lane in range(32)) == load(4 * lane for lane in range(32)) == 4
+    assert load(range(32), 1) == load(range(0, 32 * 32, 32), 1) - 31 == 1
+
+
+def test_lines_of_global_memory_are_looked_up_four_at_a_time():
+    assert global_passes(range(32)) == 1
+    assert global_passes(range(128)) == 4
+    assert global_passes(range(0, 32 * 4096, 4096)) == 32  # of one bank
+    assert global_passes(range(0, 32 * 4095, 4095)) == 8  # of all banks, in 32 lines
+
+
+@pytest.mark.parametrize("n", [2048, 4096])
+@pytest.mark.parametrize("name", TUNED)
+def test_passes_of_loads_by_addresses_are_as_many_as_were_measured(name, n):
+    """Those of shared loads within 1 %; with stores and global loads within 15 %, as they wait for one another too."""
+    rung, shape = TUNED[name], Shape(n, n, n)
+    macros = default_macros(rung) | rung.macros_at(shape)
+    found = layout_of(rung.entry, {key: int(value) for key, value in macros.items()})
+    table = pd.read_csv(ROOT / "results" / RECORDED / "tables" / "profiles.csv", dtype=str)
+    at = table[(table["rung"] == name) & (table["shape"] == str(n)) & (table["multiplies"] == "True")]
+    measured = at.set_index("name")["value"]
+    loads = [access for access in found.accesses if access.name.startswith("load")]
+    if loads:
+        each = found.warps * sum(access.passes * access.times for access in loads)
+        assert n**3 / np.prod(found.tile) * each == pytest.approx(float(measured["shared_load_wavefronts"]), rel=0.01)
+    paper = pd.read_csv(ROOT / "results" / RECORDED / "tables" / "paper.csv", dtype=str)
+    (row,) = paper[(paper["rung"] == name) & (paper["shape"] == str(n))].to_dict("records")
+    assert row["wavefronts_from"] == "profile"
+    assert found.passes_per_ffma(n, n) == pytest.approx(float(row["wavefronts_per_ffma"]), rel=0.15)
 
 
 def test_measured_conflicts_fall_from_vectorized_to_conflict_free_as_drawn():

@@ -17,7 +17,7 @@ from ladder.tables.diagnosis import Profile
 from ladder.tables.every import all_tables
 from ladder.tables.files import read_table, write_table
 from ladder.tables.hardware import HARDWARE_COLUMNS
-from ladder.tables.paper import load_pipe_wavefronts
+from ladder.tables.paper import passes_by_shape
 from ladder.tables.rungs import rung_table
 from ladder.tables.timings import largest
 from pipeline import RECORDED as RECORDED_GPU
@@ -152,17 +152,13 @@ def test_a_page_has_the_resources_and_what_limits_them(recorded):
     assert row["limited by"]
 
 
-def test_ceilings_are_of_one_way_of_counting(recorded):
-    paper = recorded["paper"]
-    naive = paper[paper["rung"] == "naive"]
-    assert set(naive["wavefronts_from"]) == {"profile", "code"}
-    profiled = [row["m x n x k"] for row in rows_of(section(a_page(recorded, "naive"), "On paper"), "m x n x k")]
-    assert set(profiled) == set(naive["shape"])
+def test_each_ceiling_says_what_its_passes_are_from(recorded):
     ceilings = section(a_page(recorded, "naive"), "On paper").partition("Ceilings")[2]
-    assert {row["m x n x k"] for row in rows_of(ceilings, "m x n x k")} == {"2048", "4096"}
-    unprofiled = paper.assign(wavefronts_from="code")
-    ceilings = section(a_page(recorded | {"paper": unprofiled}, "naive"), "On paper").partition("Ceilings")[2]
-    assert {row["m x n x k"] for row in rows_of(ceilings, "m x n x k")} == set(naive["shape"])
+    rows = {row["m x n x k"]: row for row in rows_of(ceilings, "m x n x k")}
+    assert rows["4096"]["counted from"] == "profile"
+    # 32 rows of A begin in one bank where their length is a multiple of 32, else in 32; L1 looks up four lines at once
+    assert (rows["4096"]["passes an FFMA"], rows["4095"]["passes an FFMA"]) == ("33.01", "9.009")
+    assert rows["4095"]["counted from"] == "profile at 4096, addresses"
 
 
 def changes(recorded, name: str) -> dict[str, tuple[str, ...]]:
@@ -275,7 +271,16 @@ def test_a_profile_says_how_often_the_load_pipe_works_for_an_uncoalesced_load():
     profile = Profile(RECORDED["naive"]["2048"]["kernels"][0]["metrics"])
     # A warp's FFMA needs one element of B, the same for all lanes, and 32 of A that lie in 32 lines.
     assert profile.wavefronts_per_ffma(132) == pytest.approx(33, rel=0.01)
-    assert load_pipe_wavefronts(None, 33.0) == {"wavefronts_per_ffma": 33.0, "wavefronts_from": "profile"}
+
+
+def test_a_shape_without_a_profile_has_the_passes_of_the_nearest_and_what_its_addresses_change():
+    least = {"1024": (33.0, "addresses"), "4095": (9.0, "addresses"), "4096": (33.0, "addresses")}
+    assert passes_by_shape({"4096": (33.5, "profile")}, least) == {
+        "1024": (33.5, "profile at 4096, addresses"),
+        "4095": (9.5, "profile at 4096, addresses"),
+        "4096": (33.5, "profile"),
+    }
+    assert passes_by_shape({}, least) == least
 
 
 def test_the_largest_shape_is_the_largest_square():

@@ -135,11 +135,16 @@ def test_the_source_of_passes_is_that_of_the_nearest_profile():
     inspection = an_inspection() | {"launches": {shape: [launch] for shape in shapes}}
     cores = ROUND_GPU.sms * ROUND_GPU.fp32_lanes_per_sm
     profiles = {"profiles": {"1024": a_profile(0.5, cores)}, "counted": {"8192": a_profile(0.25, cores)}}
-    items = [an_evidence("coalesced", inspection=inspection, counted_on="other", **profiles)]
+    items = [an_evidence("split_k", inspection=inspection, counted_on="other", **profiles)]
     found = works(items, paper_table(items, ROUND_GPU), resource_table(items))
     passes = {text: (work.passes, work.source) for (_, text), work in found.items()}
-    here, there = (pytest.approx(0.5), "profile"), (pytest.approx(0.25), "profile on other")
-    assert passes == {"1024": here, "2048": here, "4096": there, "8192": there}
+    here, there = pytest.approx(0.5), pytest.approx(0.25)
+    assert passes == {
+        "1024": (here, "profile"),
+        "2048": (here, "profile at 1024, code"),
+        "4096": (there, "profile on other at 8192, code"),
+        "8192": (there, "profile on other"),
+    }
 
 
 def an_item(launches: dict) -> object:

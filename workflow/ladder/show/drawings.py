@@ -9,10 +9,9 @@ from functools import partial
 from xml.sax.saxutils import escape
 
 from ladder.config.search_space import macros_of
+from ladder.model.layouts import BANKS, SECTOR, Access, Constants, Element, Layout, layout_of, pieces, sectors
 from ladder.model.rung import Rung
-from ladder.show import layouts
 from ladder.show.dark import for_both
-from ladder.show.layouts import BANKS, SECTOR, Access, Constants, Element, Layout, pieces, sectors
 
 # Colours of ladder.figures.PALETTE, by what they mean in every drawing.
 OF_A, OF_B, WARP, THREAD = "#88ccee", "#ddcc77", "#44aa99", "#332288"
@@ -492,52 +491,43 @@ def _stages(layout: Layout, _: Constants, own_warps: bool = False) -> list[Panel
 
 @dataclass(frozen=True)
 class Picture:
-    """What is drawn of a rung: how its constants make its layout, its message, and the panels that show it.
+    """What is drawn of a rung: its message, and the panels that show its layout.
 
     The message may name constants, and what `_said` finds in the layout.
     """
 
-    layout: Callable[[Constants], Layout]
     message: str
     panels: Sequence[Callable[[Layout, Constants], list[Panel]]]
 
 
 LOADS, CONFLICTING = ("load of A", "load of B"), ("load of B", "store of A")
 PICTURES: Mapping[str, Picture] = {
-    "naive": Picture(layouts.naive, "a warp that walks down a column fetches {sectors}", (_block, _sectors)),
-    "coalesced": Picture(layouts.coalesced, "a warp that walks along a row fetches {sectors}", (_block, _sectors)),
+    "naive": Picture("a warp that walks down a column fetches {sectors}", (_block, _sectors)),
+    "coalesced": Picture("a warp that walks along a row fetches {sectors}", (_block, _sectors)),
     "tiled": Picture(
-        layouts.tiled,
         "a block loads each element of its tiles once, and {TILE} threads read it from shared memory",
         (_block, _warp, _shared(*LOADS)),
     ),
     "tiled_1d": Picture(
-        layouts.tiled_1d,
         "an element of B, once loaded, serves a column of {TM} results",
         (_block, _warp, _shared(*LOADS)),
     ),
     "tiled_2d": Picture(
-        layouts.tiled_2d,
         "{TM} + {TN} loaded values serve the {TM} x {TN} results of a thread",
         (_block, _warp, _shared(*LOADS)),
     ),
-    "vectorized": Picture(layouts.vectorized, "16 bytes an access{conflicts}", (_block, _warp, _shared(*CONFLICTING))),
-    "conflict_free": Picture(layouts.conflict_free, "{order}{conflicts}", (_block, _warp, _shared(*CONFLICTING))),
+    "vectorized": Picture("16 bytes an access{conflicts}", (_block, _warp, _shared(*CONFLICTING))),
+    "conflict_free": Picture("{order}{conflicts}", (_block, _warp, _shared(*CONFLICTING))),
     "warp_tiled": Picture(
-        layouts.warp_tiled,
         "a warp covers {WM} x {WN} results and needs {WM} + {WN} values a step",
         (_block, _warp, _shared(*CONFLICTING)),
     ),
-    "double_buffered": Picture(
-        layouts.warp_tiled, "the next tile is on its way while a tile is multiplied", (_two_buffers, _block, _warp)
-    ),
+    "double_buffered": Picture("the next tile is on its way while a tile is multiplied", (_two_buffers, _block, _warp)),
     "async_copy": Picture(
-        layouts.async_copy,
         "{ahead} on the way while a tile is multiplied",
         (_stages, partial(_block, load="one copy of warp 0"), _warp),
     ),
     "tma": Picture(
-        layouts.tma,
         "warps of their own copy, up to {ahead} ahead of those that multiply",
         (
             partial(_stages, own_warps=True),
@@ -562,15 +552,6 @@ def constants_of(rung: Rung) -> dict[str, int]:
     given = {**rung.macros, **(rung.tuned[-1].macros if rung.tuned else {})}
     own |= {name: value for name, value in given.items() if name in own}
     return {name: int(str(value)) for name, value in own.items() if str(value).isdigit()}
-
-
-def layout_of(entry: str, constants: Constants) -> Layout | None:
-    """The layout of an entry with these constants; None where they make no tile, or one of them is missing."""
-    try:
-        layout = PICTURES[entry].layout(constants)
-        return layout if layout.is_whole else None
-    except (KeyError, ZeroDivisionError):
-        return None
 
 
 def title(entry: str, constants: Constants) -> str:

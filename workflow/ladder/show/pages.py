@@ -315,9 +315,6 @@ def _paper(paper: pd.DataFrame, probed: bool) -> list[str]:
     """What the product needs and the rung's tiles read, at each shape; then the lowest ceiling of each.
 
     `probed` says that FFMA rate and DRAM bandwidth are the probes', and not the GPU file's.
-
-    Where a profile has counted the passes of the load/store pipe at some shapes, ceilings are of these alone: what the
-    code needs at least is another number.
     """
     if paper.empty:
         return []
@@ -328,20 +325,18 @@ def _paper(paper: pd.DataFrame, probed: bool) -> list[str]:
         "tail_percent": "empty in the last wave, %",
     }  # fmt: skip
     ceilings = {
-        "shape": "m x n x k", "wavefronts_per_ffma": "passes an FFMA", "predicted_gflops": "lowest ceiling, TFLOP/s",
-        "bound_by": "that of", "measured_gflops": "measured, TFLOP/s", "share_of_prediction": "share of the ceiling",
+        "shape": "m x n x k", "wavefronts_per_ffma": "passes an FFMA", "wavefronts_from": "counted from",
+        "predicted_gflops": "lowest ceiling, TFLOP/s", "bound_by": "that of",
+        "measured_gflops": "measured, TFLOP/s", "share_of_prediction": "share of the ceiling",
     }  # fmt: skip
     paper = by_work(paper)
     paper = paper.assign(**{name: paper[name] / 1e3 for name in ("predicted_gflops", "measured_gflops")})
     source = "measured ([how](hardware.md))" if probed else "of the GPU file"
     parts = ["## On paper", "", f"The FP32 peak and the DRAM bandwidth are {source}.", "", *_columns(paper, needs)]
     limited = paper[paper["predicted_gflops"].notna()]
-    profiled = limited[limited["wavefronts_from"].str.startswith("profile")]
     if len(limited):
-        where = " and ".join(f"the {name}" for name in profiled["wavefronts_from"].unique())
-        counted = f"as {where} counted them" if where else "the fewest that the code needs"
-        parts += [f"Ceilings, with the passes of the load/store pipe {counted}:", ""]
-        parts += _columns(profiled if len(profiled) else limited, ceilings, share_of_prediction=percent)
+        parts += ["Ceilings, with the passes of the load/store pipe:", ""]
+        parts += _columns(limited, ceilings, share_of_prediction=percent)
         parts += _picture("prediction", "Measured against the lowest ceiling on paper")
     return parts
 

@@ -16,7 +16,7 @@ from ladder.model.gpu import Gpu
 from ladder.model.shape import Shape
 from ladder.tables.diagnosis import Profile, multiplying_profile
 from ladder.tables.evidence import Evidence
-from ladder.tables.paper import accesses, ceilings, floors, load_pipe_wavefronts, tile_of, waves
+from ladder.tables.paper import accesses, ceilings, floors, least_passes, passes_by_shape, tile_of, waves
 
 
 def resource_table(evidence: Sequence[Evidence]) -> pd.DataFrame:
@@ -122,7 +122,8 @@ def paper_table(evidence: Sequence[Evidence], gpu: Gpu) -> pd.DataFrame:
     Columns: rung, shape, flop, minimum_bytes, compute_floor_ms, memory_floor_ms, intensity_minimum, BM, BN, TM, TN,
     global_reads_per_result, shared_reads_per_result (elements), intensity_global, intensity_shared (FLOP a byte),
     blocks, blocks_per_sm, waves, tail_percent, wavefronts_per_ffma and wavefronts_from (`profile` where one of this
-    build and shape is recorded, `profile on` another GPU where one is of the same build, else `code`, the least),
+    build and shape is recorded, `profile on` another GPU where one is of the same build; `... at` the nearest shape
+    that has one, and `addresses` or `code`, which say what is different here; without a profile these alone),
     ceiling_{fp32_units,issue_slots,load_pipe,dram}_gflops,
     predicted_gflops (the lowest ceiling), predicted_ms, bound_by, measured_gflops (the median), share_of_prediction.
     """
@@ -130,6 +131,7 @@ def paper_table(evidence: Sequence[Evidence], gpu: Gpu) -> pd.DataFrame:
     for item in evidence:
         if item.rung.role != "rung" or not item.inspection["launches"]:
             continue
+        passes = _passes(item, gpu)
         for text in item.inspection["launches"]:
             found, shape = multiplying_kernel(item.inspection, text), Shape.parse(text)
             if found is None:
@@ -141,8 +143,8 @@ def paper_table(evidence: Sequence[Evidence], gpu: Gpu) -> pd.DataFrame:
             blocks = math.prod(launch["grid"])
             held = (launch.get("occupancy") or {}).get("blocks")
             filled = waves(blocks, held, gpu.sms) if held else {"balance": 1.0}
-            seen, counted = _profiled_passes(item, text, gpu)
-            limits = ceilings(gpu, shape, loop, filled["balance"], seen) if by_ffmas else {}
+            each, source = passes.get(text, (math.nan, "")) if by_ffmas else (math.nan, "")
+            limits = ceilings(gpu, shape, loop, filled["balance"], each) if by_ffmas else {}
             bound = min(limits, key=lambda name: limits[name], default="")
             lowest = limits.get(bound, math.nan)
             timing = item.timings.get(shape) if item.sound else None
@@ -162,7 +164,8 @@ def paper_table(evidence: Sequence[Evidence], gpu: Gpu) -> pd.DataFrame:
                     "blocks": blocks,
                     "blocks_per_sm": held,
                     **filled,
-                    **load_pipe_wavefronts(loop if by_ffmas else None, seen if by_ffmas else math.nan, counted),
+                    "wavefronts_per_ffma": each,
+                    "wavefronts_from": source,
                     **{f"ceiling_{name.lower().replace(' ', '_')}_gflops": limit for name, limit in limits.items()},
                     "predicted_gflops": lowest,
                     "predicted_ms": shape.flop / lowest / 1e6,
@@ -172,6 +175,21 @@ def paper_table(evidence: Sequence[Evidence], gpu: Gpu) -> pd.DataFrame:
                 }
             )
     return pd.DataFrame(rows, columns=PAPER_COLUMNS)
+
+
+def _passes(item: Evidence, gpu: Gpu) -> dict[str, tuple[float, str]]:
+    """Passes an FFMA by shape, and what they are from (`ladder.tables.paper.passes_by_shape`)."""
+    least, counted = {}, {}
+    for text in item.inspection["launches"]:
+        main = multiplying_kernel(item.inspection, text)
+        loop = main[1]["code"]["loop"] if main else None
+        passes, source = least_passes(item.rung, Shape.parse(text), loop)
+        if source:
+            least[text] = passes, source
+            seen, profile = _profiled_passes(item, text, gpu)
+            if not math.isnan(seen):
+                counted[text] = seen, profile
+    return passes_by_shape(counted, least)
 
 
 def _profiled_passes(item: Evidence, shape: str, gpu: Gpu) -> tuple[float, str]:

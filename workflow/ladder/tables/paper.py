@@ -11,6 +11,7 @@ from ladder.build import sass
 from ladder.config.sources import source_of_rung, source_text
 from ladder.config.wrapper import parameters_of
 from ladder.model.gpu import Gpu
+from ladder.model.layouts import layout_of
 from ladder.model.rung import Rung
 from ladder.model.shape import Shape
 
@@ -103,37 +104,60 @@ def waves(blocks: int, blocks_per_sm: int, sms: int) -> dict[str, float]:
     }
 
 
-def load_pipe_wavefronts(loop: Mapping[str, Any] | None, profiled: float, source: str = "profile") -> dict[str, Any]:
-    """Passes of an SM's load/store data pipe for each FFMA of a warp.
+def least_passes(rung: Rung, shape: Shape, loop: Mapping[str, Any] | None) -> tuple[float, str]:
+    """Passes of an SM's load/store data pipe for each FFMA of a warp, without a profile, and what they are from.
 
-    Keys: wavefronts_per_ffma and wavefronts_from: `source` where a profile says how many there were (`profiled`, else
-    not a number), else `code`, the least that the inner loop's loads can take. Only a profile knows which addresses the
-    lanes of a warp ask for, so how many passes an uncoalesced load or a bank conflict costs.
+    From `addresses` where the lanes' addresses are known (`ladder.model.layouts`), else from `code`, the fewest that
+    the inner loop's loads can take; not a number without an inner loop of FFMAs.
     """
-    if not math.isnan(profiled):
-        return {"wavefronts_per_ffma": profiled, "wavefronts_from": source}
-    if loop is None:
-        return {"wavefronts_per_ffma": math.nan, "wavefronts_from": ""}
-    return {"wavefronts_per_ffma": sass.ratios(loop)["wavefronts_per_ffma"], "wavefronts_from": "code"}
+    if loop is None or not sass.ratios(loop):
+        return math.nan, ""
+    macros = default_macros(rung) | rung.macros_at(shape)
+    layout = layout_of(rung.entry, {key: int(value) for key, value in macros.items() if str(value).isdigit()})
+    if layout is not None and rung.language == "cuda":
+        return layout.passes_per_ffma(shape.k, shape.n), "addresses"
+    return sass.ratios(loop)["wavefronts_per_ffma"], "code"
+
+
+Passes = tuple[float, str]  # of the load/store pipe an FFMA, and what they are from
+
+
+def passes_by_shape(counted: Mapping[str, Passes], least: Mapping[str, Passes]) -> dict[str, Passes]:
+    """The passes of each shape of `least`: as `counted` by a profile of the shape.
+
+    Where there is none, those that a profile counted at the nearest shape by work, and what addresses or code say that
+    is different at this one; where there is no profile at all, the least.
+    """
+    found = {}
+    for text, (passes, source) in least.items():
+        if text in counted:
+            found[text] = counted[text]
+        elif counted:
+            work = math.log(max(Shape.parse(text).flop, 1))
+            near = min(counted, key=lambda at, work=work: abs(math.log(max(Shape.parse(at).flop, 1)) - work))
+            there, profile = counted[near]
+            found[text] = there + passes - least[near][0], f"{profile} at {near}, {source}"
+        else:
+            found[text] = passes, source
+    return found
 
 
 def ceilings(
-    gpu: Gpu, shape: Shape, loop: Mapping[str, Any] | None, balance: float, wavefronts: float = math.nan
+    gpu: Gpu, shape: Shape, loop: Mapping[str, Any] | None, balance: float, wavefronts: float = 0.0
 ) -> dict[str, float]:
     """GFLOP/s that a rung cannot exceed, by what would stop it.
 
     Keys: `FP32 units` (the GPU file's peak, of SMs that are busy for the share `balance` of the time), `issue slots`
     (every instruction of the inner loop takes one of ISSUE_SLOTS, an FFMA also its units), `load pipe` (an SM's
-    load/store pipe does one wavefront a cycle; `wavefronts` for each FFMA as profiled, not a number where none is
-    recorded), `DRAM` (the least bytes at the GPU file's bandwidth).
+    load/store pipe does one wavefront a cycle; `wavefronts` for each FFMA), `DRAM` (the least bytes at the GPU file's
+    bandwidth).
     """
     peak, lanes = gpu.peak_gflops * balance, gpu.lane_gflops * balance
     found = {"FP32 units": peak}
     if loop:
         ffma_cycles = 32 / gpu.fp32_lanes_per_sm  # of an SM, for each warp's FFMA
         issue_cycles = 1 / sass.ratios(loop)["ffma_share"] / ISSUE_SLOTS
-        load_cycles = load_pipe_wavefronts(loop, wavefronts)["wavefronts_per_ffma"]
         found["issue slots"] = min(peak, lanes * ffma_cycles / issue_cycles)
-        found["load pipe"] = min(peak, lanes * ffma_cycles / load_cycles) if load_cycles else peak
+        found["load pipe"] = min(peak, lanes * ffma_cycles / wavefronts) if wavefronts else peak
     found["DRAM"] = floors(shape, gpu)["intensity_minimum"] * gpu.memory_bandwidth_gb_s
     return found

@@ -30,7 +30,7 @@ from ladder.tables.paper import default_macros
 from ladder.tables.tensor_cores import TENSOR_FITTED, TensorRates, TensorWork, tensor_works
 
 SMALLEST, LARGEST = 1024, 8192  # n of the products that are predicted
-WHOLE_TILES = 128  # n is a multiple of it where the passes that a profile counted at another n hold too
+WHOLE_TILES = 128  # n of the products that the numbers are fitted to is a multiple of it: no tile is in part empty
 FITTED = {
     "factor": ("", "times as long as at its lowest ceiling a full SM works"),
     "cycles a step, loaded when needed": ("cycle", "that a step of k exposes on an SM without other warps"),
@@ -78,7 +78,7 @@ class Work:
     passes: float
     steps: int
     ahead: bool
-    source: str = "code"  # of the passes: a profile, or `code` for the fewest that it needs
+    source: str = "code"  # of the passes: a profile, the lanes' addresses, or `code` for the fewest that it needs
 
     fitted = FITTED
     by = "FFMA"
@@ -171,27 +171,17 @@ def loads_ahead(rungs: Sequence[Rung]) -> set[str]:
 
 
 def works(evidence: Sequence[Evidence], paper: pd.DataFrame, resources: pd.DataFrame) -> dict[tuple[str, str], Work]:
-    """The work of each rung of FFMAs and square product from SMALLEST to LARGEST, by rung and shape.
-
-    Where the shape has no profile, the passes are those counted at the nearest profiled one; where n is no multiple of
-    WHOLE_TILES they are the fewest that the code needs, because other addresses cost other passes.
-    """
+    """The work of each rung of FFMAs and square product from SMALLEST to LARGEST, by rung and shape."""
     rungs = {item.rung.name: item.rung for item in evidence}
     ahead = loads_ahead(list(rungs.values()))
     main = resources[resources["multiplies"].astype(bool)]
     threads = {(row.rung, str(row.shape)): row.block_threads for row in main.itertuples()}
-    counted: dict[str, dict[int, tuple[float, str]]] = {}
-    for row in paper[paper["wavefronts_from"].str.startswith("profile")].itertuples():
-        counted.setdefault(row.rung, {})[Shape.parse(str(row.shape)).n] = row.wavefronts_per_ffma, row.wavefronts_from
     found = {}
     for row in paper[paper["predicted_gflops"].notna()].itertuples():
         text = str(row.shape)
         shape = Shape.parse(text)
         if not (shape.m == shape.n == shape.k and SMALLEST <= shape.n <= LARGEST) or pd.isna(row.blocks_per_sm):
             continue
-        passes, source, sizes = row.wavefronts_per_ffma, row.wavefronts_from, counted.get(row.rung, {})
-        if sizes and shape.n % WHOLE_TILES == 0:
-            passes, source = sizes[min(sizes, key=lambda n, at=shape.n: abs(math.log(n / at)))]
         rung = rungs[row.rung]
         macros = default_macros(rung) | rung.macros_at(shape)
         depth = macros.get("BK", macros.get("TILE"))
@@ -201,10 +191,10 @@ def works(evidence: Sequence[Evidence], paper: pd.DataFrame, resources: pd.DataF
             held=int(row.blocks_per_sm),
             warps=-(-int(threads[row.rung, text]) // 32),
             issue=row.ceiling_issue_slots_gflops / row.ceiling_fp32_units_gflops,
-            passes=passes,
+            passes=row.wavefronts_per_ffma,
             steps=-(-shape.k // int(depth)) if depth else 0,
             ahead=row.rung in ahead,
-            source=source,
+            source=row.wavefronts_from,
         )
     return found
 

@@ -51,8 +51,8 @@ class Reasons:
         return self._profiles.get((rung, shape), {})
 
     def _paper(self, rung: str, sizes: str) -> pd.Series | None:
-        """The rung's row of the calculation on paper, of its profile: at one of the sizes, else at the largest."""
-        rows = self.paper[(self.paper["rung"] == rung) & (self.paper["wavefronts_from"] == "profile")]
+        """The rung's row of the calculation on paper at the largest of the sizes, else of all; None without passes."""
+        rows = self.paper[(self.paper["rung"] == rung) & self.paper["wavefronts_per_ffma"].notna()]
         at = rows[rows["shape"].astype(str).isin(sizes.split(";"))]
         rows = at if len(at) else rows
         return None if rows.empty else rows.loc[rows["flop"].idxmax()]
@@ -91,7 +91,20 @@ class Reasons:
             shares = f"these allow {_percent(allowed[1])} of the FP32 peak"
         pipe = f"{own}; {lanes} {shares}."
         reached = f"Here it reaches {_percent(paper['share_of_prediction'])} of its lowest ceiling, that of"
-        return f"{pipe} {reached} the {paper['bound_by']}, at {paper['shape']}."
+        text = f"{pipe} {reached} the {paper['bound_by']}, at {paper['shape']}."
+        return f"{text} {self._of_few_blocks(paper)}".rstrip()
+
+    def _of_few_blocks(self, paper: pd.Series) -> str:
+        """How much of the GPU a small grid fills, and of the time how much is the launch; empty for a large grid."""
+        if not paper["waves"] < 1:
+            return ""
+        text = f"Its {paper['blocks']:.0f} blocks take {_percent(paper['waves'])} of the places of {self.gpu.sms} SMs."
+        times = self.timings[self.timings["shape"].astype(str) == str(paper["shape"])].set_index("rung")[
+            "time_ms_median"
+        ]
+        if "empty" not in times or paper["rung"] not in times:
+            return text
+        return f"{text} An empty kernel takes {_percent(times['empty'] / times[paper['rung']])} of its time."
 
     def _of_cublas(self, row: Mapping[str, Any]) -> str:
         """How much of the FP32 peak cuBLAS reaches here at the published sizes, and how the rung's share changes."""

@@ -1,7 +1,8 @@
 """Who does what in a block of a tutorial rung, from the rung's constants: results, global loads, shared accesses.
 
 The index arithmetic of each kernel stands here once more, as functions of its macros; tests/test_drawings.py holds them
-against the kernels in the emulator and against the profiles.
+against the kernels in the emulator and against the profiles. The addresses of a warp's lanes give the passes of the
+load/store pipe that each of its instructions takes, without a profile.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from functools import cached_property
 
 BANKS = 32  # of shared memory, 4 bytes each; it serves 128 bytes at a time: 32 threads of 4 bytes, 8 of 16
 SECTOR = 8  # floats that global memory delivers at least
+LINE, TAGS = 32, 4  # floats of a line of L1, and lines that it looks up in a pass, since Volta
+WARP_LOADS = 4 * 32  # floats that one instruction of a warp loads at most; an engine copies more without the pipe
 
 Element = tuple[int, int]  # row and column of a matrix
 Constants = Mapping[str, int]
@@ -49,6 +52,22 @@ class Access:
     def turns(self, lanes: Iterable[int]) -> int:
         """How often a bank is asked by these lanes; 1 is no conflict."""
         return max(map(len, self.asked(lanes).values()))
+
+    @property
+    def passes(self) -> int:
+        """Passes of the load/store pipe that the instruction takes.
+
+        Since Volta each pass returns 128 bytes, of twice as many lanes where all lanes i and i ^ 1, or all lanes i and
+        i ^ 2, ask for the same address (Greg Smith, forums.developer.nvidia.com/t/77228).
+        """
+        lanes, size, found = len(self.words), 2 * BANKS // self.width, 0
+        for at in range(0, lanes, size):
+            part = range(at, min(at + size, lanes))
+            pairs = ([(lane, lane ^ bit) for lane in part if lane ^ bit < lanes] for bit in (1, 2))
+            together = self.width == 1 or any(all(self.words[a] == self.words[b] for a, b in each) for each in pairs)
+            groups = [part] if together else [part[: size // 2], part[size // 2 :]]
+            found += sum(self.turns(group) for group in groups if group)
+        return found
 
     @property
     def degree(self) -> int:
@@ -97,6 +116,24 @@ class Layout:
             and len(set(map(len, self.owned.values()))) == 1
         )
 
+    def passes_per_ffma(self, k: int, n: int) -> float:
+        """Passes of the load/store pipe for each FFMA of a warp, in a product whose A has rows of k and B of n floats.
+
+        Without a tile a step of k is one load of A and one of B for one FFMA. With one they are what a warp loads from
+        and stores to shared memory, and its part of the tile's global loads.
+        """
+        loaded = {}
+        for name, width in (("A", k), ("B", n)):
+            elements = self.loads[name]
+            passes = global_passes(row * width + col for row, col in elements) if len(elements) <= WARP_LOADS else 0
+            loaded[name] = passes / len(elements)
+        bm, bn, bk = self.tile
+        if not bk:
+            return sum(loaded[name] * len(self.loads[name]) for name in loaded)
+        ffmas = bm * bn * bk / 32 / self.warps
+        shared = sum(access.passes * access.times for access in self.accesses)
+        return (shared + bk * (bm * loaded["A"] + bn * loaded["B"]) / self.warps) / ffmas
+
     def of_warp(self, warp: int) -> list[Element]:
         """The results of a warp."""
         return sorted(each for tid in range(32 * warp, 32 * warp + 32) for each in self.owned.get(tid, ()))
@@ -109,6 +146,17 @@ class Layout:
     def access(self, name: str) -> Access:
         """The shared access of this name."""
         return next(each for each in self.accesses if each.name == name)
+
+
+def global_passes(words: Iterable[int]) -> int:
+    """Passes that L1 takes for these words of global memory: by the words of a bank, and by TAGS lines at a time.
+
+    (Greg Smith, forums.developer.nvidia.com/t/49571.)
+    """
+    banks, asked = defaultdict(int), set(words)
+    for word in asked:
+        banks[word % BANKS] += 1
+    return max(*banks.values(), math.ceil(len({word // LINE for word in asked}) / TAGS))
 
 
 def pieces(elements: Iterable[Element]) -> list[tuple[int, int, int, int]]:
@@ -323,3 +371,19 @@ def tma(constants: Constants) -> Layout:
     box = frozenset((p, col) for p in range(bk) for col in range(bn))
     loads = tuple(each for each in layout.accesses if each.name.startswith("load"))
     return replace(layout, loads={**layout.loads, "B": box}, accesses=loads)
+
+
+LAYOUTS: Mapping[str, Callable[[Constants], Layout]] = {
+    **{"naive": naive, "coalesced": coalesced, "tiled": tiled, "tiled_1d": tiled_1d, "tiled_2d": tiled_2d},
+    **{"vectorized": vectorized, "conflict_free": conflict_free, "warp_tiled": warp_tiled},
+    **{"double_buffered": warp_tiled, "async_copy": async_copy, "tma": tma},
+}
+
+
+def layout_of(entry: str, constants: Constants) -> Layout | None:
+    """The layout of an entry with these constants; None where it has none, they make no tile, or one is missing."""
+    try:
+        layout = LAYOUTS[entry](constants)
+        return layout if layout.is_whole else None
+    except (KeyError, ZeroDivisionError):
+        return None
