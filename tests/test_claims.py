@@ -7,7 +7,8 @@ import yaml
 from conftest import asked
 from ladder.config import plan
 from ladder.config.kernels import read_kernels
-from ladder.model.claims import claimed_cases, claimed_shapes, in_words
+from ladder.model.cases import EMULATED_PROBES, MANY_ELEMENTS, probes
+from ladder.model.claims import claimed, claimed_cases, claimed_shapes, in_words
 from ladder.model.precision import label
 from ladder.model.shape import Shape
 from ladder.system.errors import LadderError
@@ -44,6 +45,20 @@ def test_cases_are_moved_to_the_next_that_are_claimed(claims, cases):
     found = claimed_cases(claims, CASES)
     assert found[: len(cases)] == cases
     assert len(found) == len(cases) + (claims == {"k": 9})  # 0x5x9 too
+
+
+@pytest.mark.parametrize(
+    ("claims", "products"),
+    [
+        ({"m": "m % 32 == 0", "n": "n % 64 == 0", "k": "k % 32 == 0", "lda": "lda == k"}, ["65568x65600x32"]),
+        ({"ldb": "ldb % 16 == 0"}, ["65541x65540x4"]),
+        ({"m": "m == n", "k": "k == n"}, []),
+    ],
+)
+def test_the_probe_with_the_largest_c_asks_for_a_product_that_is_claimed(claims, products):
+    found = claimed_cases(claims, probes(EMULATED_PROBES))
+    assert [str(case.shape) for case in found if case.probe == MANY_ELEMENTS] == products
+    assert all(claimed(claims, case) for case in found)
 
 
 def test_the_shapes_to_be_timed_are_left_out_and_not_moved():

@@ -434,6 +434,37 @@ def test_of_a_launch_that_leaves_something_for_other_blocks_all_blocks_run_if_th
     assert (record["status"], list(map(Case.of, record["cases"]))) == ("emulated", cases[:kept])
 
 
+# A rung that fills C with a kernel and adds to it with another.
+IN_TWO = """#include "gemm.cuh"
+__global__ void begin(Gemm g) {
+  int64_t i = blockIdx.x * 256ll + threadIdx.x;
+  if (i >= static_cast<int64_t>(g.m) * g.n) return;
+  float& c = g.C[i / g.n * g.ldc + i % g.n];
+  c = g.beta == 0 ? 0.0f : g.beta * c;
+}
+__global__ void add(Gemm g) {
+  int64_t i = blockIdx.x * 256ll + threadIdx.x;
+  if (i >= static_cast<int64_t>(g.m) * g.n) return;
+  float sum = 0.0f;
+  for (int p = blockIdx.y; p < g.k; p += gridDim.y) sum += g.A[i / g.n * g.lda + p] * g.B[p * g.ldb + i % g.n];
+  atomicAdd(&g.C[i / g.n * g.ldc + i % g.n], g.alpha * sum);
+}
+cudaError_t run(const Gemm& g, void*, cudaStream_t stream) {
+  unsigned blocks = (static_cast<int64_t>(g.m) * g.n + 255) / 256;
+  cudaError_t error = launch(begin, dim3(blocks), dim3(256), 0, stream, g);
+  return error ? error : launch(add, dim3(blocks, 2), dim3(256), 0, stream, g);
+}
+EXPORT_SGEMM(run)
+"""
+
+
+def test_what_a_block_that_did_not_run_may_write_is_no_fault_of_the_kernel_that_reads_it(tmp_path):
+    (tmp_path / "in_two.cu").write_text(IN_TWO)
+    cases = [asked("9x8x7", beta=0.5), asked("300x3000x2", blocks=4)]
+    record = emulated(tmp_path, tmp_path / "in_two.cu", cases, deterministic=False)
+    assert (record["status"], [Case.of(each) for each in record["cases"]]) == ("emulated", cases[:1]), record
+
+
 # A rung whose kernel for large products reads a copy of A.
 OF_LARGE = """#include "gemm.cuh"
 __global__ void copy(Gemm g, float* A) {

@@ -12,10 +12,12 @@ from ladder.build.compile import NOT_APPLICABLE, Build, build
 from ladder.build.emulator import EMULATED, NEEDS_GPU, cached_engine
 from ladder.build.inspection import inspect
 from ladder.build.library import Library, Operands
+from ladder.build.resources import first_warning
 from ladder.config import gpus
 from ladder.config.kernels import read_kernels
 from ladder.config.plan import KERNELS
 from ladder.config.sources import source_digest
+from ladder.config.wrapper import MAIN_OF_SOURCE
 from ladder.measure.check.emulate import emulate_source
 from ladder.model.claims import claimed_cases
 from ladder.model.rung import TunedClass
@@ -337,3 +339,10 @@ def test_a_declaration_that_is_none_is_one_line(ladder, tmp_path):
     library_of(tmp_path, ON_THE_HOST)
     line = line_of(lambda: ladder(changed(OF_LIBRARY, function="blas_sgemm")))
     assert "mine.wrap.function: 'blas_sgemm' declares no C function; write it as in `int f(" in line
+
+
+def test_that_main_ends_without_a_value_is_no_warning_of_the_kernel():
+    text = 'own.cu({}): warning #940-D: missing return statement at end of non-void function "{}"\n'
+    assert first_warning(text.format(9, MAIN_OF_SOURCE)) == ""
+    both = text.format(9, MAIN_OF_SOURCE) + text.format(20, "run")
+    assert first_warning(both).startswith("; nvcc warns: own.cu(20): ")

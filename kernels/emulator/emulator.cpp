@@ -1375,7 +1375,7 @@ EMULATOR_API void emulator_reset(uint64_t seed) {
     }
   }
   buffer_count = input_count = finding_count = 0;
-  device.batch = 0;
+  device.batch = device.skipped = 0;
   before = {};
   forget_writes_to_variables();
   forget_streams();

@@ -193,7 +193,9 @@ EMULATOR_PLAIN static int run_now(Launch* launch, Launch* beside) {
   Before earlier = before;
   before = {batch, launch->as.stream};
   int error = run_launches();
-  left_of_batch[batch & LAST_BATCH] = launch->blocks - launch->turns * launch->cluster_blocks;
+  uint64_t left = launch->blocks - launch->turns * launch->cluster_blocks;
+  left_of_batch[batch & LAST_BATCH] = left;
+  device.skipped += left;
   device.launch_count = 0;
   device.launches[0] = device.launches[1] = nullptr;
   if (error != NEEDS_CLUSTER) {

@@ -375,7 +375,11 @@ EMULATOR_NOINLINE static void buffer_access(Thread* t, Buffer& b, uintptr_t addr
     if (is_read && !b.readable) {
       report("forbidden read", where, "reads %s, which this product must not read", element_name(b, word, name));
     } else if (is_read && !b.defined && other == 0 && !(b.variable && strong)) {
-      report("uninitialised read", where, "reads %s, which holds nothing yet", element_name(b, word, name));
+      if (device.skipped > 0) {
+        report("timeout", where, "reads %s, which a block that did not run may write", element_name(b, word, name));
+      } else {
+        report("uninitialised read", where, "reads %s, which holds nothing yet", element_name(b, word, name));
+      }
     } else if ((access == READ || access == READ_ONLY) && b.variable && other == OF_EARLIER_PRODUCT) {
       report("state", where, "reads %s, which an earlier product has written", element_name(b, word, name));
     }

@@ -229,6 +229,7 @@ struct Device {
   uint64_t batch;    // the launches that run at a time; what an earlier batch of the product wrote is known to all
   uint32_t started;  // blocks of them
   volatile bool stop;
+  uint64_t skipped;               // blocks of earlier launches of the product that have not run
   volatile bool left_for_others;  // a block has written to such a buffer or variable, or atomically
   double began_s;                 // of CPU time
   int error;

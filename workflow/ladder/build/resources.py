@@ -7,6 +7,8 @@ import shutil
 import subprocess
 from collections.abc import Mapping
 
+from ladder.config.wrapper import MAIN_OF_SOURCE
+
 _FUNCTION = re.compile(r"Compiling entry function '([^']+)' for '([^']+)'")
 _USED = re.compile(r"Used (\d+) registers")
 _STATIC = re.compile(r"(\d+) bytes smem")
@@ -47,8 +49,11 @@ def device_variable_bytes(log: str) -> int:
 
 
 def first_warning(log: str) -> str:
-    """The first warning of nvcc with its place in the source, in words that go behind a message; empty without one."""
-    found = _WARNING.search(log)
+    """The first warning of nvcc with its place in the source, in words that go behind a message; empty without one.
+
+    What it says of a wrapped source's `main` is none: by the name that the wrapper gives it, it needs a return.
+    """
+    found = next((each for each in _WARNING.finditer(log) if MAIN_OF_SOURCE not in each[2]), None)
     return f"; nvcc warns: {found[1]}: {found[2]}" if found else ""
 
 

@@ -16,6 +16,7 @@ from ladder.model.rung import Rung
 from ladder.system.errors import LadderError
 
 WRAPPER = "wrapper.cu"  # the generated source
+MAIN_OF_SOURCE = "main_of_the_source"  # what it calls the source's main
 LIBRARY, CUBIN, PYTHON, CUDA_SOURCE = ".so", ".cubin", ".py", ".cu"
 EMBEDDED = (CUBIN, PYTHON)  # what is launched through the driver
 SYMBOL = "gemm_ladder_kernel_"  # begins the names of functions of the host that stand for the kernels of a cubin
@@ -128,7 +129,7 @@ def _of_source(rung: Rung) -> list[str]:
     in_emulator = ['#if __has_include("host_api.h")  // in the emulator', '#include "host_api.h"', "#endif"]
     return [
         *in_emulator,
-        "#define main static __attribute__((unused)) main_of_the_source",
+        f"#define main static __attribute__((unused)) {MAIN_OF_SOURCE}",
         f'#include "{file.name}"',
         "#undef main",
         *in_emulator,

@@ -31,8 +31,8 @@ from ladder.model.rung import Rung
 
 
 def _of_first_class(rung: Rung, cases: Sequence[Case]) -> bool:
-    """Whether none of the cases reaches what is built for larger products, which then need not be compiled."""
-    return all(case.shape.flop < rung.tuned[0].below_flop for case in cases)
+    """Whether no product among the cases reaches what is built for larger ones, which then need not be compiled."""
+    return all(case.probe or case.shape.flop < rung.tuned[0].below_flop for case in cases)
 
 
 def emulate_rung(

@@ -18,15 +18,14 @@ from ladder.measure.check.judge import case_error
 from ladder.measure.check.worker import Buffer, buffer
 from ladder.measure.devices import EMULATED_SMS, GUARD, SENTINEL, Call, CudaDevice, EmulatedDevice
 from ladder.measure.inputs import draw_inputs
-from ladder.model.cases import OTHER_ARGUMENTS, Case, is_unfinished
+from ladder.model.cases import MANY_ELEMENTS, OTHER_ARGUMENTS, Case, is_unfinished
 from ladder.model.shape import Shape
 
 Device = CudaDevice | EmulatedDevice
 INVALID = 1  # cudaErrorInvalidValue
 REPLAYS = 2
 OBSERVED_BYTES = {"launch_observer": 8, "observed_sms": 4}  # of the variables of launch.cuh
-MANY = 65541, 65540  # rows and columns of a C whose elements 32 bits do not count
-MANY_BLOCKS = 64  # of it are computed,
+MANY_BLOCKS = 64  # of a C of more than 2^32 elements are computed,
 MANY_S = 1.0  # in so many seconds of CPU time, in which blocks that compute one tile after the other do not end
 BEYOND_32_BITS = (1 << 32) + 1  # a leading dimension
 HUGE_SHAPES = (Shape(70001, 70003, 70005), Shape((1 << 31) - 1, 3, 5), Shape(3, (1 << 31) - 1, 5))
@@ -319,10 +318,11 @@ def _many_elements(device: Device, library: Library, case: Case, make: _Make) ->
     C is reserved memory. Raises OSError where that cannot be had.
     """
     assert isinstance(device, EmulatedDevice)
-    (m, n), k = MANY, case.shape.k % 8
-    A, B = device.put(np.ones(m * k, np.float32)), device.put(np.ones(k * n, np.float32))
-    C = device.reserve(m * n)
-    operands = Operands(device.address(A), k, device.address(B), n, device.address(C), n)
+    m, n, k = case.shape.m, case.shape.n, case.shape.k
+    lda, ldb, ldc = (columns + gap for columns, gap in zip((k, n, n), case.paddings, strict=True))
+    A, B = device.put(np.ones(m * lda, np.float32)), device.put(np.ones(k * ldb, np.float32))
+    C = device.reserve((m - 1) * ldc + n)
+    operands = Operands(device.address(A), lda, device.address(B), ldb, device.address(C), ldc)
     workspace = device.put(np.zeros(1, np.uint32))
     for alpha in (0.0, case.alpha):
         shape = Shape(m, n, k)
@@ -341,7 +341,7 @@ def _many_elements(device: Device, library: Library, case: Case, make: _Make) ->
         if not wrong and alpha == 0 and C[-1] != np.float32(case.beta):
             wrong = f"the last element is {C[-1]:g} and not beta times 1"
         if wrong:
-            return f"C of {m}x{n} elements, k = {k}, alpha = {alpha:g}: {wrong}"
+            return f"alpha = {alpha:g}: {wrong}"
     return ""
 
 
@@ -458,7 +458,7 @@ _PROBES: dict[str, Callable[[Device, Library, Case, _Make], str]] = {
     "nothing to compute": _nothing_to_compute,
     "query": _query,
     "errors": _errors,
-    "many elements": _many_elements,
+    MANY_ELEMENTS: _many_elements,
     "observed": _observed,
     "capture": _capture,
     "two at once": _two_at_once,
