@@ -468,3 +468,12 @@ def test_on_a_gpu_a_file_of_ones_own_is_timed_if_it_is_right(tmp_path):
     assert wrong.returncode == 1
     assert wrong.stdout == ""
     assert "bench: tf32_inputs.cu: not timed, because its check failed" in wrong.stderr.splitlines()[-1]
+
+
+def test_a_file_without_an_entry_is_told_before_the_emulator_compiles_anything(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(bench, "emulate_source", lambda *arguments: pytest.fail("was compiled"))
+    source = write(tmp_path / "own.cu", "__global__ void own(float* C) { C[0] = 0; }\nint main() {}\n")
+    assert bench.main([str(source), "-C", "gpu=h100-sxm", "measure=false"]) == 1
+    said = capsys.readouterr().err
+    assert "has no sgemm that can be called" in said
+    assert "\n\n" not in said

@@ -24,6 +24,7 @@ import yaml
 
 from ladder.build.compile import NO_COMPILER, NOT_APPLICABLE, Build, build
 from ladder.build.emulator import EMULATED, ENGINE, cached_engine, why_no_emulator
+from ladder.build.entry import why_no_entry
 from ladder.build.resources import first_warning
 from ladder.build.toolchain import find_nvcc, require_architecture
 from ladder.config.documents import read_yaml
@@ -279,7 +280,7 @@ def compiling(run: Plan, rungs: list[Rung], folder: Path, pool: Executor) -> dic
         if record["status"] in (NOT_APPLICABLE, NO_COMPILER):
             raise LadderError(f"{rung.name}: {record['message']}")
         if record["status"] != "ok":
-            print(record["log"], file=sys.stderr, flush=True)
+            print(record["log"], end="", file=sys.stderr, flush=True)
             raise LadderError(f"{rung.name}: does not compile: {record['message']}")
         return Build(folder / rung.name)
 
@@ -303,8 +304,8 @@ def emulated(run: Plan, name: str, made: Future[Build], log: Path, every: bool) 
             made.result()
 
     limit_s = run.settings["check"]["time_limit_s"]
-    if run.by_name(name).language != "cuda":
-        made.result()  # its compiler says more of what is wrong than its interpreter
+    if run.by_name(name).language != "cuda" or why_no_entry(run.by_name(name)):
+        made.result()  # which ends at once, or says more of what is wrong than an interpreter
     with waiting(progress, lambda: doing):
         engine = ENGINE if why_no_emulator() else cached_engine(ROOT / "build" / "emulator")
         record = emulate_source(run.by_name(name), cases, threads, limit_s, log, engine, started, not every)
