@@ -81,6 +81,22 @@ def test_a_sum_longer_than_16_bits_and_both_sides_of_a_limit_of_work_are_drawn()
     assert any(min(abs(300_000 - each) for each in limit) < 3000 for limit in limits)
 
 
+@pytest.mark.parametrize("seed", range(1, 6))
+def test_where_a_source_asks_for_few_columns_sums_of_any_number_of_warps_have_as_few(seed):
+    named = replace(NAMED, tile=Shape(32, 32, 16), few=(("n", 1),))
+    few = [case.shape for case in drawn_cases(seed, 121, named) if case.shape.n == 1]
+    assert len(few) >= drawn.FEWEST
+    assert {3, 5, 7} & {-(-shape.k // 32) for shape in few}
+    assert any(shape.k % 32 == 0 for shape in few)
+    assert any(shape.k % 32 for shape in few)
+
+
+def test_the_small_numbers_that_a_source_compares_a_dimension_with_are_named(tmp_path):
+    (tmp_path / "mine.cu").write_text("if (g.n == 1 || m<=4 || g.k > 900 || g.k % 4 == 0 || bn < 8 || g.m > 0) {}\n")
+    source = os.path.relpath(tmp_path / "mine.cu", ROOT / "kernels")
+    assert named_by(replace(LADDER["naive"], source=source, macros={})).few == (("m", 4), ("n", 1))
+
+
 def test_on_a_gpu_a_limit_of_the_tuned_classes_has_products_on_both_sides():
     limit = 2 * 2048**3
     rung = replace(

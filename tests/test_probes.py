@@ -40,7 +40,7 @@ __global__ void add(Gemm g, float* sums) {
 size_t needed(const Gemm& g) { return 8ull * g.m * g.n; }
 cudaError_t run(const Gemm& g, void* workspace, cudaStream_t stream) {
   float* sums = static_cast<float*>(workspace);
-  unsigned blocks = (g.m * g.n + 255) / 256;
+  unsigned blocks = (static_cast<int64_t>(g.m) * g.n + 255) / 256;
   FIRST
   cudaError_t error = launch(halves, dim3(blocks, 2), dim3(256), 0, stream, g, sums);
   if (error != cudaSuccess) return error;
@@ -103,7 +103,7 @@ JOIN = "cudaEventRecord(done, beside); cudaStreamWaitEvent(stream, done);"
         (SOURCE, {"FIRST": "cudaError_t memset = cudaMemsetAsync(sums, 0, 4, stream); if (memset) return memset;"}),
         (
             SOURCE.replace("8ull * g.m * g.n;", "8ull * g.m * g.n + 2;"),
-            {"FIRST": "if (auto e = cudaMemsetAsync(sums + 2 * g.m * g.n, 0, 2, stream)) return e;"},
+            {"FIRST": "if (auto e = cudaMemsetAsync(sums + 2ll * g.m * g.n, 0, 2, stream)) return e;"},
         ),
     ],
     ids=[
@@ -191,10 +191,31 @@ COPIED = {
             "probe other arguments: after other calls in the same memory, with a ",
         ),
         (
+            SOURCE,
+            {"FIRST": "static const int first = g.k; if (first == 36 && g.beta == 0) return cudaSuccess;"},
+            "probe other arguments: after other calls in the same memory, with beta = 0",
+        ),
+        (
+            SOURCE.replace("needed(const Gemm& g) { return", "needed(const Gemm& g) { queried = g.k; return"),
+            {"STATIC": "int queried;", "FIRST": "if (queried > g.k) return cudaSuccess;"},
+            "probe other arguments: after other calls in the same memory, with a ",
+        ),
+        (
+            SOURCE.replace("needed(const Gemm& g) { return", "needed(const Gemm& g) { queried = g.k; return"),
+            {"STATIC": "int queried;", "FIRST": "if (queried < g.k) return cudaSuccess;"},
+            "probe other arguments: after other calls in the same memory, with the first call",
+        ),
+        (SOURCE.replace("static_cast<int64_t>(g.m) * g.n + 255", "g.m * g.n + 255"), {}, "integer overflow in *"),
+        (
+            SOURCE.replace("dim3(256), 0, stream, g, sums);\n  if", "dim3(256), g.k, stream, g, sums);\n  if"),
+            {},
+            "3x5x131073, probe queued only: ",
+        ),
+        (
             SOURCE.replace("8ull * g.m * g.n;", "8ull * g.m * g.n + 4;"),
             {
                 "FIRST": "int k = g.k;",
-                "BETWEEN": "if (auto e = cudaMemcpyAsync(sums + 2 * g.m * g.n, &k, 4, cudaMemcpyHostToDevice, stream))"
+                "BETWEEN": "if (auto e = cudaMemcpyAsync(sums + 2ll * g.m * g.n, &k, 4, cudaMemcpyDefault, stream))"
                 " return e;",
             },
             "probe capture: capture: host code copies from the host's stack",

@@ -5,7 +5,9 @@ from __future__ import annotations
 import ctypes
 import os
 import re
+import shutil
 import subprocess
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -92,6 +94,8 @@ class _DlInfo(ctypes.Structure):
 class Library:
     """The shared library of one rung."""
 
+    _folder: tempfile.TemporaryDirectory[str] | None = None
+
     def __init__(self, path: Path) -> None:
         """Load the library; raises LadderError where it cannot be loaded or has no `sgemm`."""
         self._path = path
@@ -103,6 +107,13 @@ class Library:
             raise LadderError(f"it cannot be used as a rung ({problem}); end the source with EXPORT_SGEMM") from None
         self._sgemm.argtypes = _SGEMM
         self._sgemm.restype = ctypes.c_int
+
+    def anew(self) -> Library:
+        """The library loaded once more, from a copy of its file: its variables are those of a first call."""
+        folder = tempfile.TemporaryDirectory()
+        copied = Library(Path(shutil.copy(self._path, folder.name)))
+        copied._folder = folder  # whose file the emulator reads where it reports a finding
+        return copied
 
     @property
     def functions(self) -> ctypes.CDLL:

@@ -14,11 +14,13 @@ from ladder.system.paths import read_text
 
 CPP = (".cu", ".cuh", ".h", ".hpp", ".cpp")  # how files that are read for numbers end
 LARGEST_NAMED = 4096  # of the numbers that a dimension is drawn around: what is larger limits work, if anything
+MOST_FEW = 32  # up to which a number that a dimension is compared with is small
 TILES = (("BM", "TILE"), ("BN", "TILE"), ("BK", "TILE"))  # the ladder's names of the tile that a block computes
 
 _NUMBER = r"(?:0[xX][0-9a-fA-F']+|[0-9][0-9']*(?:\.[0-9]*)?(?:[eE][0-9]+)?)[uUlLfF]*"
 _TERM = re.compile(rf"(?<![\w.])({_NUMBER})(?: ?(<<|\*) ?({_NUMBER})(?![\w.]))?(?![\w.])")
 _DEFINED = re.compile(rf"^#define (\w+) ({_NUMBER})$", re.MULTILINE)
+_COMPARED = re.compile(rf"(?<![\w.])(?:\w+\.)?([mnk]) ?(?:[=!<>]=|[<>]) ?({_NUMBER})(?![\w.])")
 _TEXT = re.compile(r'"(?:\\.|[^"\\\n])*"')
 
 
@@ -32,14 +34,23 @@ def named_by(rung: Rung, all_classes: bool = True) -> Named:
     own = source_of_rung(rung)
     text = source_text(rung) if own.suffix in CPP else ""  # of another language the parameters alone
     found = [number for macros in chosen for number in _numbers([text], macros)]
-    others = list(_numbers((read_text(path) for path in sources(rung) if path != own and path.suffix in CPP), {}))
+    headers = [read_text(path) for path in sources(rung) if path != own and path.suffix in CPP]
+    others = list(_numbers(headers, {}))
     limits = [int(each.below_flop) for each in rung.tuned[:-1]] if all_classes else []
     return Named(
         own=_small(found),
         others=_small(others),
         work=tuple(sorted({*limits, *(each for each in [*found, *others] if LARGEST_NAMED < each < 1 << 40)})),
         tile=_tile(text, chosen[-1], _small(found)),
+        few=tuple(sorted({few for each in [text, *headers] for few in _few(each)})),
     )
+
+
+def _few(text: str) -> Iterator[tuple[str, int]]:
+    """The dimensions that a text compares with a small number, and that number."""
+    for name, number in _COMPARED.findall(_code(text)):
+        if 1 <= (_value(number) or 0) <= MOST_FEW:
+            yield name, int(_value(number) or 0)
 
 
 def _small(numbers: Iterable[int]) -> tuple[int, ...]:

@@ -12,7 +12,7 @@ from ladder.model.shape import Shape
 Matrix = np.ndarray
 
 # Of these the signs are independent of all else, which the statistical test of ladder.model.bounds stands on.
-RANDOM_SIGNS = ("uniform", "normal", "wide_range", "uneven")
+RANDOM_SIGNS = ("uniform", "normal", "wide_range", "uneven", "huge")
 
 
 @dataclass(frozen=True)
@@ -47,6 +47,15 @@ def _normal(random: np.random.Generator, rows: int, columns: int) -> Matrix:
 def _wide(random: np.random.Generator, rows: int, columns: int) -> Matrix:
     """Magnitudes from 2**-30 to 2**30: the products of two neither overflow nor underflow."""
     return np.ldexp(_uniform(random, rows, columns), random.integers(-30, 31, (rows, columns))).astype(np.float32)
+
+
+def _huge(random: np.random.Generator, rows: int, columns: int) -> Matrix:
+    """Up to 2**55: products of two are up to 2**110."""
+    return np.ldexp(_uniform(random, rows, columns), 55).astype(np.float32)
+
+
+def _huge_addend(random: np.random.Generator, rows: int, columns: int) -> Matrix:
+    return np.ldexp(_uniform(random, rows, columns), 120).astype(np.float32)
 
 
 def _subnormal(random: np.random.Generator, rows: int, columns: int) -> Matrix:
@@ -165,6 +174,7 @@ _PAIRS: dict[str, Callable[[np.random.Generator, Shape], tuple[Matrix, Matrix]]]
     "subnormal_B": _subnormal_second,
     "zero_tiles": _zero_tiles,
     "scattered": _scattered_pair,
+    "huge": _alike(_huge),
 }
 _ADDENDS = {
     "normal": _normal,
@@ -174,5 +184,6 @@ _ADDENDS = {
     "nonfinite": _nonfinite_addend,
     "uneven": _uneven,
     "scattered": _scattered,
+    "huge": _huge_addend,
 }
 FAMILIES = tuple(_PAIRS)

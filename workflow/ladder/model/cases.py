@@ -81,7 +81,7 @@ class Case:
         """In the words of a message: its shape, and what differs from the defaults."""
         plain = Case(self.shape).as_record()
         changed = {key: value for key, value in self.as_record().items() if value != plain.get(key)}
-        values = {key: format(value, "g") if isinstance(value, float) else value for key, value in changed.items()}
+        values = {key: _short(value) if isinstance(value, float) else value for key, value in changed.items()}
         words = (f"{_WORDS.get(key, key)} {value}" for key, value in values.items())
         return ", ".join([str(self.shape), *words])
 
@@ -106,11 +106,18 @@ class Case:
         return self.alpha != 0 and self.shape.k > 0
 
 
+def _short(value: float) -> str:
+    """Six digits of a number, or so many that one next to 1 does not look like 1."""
+    short = f"{value:g}"
+    return short if abs(float(short)) != 1 else f"{value:.9g}"
+
+
 # Beyond the cases of a GPU: one matrix of three unaligned; rows so far apart, reserved and not filled, that an offset
 # into a matrix needs more than 31 bits, into two of them more than 32, that eight rows need so, and that a leading
 # dimension does; more than a group of rows of tiles, each added to C once; more elements than a float counts; a tall
 # and a wide C with a rest of k; more tiles of k than 8 bits count, with so many columns that rounding in one direction
-# shows; so large a product that tensor cores pay for a pre-pass, and tiles for 66 SMs; sums of zero times infinity.
+# shows; so large a product that tensor cores pay for a pre-pass, and tiles for 66 SMs; sums of zero times infinity;
+# scalars near 0 that matter, for the matrices are huge, and scalars near 1.
 EMULATED_ALONE = (
     *(
         Case(Shape(65, 68, 20), alpha=-1, beta=-1, padding=4, offset=offset)
@@ -128,6 +135,8 @@ EMULATED_ALONE = (
     Case(Shape(5, 70, 8223), padding=(1, 0, 0), sms=1),
     Case(Shape(1370, 1358, 579), alpha=-1.25, padding=(1, 2, 0), family="normal", sms=66, blocks=EMULATED_FEW),
     Case(Shape(17, 20, 36), alpha=math.inf, family="signed_zeros"),
+    Case(Shape(17, 20, 36), alpha=2.0**-110, beta=-(2.0**-120), family="huge"),
+    Case(Shape(17, 20, 1), alpha=1 + 2.0**-21, beta=1 - 2.0**-21),
 )
 
 # What is asked of the host function beside products (`measure.check.probes`), and for which: of several tiles, and of a
@@ -135,8 +144,11 @@ EMULATED_ALONE = (
 OTHER_ARGUMENTS = "other arguments"  # which changes the case itself
 PROBES = ("refusals", "nothing to compute", "query", "capture", "two at once", OTHER_ARGUMENTS, "stream")
 MANY_ELEMENTS = "many elements"  # of a C whose elements 32 bits do not count
-EMULATED_PROBES = (*PROBES[:-1], "errors", MANY_ELEMENTS, "observed")  # the emulator looks at streams in every case
+# The emulator looks at streams in every case.
+EMULATED_PROBES = (*PROBES[:-1], "errors", MANY_ELEMENTS, "observed", "queued only")
 _PROBED = (Case(Shape(65, 68, 36), alpha=1.5, beta=0.5), Case(Shape(33, 36, 1030)))
+# Beyond what is computed anywhere; and a row of A that fits in no shared memory.
+_QUEUED_ONLY = (Case(Shape((1 << 30) + 1, 3, 5)), Case(Shape(3, (1 << 30) + 1, 5)), Case(Shape(3, 5, (1 << 17) + 1)))
 
 
 def probes(names: Iterable[str]) -> list[Case]:
@@ -144,6 +156,7 @@ def probes(names: Iterable[str]) -> list[Case]:
     of = {
         MANY_ELEMENTS: (replace(_PROBED[0], shape=Shape(65541, 65540, 4)),),
         "errors": (*_PROBED, replace(_PROBED[1], sms=1)),
+        "queued only": _QUEUED_ONLY,
     }
     return [replace(case, probe=name) for name in names for case in of.get(name, _PROBED)]
 

@@ -12,7 +12,7 @@ import math
 import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from itertools import cycle
+from itertools import cycle, islice
 from random import Random
 
 from ladder.model.cases import Case
@@ -21,6 +21,8 @@ from ladder.model.shape import Shape
 _LEVELS = 11  # a prime, of which the array has _LEVELS + 1 columns
 _FACTORS = ("m", "n", "k", "alpha", "beta", "A", "B", "C", "family", "sms")
 LONG_K = (1 << 16) + 1  # a k that 16 bits do not hold
+FEWEST = 16  # cases of so few rows, columns or steps that a source asks for them
+WARP = 32
 WIDEST_MULTIPLE = 700  # up to which dimensions are drawn as multiples of a number
 POWERS = tuple(1 << bits for bits in range(1, 9))
 DRAWN_FAMILIES = (
@@ -34,13 +36,15 @@ class Named:
     """The numbers that a rung names: `own` those of its source and macros, `others` those of its headers.
 
     `work` are limits of m n, m n k or 2 m n k: those of its classes of size, and whatever is large in its sources. A
-    block computes a tile of m x n elements, k steps at a time, as `tile` says as far as that is known.
+    block computes a tile of m x n elements, k steps at a time, as `tile` says as far as that is known. `few` are the
+    dimensions that the sources compare with a small number, each with that number.
     """
 
     own: tuple[int, ...]
     others: tuple[int, ...] = ()
     work: tuple[int, ...] = ()
     tile: Shape = field(default_factory=lambda: Shape(64, 64, 16))
+    few: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -79,12 +83,14 @@ class Drawing:
 def drawn_cases(seed: int, count: int, named: Named, sms: Sequence[int] = (), reach: Reach = ON_A_CPU) -> list[Case]:
     """So many cases, the same for the same arguments; their `sms` are 0 where no numbers of SMs are given.
 
-    The first are of whole tiles in all dimensions but one, of a long sum, or just below and above a limit of work.
+    The first are of whole tiles in all dimensions but one, of a long sum, of few rows, columns or steps, or just below
+    and above a limit of work.
     """
     random = Random(f"{seed}")
     shapes = [
         *_whole_tiles(random, named, reach),
         *_long_sum(random, named, reach),
+        *_few(random, named, reach),
         *_around_work(random, named, reach),
     ]
     special = {name: cycle(random.sample(of, len(of))) for name, of in _SPECIAL.items()}
@@ -203,6 +209,24 @@ def _long_sum(random: Random, named: Named, reach: Reach) -> list[Shape]:
     if 2 * LONG_K * named.tile.m * named.tile.n > 16 * reach.of_tiles:
         return []
     return [Shape(random.randint(1, 8), random.randint(1, 8), LONG_K + random.randrange(64))]
+
+
+def _few(random: Random, named: Named, reach: Reach) -> list[Shape]:
+    """So few rows, columns or steps as the sources ask for, where a kernel of their own may compute them.
+
+    Warps may share the sum of such a kernel: half of these sums are of any number of warps, with a rest or without.
+    """
+    found = []
+    for name, number in islice(cycle(random.sample(named.few, len(named.few))), FEWEST):
+        levels = [random.randrange(2, _LEVELS) for _ in "mnk"]
+        sizes = vars(_shape(random, levels, named, reach.flop, reach.of_tiles)) | {name: random.randint(1, number)}
+        if random.random() < 1 / 2:
+            sizes[name] = number
+        if name != "k" and random.random() < 1 / 2:
+            most = reach.of_tiles // (2 * named.tile.m * named.tile.n)
+            sizes["k"] = min(WARP * random.randint(1, 8) + random.choice((0, 0, 1, -1, -random.randrange(WARP))), most)
+        found.append(Shape(**sizes))
+    return found
 
 
 def _around_work(random: Random, named: Named, reach: Reach) -> list[Shape]:

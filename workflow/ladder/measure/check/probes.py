@@ -9,6 +9,7 @@ import ctypes
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import cycle
 from typing import Any, Protocol
 
 import numpy as np
@@ -30,6 +31,9 @@ MANY_S = 1.0  # in so many seconds of CPU time, in which blocks that compute one
 BEYOND_32_BITS = (1 << 32) + 1  # a leading dimension
 HUGE_SHAPES = (Shape(70001, 70003, 70005), Shape((1 << 31) - 1, 3, 5), Shape(3, (1 << 31) - 1, 5))
 
+LITTLE, LONG = Shape(1, 1, 1), Shape(1, 1, 1 << 17)
+NOWHERE = 1 << 20  # any address will do where nothing is read
+
 
 def probe_case(
     device: Device,
@@ -47,6 +51,8 @@ def probe_case(
     record has it.
     """
     if isinstance(device, EmulatedDevice):
+        if case.probe == OTHER_ARGUMENTS:  # whose first call is to be the library's first: of a whole, aligned product
+            library = library.anew()
         library.functions.emulator_set_sms(ctypes.c_int(case.sms or EMULATED_SMS))
 
     def make(**changes: Any) -> _Product:
@@ -345,6 +351,23 @@ def _many_elements(device: Device, library: Library, case: Case, make: _Make) ->
     return ""
 
 
+def _queued_only(device: Device, library: Library, case: Case, make: _Make) -> str:
+    """Host code and launches have no limit of size but the GPU's: a large product is captured, and not computed.
+
+    In the emulator. There is no memory for its matrices, and nothing reads them.
+    """
+    assert isinstance(device, EmulatedDevice)
+    shape = case.shape
+    operands = Operands(NOWHERE, shape.k, NOWHERE, shape.n, NOWHERE, shape.n)
+    little = Call(LITTLE, case.alpha, case.beta, operands, np.zeros(1, np.uint32), 0)
+    device.begin(library, [little])
+    library.workspace_bytes(shape, case.alpha, case.beta, operands)
+    library.functions.emulator_begin_capture()
+    error = library.queue(shape, case.alpha, case.beta, operands, NOWHERE, device.stream)
+    library.functions.emulator_end_capture()
+    return device.found(library, little) or (f"sgemm returned {explain(error)}" if error else "")
+
+
 def _capture(device: Device, library: Library, case: Case, make: _Make) -> str:
     """Captured once, the work computes whatever stands in A, B and C when it runs."""
     product = make()
@@ -394,7 +417,10 @@ def _two_in_turn(device: Device, library: Library, case: Case, make: _Make) -> s
 
 
 def _other_arguments(device: Device, library: Library, case: Case, make: _Make) -> str:
-    """Calls in the same memory, each with one argument other than the call before: none counts on what was kept."""
+    """Calls in the same memory, each with one argument other than the call before: none counts on what was kept.
+
+    Before each of them the workspace of another product is asked for, a little one or one with a long sum.
+    """
     product = make()
     m, n, k = case.shape.m, case.shape.n, case.shape.k
     less = k // 4 + 1
@@ -409,7 +435,7 @@ def _other_arguments(device: Device, library: Library, case: Case, make: _Make) 
         device.put(np.full(2 * GUARD + (rows + 1) * (columns + 8), SENTINEL, np.uint32).view(np.float32))
         for rows, columns in ((m, k), (k, n), (m, n))
     ]
-    for words, change in (
+    changes: tuple[tuple[str, dict[str, Any]], ...] = (
         ("the first call", {}),
         ("a smaller k", {"shape": Shape(m, n, less)}),
         ("a larger k", {"shape": Shape(m, n, 2 * less - 1)}),
@@ -421,18 +447,20 @@ def _other_arguments(device: Device, library: Library, case: Case, make: _Make) 
         ("another lda", {"gaps": (4, 0, 0)}),
         ("another ldb", {"gaps": (4, 4, 0)}),
         ("another ldc", {"gaps": (4, 4, 4)}),
-        ("A in another place", {"at": (4, 0, 0)}),
-        ("B in another place", {"at": (4, 4, 0)}),
-        ("C in another place", {"at": (4, 4, 4)}),
+        ("B in another place", {"at": (0, 4, 0)}),
+        ("C where it is not aligned", {"at": (0, 4, 3)}),
+        ("A where it is not aligned", {"at": (3, 4, 4)}),
         ("B where it is not aligned", {"at": (4, 3, 4)}),
         ("beta = 0" if case.beta else "another beta", {"beta": 0.0 if case.beta else -0.5}),
         (
             "the arguments of the first call",
             {"shape": case.shape, "alpha": case.alpha, "beta": case.beta, "gaps": (0, 0, 0), "at": (0, 0, 0)},
         ),
-    ):
+    )
+    for (words, change), other in zip(changes, cycle((LITTLE, LONG))):
         now |= change
         product.become(rooms, **now)
+        library.workspace_bytes(other, case.alpha, case.beta, Operands(NOWHERE, other.k, NOWHERE, 1, NOWHERE, 1))
         if wrong := device.compute(library, product.call, 0) or product.judge():
             return f"after other calls in the same memory, with {words}: {wrong}"
     return ""
@@ -460,6 +488,7 @@ _PROBES: dict[str, Callable[[Device, Library, Case, _Make], str]] = {
     "errors": _errors,
     MANY_ELEMENTS: _many_elements,
     "observed": _observed,
+    "queued only": _queued_only,
     "capture": _capture,
     "two at once": _two_at_once,
     OTHER_ARGUMENTS: _other_arguments,
