@@ -106,12 +106,13 @@ def _uneven(random: np.random.Generator, rows: int, columns: int) -> Matrix:
 def _zero_tiles(random: np.random.Generator, shape: Shape) -> tuple[Matrix, Matrix]:
     """Zeros wherever A has some neighbouring steps of k, or B has, and infinities of the other matrix meet them.
 
-    Who skips a tile of zeros misses NaNs.
+    They are whole tiles of up to 64 steps, or of half or a quarter as many. Who skips a tile of zeros misses NaNs.
     """
     A, B = _uniform(random, shape.m, shape.k), _uniform(random, shape.k, shape.n)
     zeros, others = (A.T, B) if random.random() < 1 / 2 else (B, A.T)
-    first = int(random.integers(shape.k))
-    last = int(random.integers(first, shape.k)) + 1
+    steps = int(random.choice((16, 32, 64)))
+    first = int(random.integers(shape.k)) // steps * steps
+    last = min(shape.k, -(-(int(random.integers(first, shape.k)) + 1) // steps) * steps)
     zeros[first:last] = 0
     for _ in range(3):
         others[random.integers(first, last), _any(random, others.shape[1])] = np.inf
