@@ -22,7 +22,7 @@ _LEVELS = 11  # a prime, of which the array has _LEVELS + 1 columns
 _FACTORS = ("m", "n", "k", "alpha", "beta", "A", "B", "C", "family", "sms")
 LONG_K = (1 << 16) + 1  # a k that 16 bits do not hold
 FEWEST = 16  # cases of so few rows, columns or steps that a source asks for them
-WARP = 32
+LANES_OF_A_WARP = 32
 WIDEST_MULTIPLE = 700  # up to which dimensions are drawn as multiples of a number
 POWERS = tuple(1 << bits for bits in range(1, 9))
 DRAWN_FAMILIES = (
@@ -224,7 +224,11 @@ def _few(random: Random, named: Named, reach: Reach) -> list[Shape]:
             sizes[name] = number
         if name != "k" and random.random() < 1 / 2:
             most = reach.of_tiles // (2 * named.tile.m * named.tile.n)
-            sizes["k"] = min(WARP * random.randint(1, 8) + random.choice((0, 0, 1, -1, -random.randrange(WARP))), most)
+            sizes["k"] = min(
+                LANES_OF_A_WARP * random.randint(1, 8)
+                + random.choice((0, 0, 1, -1, -random.randrange(LANES_OF_A_WARP))),
+                most,
+            )
         found.append(Shape(**sizes))
     return found
 

@@ -31,7 +31,7 @@ MANY_S = 1.0  # in so many seconds of CPU time, in which blocks that compute one
 BEYOND_32_BITS = (1 << 32) + 1  # a leading dimension
 HUGE_SHAPES = (Shape(70001, 70003, 70005), Shape((1 << 31) - 1, 3, 5), Shape(3, (1 << 31) - 1, 5))
 
-LITTLE, LONG = Shape(1, 1, 1), Shape(1, 1, 1 << 17)
+ONE_ELEMENT, ONE_LONG_SUM = Shape(1, 1, 1), Shape(1, 1, 1 << 17)
 NOWHERE = 1 << 20  # any address will do where nothing is read
 
 
@@ -359,7 +359,7 @@ def _queued_only(device: Device, library: Library, case: Case, make: _Make) -> s
     assert isinstance(device, EmulatedDevice)
     shape = case.shape
     operands = Operands(NOWHERE, shape.k, NOWHERE, shape.n, NOWHERE, shape.n)
-    little = Call(LITTLE, case.alpha, case.beta, operands, np.zeros(1, np.uint32), 0)
+    little = Call(ONE_ELEMENT, case.alpha, case.beta, operands, np.zeros(1, np.uint32), 0)
     device.begin(library, [little])
     library.workspace_bytes(shape, case.alpha, case.beta, operands)
     library.functions.emulator_begin_capture()
@@ -457,7 +457,7 @@ def _other_arguments(device: Device, library: Library, case: Case, make: _Make) 
             {"shape": case.shape, "alpha": case.alpha, "beta": case.beta, "gaps": (0, 0, 0), "at": (0, 0, 0)},
         ),
     )
-    for (words, change), other in zip(changes, cycle((LITTLE, LONG))):
+    for (words, change), other in zip(changes, cycle((ONE_ELEMENT, ONE_LONG_SUM))):
         now |= change
         product.become(rooms, **now)
         library.workspace_bytes(other, case.alpha, case.beta, Operands(NOWHERE, other.k, NOWHERE, 1, NOWHERE, 1))
