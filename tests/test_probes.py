@@ -1,18 +1,20 @@
 """What the check asks of a host function, and static memory and streams in the emulator: sound sources and faults."""
 
+import ctypes
 import os
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from conftest import asked
 from emulator import compiled_engine
 from ladder.build.compile import Build, build
-from ladder.build.library import Library
+from ladder.build.library import Library, Operands
 from ladder.config import gpus
 from ladder.config.kernels import read_kernels
 from ladder.measure.check.emulate import emulate_source
 from ladder.measure.check.probes import probe_case
-from ladder.measure.devices import CudaDevice
+from ladder.measure.devices import Call, CudaDevice, EmulatedDevice
 from ladder.model.cases import EMULATED_PROBES, PROBES, Case, probes
 from ladder.model.shape import Shape
 from ladder.system import nvml
@@ -294,3 +296,17 @@ def test_on_a_gpu_the_host_function_is_probed_too(tmp_path, nvcc, gpu_alone, nam
     assert any(message in verdict for verdict in wrong if verdict != "pass") if message else set(wrong) == {"pass"}, (
         wrong
     )
+
+
+@pytest.mark.parametrize(("limit", "ends"), [(64, True), (65, False)])
+def test_a_launch_is_not_waited_for_after_as_many_accesses_as_it_is_given(for_the_emulator, limit, ends):
+    library, device = Library(for_the_emulator(ROOT / "kernels/sgemm/naive.cu")), EmulatedDevice(1, 30)
+    A, B, C, workspace = (device.put(np.ones(64, np.float32)) for _ in range(4))
+    operands = Operands(A.ctypes.data, 8, B.ctypes.data, 8, C.ctypes.data, 8)
+    call = Call(Shape(8, 8, 8), 1.0, 0.0, operands, workspace, 0)
+    device.begin(library, [call])
+    library.functions.emulator_set_most_accesses(ctypes.c_uint64(limit))
+    library.queue(call.shape, 1.0, 0.0, operands, workspace.ctypes.data, device.stream)
+    found = device.found(library, call)
+    assert found.endswith("has not ended after 64 accesses") if ends else not found
+    assert device.stuck == ends

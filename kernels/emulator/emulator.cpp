@@ -958,6 +958,7 @@ EMULATOR_PLAIN static int run_launches() {
   forget_order();
   device.progress = 0;
   device.left_for_others = false;
+  device.accesses = 0;
   device.began_s = seconds_of(CLOCK_PROCESS_CPUTIME_ID);
   double end_s = device.began_s + timeout_s;
   uint64_t begun = places;  // may begin at once
@@ -1387,6 +1388,7 @@ EMULATOR_API void emulator_reset(uint64_t seed) {
   for (unsigned i = 0; i < buffer_count; ++i) {
     if (buffers[i].shadow != nullptr) {
       munmap(buffers[i].shadow, buffers[i].bytes / 4 * 2 * sizeof(GlobalStamp));
+      free(buffers[i].parts);
     }
   }
   buffer_count = input_count = finding_count = 0;
@@ -1432,6 +1434,7 @@ EMULATOR_API int emulator_register_buffer(const char* name, const void* pointer,
     }
     b.shadow = static_cast<GlobalStamp*>(shadow);
     b.readers = b.shadow + b.bytes / 4;
+    b.parts = static_cast<uint8_t*>(calloc(b.bytes / 4 / PART + 1, 1));
   }
   return 0;
 }
@@ -1493,15 +1496,28 @@ EMULATOR_API int emulator_only_unwritten() {
   }
   return finding_count > 0;
 }
+namespace emulator {
+// The elements of a matrix that kernels have written.
+template <typename Do>
+EMULATOR_PLAIN static void for_each_written(const Buffer& b, Do&& tell) {
+  for (uintptr_t part = 0, words = b.parts != nullptr ? b.bytes / 4 : 0; part * PART < words; ++part) {
+    uintptr_t end = (part + 1) * PART < words ? (part + 1) * PART : words;
+    for (uintptr_t word = b.parts[part] != 0 ? part * PART : end; word < end; ++word) {
+      if (int64_t column = static_cast<int64_t>(word) % b.ld; b.shadow[word] > GLOBAL_WRITTEN && column < b.cols) {
+        tell(static_cast<int64_t>(word) / b.ld, column, b.shadow[word]);
+      }
+    }
+  }
+}
+}  // namespace emulator
 EMULATOR_API void emulator_set_unwritten(int byte) { emulator::unwritten = byte; }
 EMULATOR_API void emulator_written(const void* pointer, unsigned char* written) {
   using namespace emulator;
   for (unsigned i = 0; i < buffer_count; ++i) {
     const Buffer& b = buffers[i];
-    for (int64_t row = 0; b.base == reinterpret_cast<uintptr_t>(pointer) && row < b.rows; ++row) {
-      for (int64_t col = 0; col < b.cols; ++col) {
-        written[row * b.cols + col] = b.shadow[row * b.ld + col] > GLOBAL_WRITTEN;
-      }
+    if (b.base == reinterpret_cast<uintptr_t>(pointer)) {
+      for_each_written(
+          b, [&](int64_t row, int64_t column, GlobalStamp) EMULATOR_PLAIN { written[row * b.cols + column] = 1; });
     }
   }
 }
@@ -1517,15 +1533,10 @@ EMULATOR_API int64_t emulator_uncovered(const void* pointer) {
     }
     uint32_t* written = static_cast<uint32_t*>(calloc((device.batch + 1) * MOST, sizeof(uint32_t)));
     bool all_counted = true;
-    for (int64_t row = 0; row < b.rows; ++row) {
-      for (int64_t col = 0; col < b.cols; ++col) {
-        GlobalStamp stamp = b.shadow[row * b.ld + col];
-        if (stamp > GLOBAL_WRITTEN) {
-          all_counted = all_counted && id_of(stamp) < MOST;
-          ++written[(stamp >> 53 & LAST_BATCH) * MOST + id_of(stamp) % MOST];
-        }
-      }
-    }
+    for_each_written(b, [&](int64_t, int64_t, GlobalStamp stamp) EMULATOR_PLAIN {
+      all_counted = all_counted && id_of(stamp) < MOST;
+      ++written[(stamp >> 53 & LAST_BATCH) * MOST + id_of(stamp) % MOST];
+    });
     int64_t covered = 0, elements = b.rows * b.cols;
     for (uint64_t batch = 0; batch <= device.batch; ++batch) {
       int64_t most = 0;
@@ -1595,4 +1606,5 @@ EMULATOR_API uint64_t emulator_calls() { return emulator::call_count; }
 EMULATOR_API void emulator_fail(uint64_t call) { emulator::failing = call == 0 ? 0 : emulator::call_count + call; }
 EMULATOR_API void emulator_set_workers(int count) { emulator::worker_limit = count; }
 EMULATOR_API void emulator_set_most_blocks(uint64_t count) { emulator::most_blocks = count; }
+EMULATOR_API void emulator_set_most_accesses(uint64_t count) { emulator::most_accesses = count; }
 EMULATOR_API void emulator_set_timeout(double seconds) { emulator::timeout_s = seconds; }

@@ -233,17 +233,21 @@ EMULATOR_PLAIN inline unsigned background_number(Block& b, BackgroundKind kind, 
   return last > first ? last - 1 : MAX_KNOWN - 1;
 }
 
+// A word is read for the first time in this interval.
+EMULATOR_NOINLINE static void forget_readers(Block& b, Shadow& s, Readers& r) {
+  bool keeps = b.shares_memory && s.read >= b.block_start;  // other blocks, which that barrier has not held up
+  for (uint64_t& each : r.of) {
+    unsigned first = static_cast<unsigned>(each >> 52) * 32;
+    each = keeps && first >= b.count && first < cluster_threads(b) ? each : 0;
+  }
+}
 // Notes that a thread (or what goes on in the background) has read a word of the block.
-EMULATOR_NOINLINE static void note_reader(Block& b, size_t word, unsigned number, uint32_t epoch, uint32_t code) {
+EMULATOR_PLAIN inline void note_reader(Block& b, size_t word, unsigned number, uint32_t epoch, uint32_t code) {
   Shadow& s = b.shadow[word];
   Readers& r = b.readers[word];
   if ((s.read >> 32) != b.interval) {
-    bool keeps = b.shares_memory && s.read >= b.block_start;  // other blocks, which that barrier has not held up
+    forget_readers(b, s, r);
     s.read = static_cast<Stamp>(b.interval) << 32 | number;
-    for (uint64_t& each : r.of) {
-      unsigned first = static_cast<unsigned>(each >> 52) * 32;
-      each = keeps && first >= b.count && first < cluster_threads(b) ? each : 0;
-    }
   }
   uint64_t group = static_cast<uint64_t>(epoch & 0xFFFFF) << 32 | static_cast<uint64_t>(number / 32) << 52;
   for (uint64_t& each : r.of) {

@@ -101,9 +101,14 @@ EMULATOR_NOINLINE static void check_written(Thread* t, Shadow& s, size_t word, u
 }
 
 // Is reading a word harmless? It is if it was written in an earlier interval of this block and has landed, or if the
-// thread itself wrote it in this one.
+// thread itself wrote it in this one, or knows that the write is over.
 EMULATOR_PLAIN inline bool safe_to_read(const Block& b, Stamp written) {
-  return written - b.block_start < b.interval_start - b.block_start || ((written ^ b.stamp) & ~WARP_INTERVAL) == 0;
+  if (written - b.block_start < b.interval_start - b.block_start || ((written ^ b.stamp) & ~WARP_INTERVAL) == 0) {
+    return true;
+  }
+  unsigned me = b.stamp & THREAD;
+  return b.ptx != nullptr && written >> 32 == b.interval && b.ptx->interval_of_known[me] == b.interval &&
+         epoch_of(written) < b.ptx->known[me][written & THREAD];
 }
 
 EMULATOR_PLAIN inline __attribute__((always_inline)) void note_read(Block& b, size_t word, uintptr_t code,
@@ -140,9 +145,13 @@ EMULATOR_NOINLINE static void check_readers(Thread* t, Block& b, size_t word, co
   if (!now && (!b.shares_memory || s.read < b.block_start)) {
     return;
   }
+  const uint32_t* known = &b == t->block ? known_by(b, t->number) : nullptr;
   for (uint64_t each : b.readers[word].of) {
     for (uint32_t lanes = static_cast<uint32_t>(each); lanes != 0; lanes &= lanes - 1) {
       unsigned number = static_cast<unsigned>(each >> 52) * 32 + __builtin_ctz(lanes);
+      if (known != nullptr && (each >> 32 & 0xFFFFF) < known[number]) {
+        continue;
+      }
       bool before = !now && (number >= cluster_threads(b) || (&b == t->block && number < b.count));
       if (before || is_known(t, b, number, each >> 32 & 0xFFFFF)) {
         continue;
@@ -343,6 +352,12 @@ EMULATOR_NOINLINE static void buffer_access(Thread* t, Buffer& b, uintptr_t addr
                                             uintptr_t code) {
   Where where;
   where.code = code;
+  uint64_t accesses = __atomic_load_n(&device.accesses, __ATOMIC_RELAXED) + 1;  // exact where one host thread works
+  __atomic_store_n(&device.accesses, accesses, __ATOMIC_RELAXED);
+  if (accesses == most_accesses) {
+    report("timeout", Where(), "has not ended after %llu accesses", static_cast<unsigned long long>(accesses));
+    stop_launch(702);  // cudaErrorLaunchTimeout
+  }
   bool strong = access == ATOMIC_ACCESS || access == STRONG_READ || access == STRONG_WRITE || access == SUM_ACCESS;
   bool is_write = !only_reads(access);
   bool is_read = !is_write || access == ATOMIC_ACCESS || access == SUM_ACCESS;
@@ -405,6 +420,9 @@ EMULATOR_NOINLINE static void buffer_access(Thread* t, Buffer& b, uintptr_t addr
         }
       }
       __atomic_store_n(b.shadow + word, global_stamp(t, kind, part), __ATOMIC_RELAXED);
+      if (b.parts != nullptr) {
+        __atomic_store_n(b.parts + word / PART, 1, __ATOMIC_RELAXED);
+      }
     }
   }
 }
@@ -576,6 +594,8 @@ EMULATOR_PLAIN inline __attribute__((always_inline)) void check_quickly(uintptr_
         return;
       }
     }
+  } else if (address - stacks < stacks_bytes && !b.has_sums) {
+    return;  // a local variable
   } else if (access == READ) {
     for (unsigned i = 0; i < input_count; ++i) {
       const Input& input = inputs[i];

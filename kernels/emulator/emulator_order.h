@@ -394,6 +394,26 @@ EMULATOR_PLAIN static bool ordered(Thread* t, uint32_t id, uint32_t thread, uint
   return found;
 }
 
+// Is what a thread stored at the clock `at` the first that it let others see behind a fence of its own, with no barrier
+// between? Then that is a flag as well, whatever flags come after it.
+EMULATOR_PLAIN static bool is_flag(const History& history, uint32_t thread, uint32_t at) {
+  uint32_t fence = 0;
+  for (uint32_t i = history.release_count; i > 0; --i) {
+    const Release& r = history.releases[i - 1];
+    if (r.thread != thread || r.at > at + 1) {
+      continue;
+    }
+    if (fence != 0) {
+      return r.at < fence;
+    }
+    if (r.at != at + 1 || r.own <= r.barrier) {
+      return false;
+    }
+    fence = r.own;
+  }
+  return fence != 0;
+}
+
 // Has this block seen a flag or counter that a thread of another block set behind a volatile store, with no fence between? A
 // thread that has done both, or has met the other at a barrier, means to tell of it; yet the store may come later. What the
 // store itself has released does not count: it may be such a flag.
@@ -408,7 +428,8 @@ EMULATOR_PLAIN static bool told_without_fence(Thread* t, uint32_t id, uint32_t t
     seen = seen > own ? seen : own;
   }
   seen = seen > known ? seen : known;
-  bool without = told(history, seen, thread, at + 1, true) && !told(history, seen, thread, at, false);
+  bool without = told(history, seen, thread, at + 1, true) && !told(history, seen, thread, at, false) &&
+                 !is_flag(history, thread, at);
   pthread_mutex_unlock(&atomic_lock);
   return without;
 }

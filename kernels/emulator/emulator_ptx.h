@@ -981,14 +981,16 @@ struct MmaOffer {
   const void *a, *b, *c;
 };
 // Element e of register r of a lane: A has rows lane / 4 and 8 more, r by r, and each four lanes share k; B likewise.
-template <typename Word>
+template <typename Word, Element ELEMENT>
 EMULATOR_NOINLINE static void multiply_warp(void* const* lanes, unsigned) {
   const auto* offers = reinterpret_cast<MmaOffer* const*>(lanes);
   const Mma& as = *offers[0]->as;
   double A[16][32], B[32][8];
-  unsigned bits = as.a == F64 ? 64 : as.a == TF32 ? 32 : as.a == F16 || as.a == BF16 ? 16 : 8;
-  int each = static_cast<int>(8 * sizeof(Word) / bits), halves = as.m / 8;
-  uint64_t mask = bits == 64 ? ~0ull : (1ull << bits) - 1;
+  constexpr unsigned bits = ELEMENT == F64 ? 64 : ELEMENT == TF32 ? 32 : ELEMENT == F16 || ELEMENT == BF16 ? 16 : 8;
+  constexpr int each = static_cast<int>(8 * sizeof(Word) / bits);
+  int halves = as.m / 8;
+  Element of_a = bits == 8 ? as.a : ELEMENT, of_b = bits == 8 ? as.b : ELEMENT;  // of 8 bits one may have no sign
+  constexpr uint64_t mask = bits == 64 ? ~0ull : (1ull << bits) - 1;
   for (int lane = 0; lane < 32; ++lane) {
     const auto* a = static_cast<const Word*>(offers[lane]->a);
     const auto* b = static_cast<const Word*>(offers[lane]->b);
@@ -997,23 +999,34 @@ EMULATOR_NOINLINE static void multiply_warp(void* const* lanes, unsigned) {
         int column = k * 4 * each + lane % 4 * each + e;
         for (int half = 0; half < halves; ++half) {
           A[lane / 4 + 8 * half][column] =
-              number_of(as.a, static_cast<uint64_t>(a[k * halves + half]) >> (e * bits) & mask);
+              number_of(of_a, static_cast<uint64_t>(a[k * halves + half]) >> (e * bits) & mask);
         }
-        B[column][lane / 4] = number_of(as.b, static_cast<uint64_t>(b[k]) >> (e * bits) & mask);
+        B[column][lane / 4] = number_of(of_b, static_cast<uint64_t>(b[k]) >> (e * bits) & mask);
+      }
+    }
+  }
+  bool packed = as.sums == F16;
+  double sums[16][8];
+  for (int lane = 0; lane < 32; ++lane) {
+    const auto* c = static_cast<const Word*>(offers[lane]->c);
+    for (int i = 0; i < 2 * halves; ++i) {
+      uint64_t old = packed ? c[i / 2] >> (i % 2 * 16) & 0xFFFF : c[i];
+      sums[lane / 4 + i / 2 * 8][lane % 4 * 2 + i % 2] = number_of(as.sums, old);
+    }
+  }
+  for (int row = 0; row < as.m; ++row) {
+    for (int k = 0; k < as.k; ++k) {
+      double a = A[row][k];
+      for (int column = 0; column < 8; ++column) {  // several at a time, by instructions for vectors
+        double& sum = sums[row][column];
+        sum = as.sums == F64 ? fma(a, B[k][column], sum) : sum + a * B[k][column];
       }
     }
   }
   for (int lane = 0; lane < 32; ++lane) {
     auto* d = static_cast<Word*>(offers[lane]->d);
-    const auto* c = static_cast<const Word*>(offers[lane]->c);
     for (int i = 0; i < 2 * halves; ++i) {
-      int row = lane / 4 + i / 2 * 8, column = lane % 4 * 2 + i % 2;
-      bool packed = as.sums == F16;
-      uint64_t old = packed ? c[i / 2] >> (i % 2 * 16) & 0xFFFF : c[i];
-      double sum = number_of(as.sums, old);
-      for (int k = 0; k < as.k; ++k) {
-        sum = as.sums == F64 ? fma(A[row][k], B[k][column], sum) : sum + A[row][k] * B[k][column];
-      }
+      double sum = sums[lane / 4 + i / 2 * 8][lane % 4 * 2 + i % 2];
       if (as.sums == F64) {
         d[i] = static_cast<Word>(ptx::as<uint64_t>(sum));
       } else if (as.sums == F32) {
@@ -1031,13 +1044,19 @@ EMULATOR_NOINLINE static void multiply_warp(void* const* lanes, unsigned) {
     }
   }
 }
+EMULATOR_PLAIN static void (*multiplying(Element of_a))(void* const*, unsigned) {
+  return of_a == TF32   ? multiply_warp<uint32_t, TF32>
+         : of_a == F16  ? multiply_warp<uint32_t, F16>
+         : of_a == BF16 ? multiply_warp<uint32_t, BF16>
+                        : multiply_warp<uint32_t, S8>;
+}
 EMULATOR_NOINLINE void mma(const Mma& as, uint32_t* d, const uint32_t* a, const uint32_t* b, const uint32_t* c) {
   MmaOffer offer = {&as, d, a, b, c};
-  meet_warp_together(~0u, 16, &offer, multiply_warp<uint32_t>, EMULATOR_CALLER);
+  meet_warp_together(~0u, 16, &offer, multiplying(as.a), EMULATOR_CALLER);
 }
 EMULATOR_NOINLINE void mma(const Mma& as, uint64_t* d, const uint64_t* a, const uint64_t* b, const uint64_t* c) {
   MmaOffer offer = {&as, d, a, b, c};
-  meet_warp_together(~0u, 17, &offer, multiply_warp<uint64_t>, EMULATOR_CALLER);
+  meet_warp_together(~0u, 17, &offer, multiply_warp<uint64_t, F64>, EMULATOR_CALLER);
 }
 
 struct MatrixOffer {

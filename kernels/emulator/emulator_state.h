@@ -177,7 +177,10 @@ struct Buffer {
   bool variable;               // one of the library's: a __device__ or __constant__ variable
   bool between_blocks;         // blocks leave there what others need
   uint64_t *shadow, *readers;  // a word each: the last write and the last read; see GlobalStamp
+  uint8_t* parts;              // PART words each: whether a kernel has written any; null where nobody asks
 };
+
+constexpr uintptr_t PART = 4096;
 
 struct Input {  // a buffer that may be read and not written
   uintptr_t base, bytes;
@@ -232,6 +235,7 @@ struct Device {
   uint64_t skipped;               // blocks of earlier launches of the product that have not run
   volatile bool left_for_others;  // a block has written to such a buffer or variable, or atomically
   double began_s;                 // of CPU time
+  uint64_t accesses;              // of buffers and variables, but reads of an input
   int error;
   pthread_mutex_t lock;
   pthread_cond_t changed;
@@ -302,7 +306,7 @@ static int unwritten = POISON;  // of each byte of shared memory that nobody has
 static int worker_limit = 0;
 int sms = 8;
 static double timeout_s = 60;
-static uint64_t most_blocks = 0;
+static uint64_t most_blocks = 0, most_accesses = 0;            // 0: any number
 constexpr unsigned THREADS_PER_SM = 2048, BLOCKS_PER_SM = 32;  // as on compute capability 9.0
 constexpr size_t SHARED_PER_SM = 228 * 1024;
 static const void* stream = nullptr;  // that the host gives to sgemm

@@ -236,6 +236,25 @@ KERNEL(a_slot_is_written_again_after_it_was_read) {
   }
 }
 
+KERNEL(two_flags_behind_one_fence) {
+  volatile unsigned* states = flags;
+  data[b * THREADS + i] = i;
+  __syncthreads();
+  if (i == 0) {
+    __threadfence();
+    states[b] = 1;
+    states[BLOCKS + b] = 1;
+    unsigned other = (b + 1) % BLOCKS;
+    while (states[BLOCKS + other] == 0) {
+    }
+    while (states[other] == 0) {
+    }
+    __threadfence();
+  }
+  __syncthreads();
+  if (b == 0) c[i] = data[(b + 1) % BLOCKS * THREADS + i];
+}
+
 // Faults.
 
 KERNEL(no_fence_before_the_count) {
@@ -375,6 +394,22 @@ KERNEL(look_back_without_a_fence) {
   }
 }
 
+KERNEL(volatile_data_between_two_flags) {
+  volatile unsigned* states = flags;
+  volatile float* values = data;
+  if (i == 0) {
+    __threadfence();
+    states[b] = 1;
+    values[b * THREADS] = b;
+    states[BLOCKS + b] = 1;
+    unsigned other = (b + 1) % BLOCKS;
+    while (states[BLOCKS + other] == 0) {
+    }
+    __threadfence();
+    c[b] = values[other * THREADS];  // found: race: .*that block has no fence between this and its flag.*
+  }
+}
+
 KERNEL(a_slot_is_written_while_it_is_read) {
   if (b > 1) return;
   for (unsigned round = 0; round < 4; ++round) {
@@ -458,6 +493,7 @@ const Kernel kernels[] = {barrier_by_counter_kernel,
                           two_float_sums_on_zero_kernel,
                           float_sums_in_turn_kernel,
                           a_slot_is_written_again_after_it_was_read_kernel,
+                          two_flags_behind_one_fence_kernel,
                           no_fence_before_the_count_kernel,
                           no_barrier_before_the_count_kernel,
                           fence_before_the_write_kernel,
@@ -468,6 +504,7 @@ const Kernel kernels[] = {barrier_by_counter_kernel,
                           an_atomic_and_a_fence_for_something_else_kernel,
                           the_flag_of_another_block_kernel,
                           look_back_without_a_fence_kernel,
+                          volatile_data_between_two_flags_kernel,
                           a_slot_is_written_while_it_is_read_kernel,
                           float_sums_in_whatever_order_kernel,
                           float_sums_on_what_is_there_kernel,

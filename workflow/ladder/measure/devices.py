@@ -190,12 +190,14 @@ class EmulatedDevice:
         NaNs. Raises OSError where the emulator cannot reserve what it keeps of each element that may be written.
         """
         C = _elements(call.operands.C, call.shape.m, call.shape.n, call.operands.ldc)
-        before, workspace = C.copy(), call.workspace.copy()
+        before, workspace = C.copy() if call.beta != 0 else None, call.workspace.copy()
         wrong = self._compute(library, call, run)
         if not wrong or not library.functions.emulator_only_unwritten():
             return wrong
         with_nans, stuck = C.copy(), self.stuck
-        C[...], call.workspace[...] = before, workspace
+        if before is not None:  # else nothing that counts is read from C
+            C[...] = before
+        call.workspace[...] = workspace
         library.functions.emulator_set_unwritten(ctypes.c_int(0))
         again = self._compute(library, call, run)
         unused = bool((C.view(np.uint32) == with_nans.view(np.uint32)).all())
@@ -247,6 +249,7 @@ class EmulatedDevice:
         c.emulator_set_workers(ctypes.c_int(self.threads))
         c.emulator_set_timeout(ctypes.c_double(min(self.time_limit_s, _patience_s(calls[0]))))
         c.emulator_set_most_blocks(ctypes.c_uint64(calls[0].blocks))
+        c.emulator_set_most_accesses(ctypes.c_uint64(0))
         c.emulator_set_stream(ctypes.c_void_p(EMULATED_STREAM))
         c.emulator_reset(ctypes.c_uint64(run + 1))
         for number, call in enumerate(calls):

@@ -146,7 +146,7 @@ PROBES = ("refusals", "nothing to compute", "query", "capture", "two at once", O
 MANY_ELEMENTS = "many elements"  # of a C whose elements 32 bits do not count
 # The emulator looks at streams in every case.
 EMULATED_PROBES = (*PROBES[:-1], "errors", MANY_ELEMENTS, "observed", "queued only")
-_PROBED = (Case(Shape(65, 68, 36), alpha=1.5, beta=0.5), Case(Shape(33, 36, 1030)))
+_PROBED = (Case(Shape(65, 68, 36), alpha=1.5, beta=0.5), Case(Shape(33, 36, 518)))
 # Beyond what is computed anywhere; and a row of A that fits in no shared memory.
 _QUEUED_ONLY = (Case(Shape((1 << 30) + 1, 3, 5)), Case(Shape(3, (1 << 30) + 1, 5)), Case(Shape(3, 5, (1 << 17) + 1)))
 
@@ -214,7 +214,8 @@ def is_unfinished(verdict: str) -> bool:
 
 def emulated_runs(case: Case) -> int:
     """How often the emulator computes a case, with another order of blocks and threads each time."""
-    return 2 if case.shape.flop <= (EMULATED_DRAWN_TWICE if case.drawn else EMULATED_TWICE) else 1
+    few = case.shape.flop <= (EMULATED_DRAWN_TWICE if case.drawn else EMULATED_TWICE)
+    return 2 if few and case.shape.k <= EMULATED_SHORT else 1
 
 
 def sanitizer_cases(shapes: Iterable[str | int], configured: Iterable[Mapping[str, Any]]) -> list[Case]:

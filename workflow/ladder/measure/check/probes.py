@@ -27,7 +27,7 @@ INVALID = 1  # cudaErrorInvalidValue
 REPLAYS = 2
 OBSERVED_BYTES = {"launch_observer": 8, "observed_sms": 4}  # of the variables of launch.cuh
 MANY_BLOCKS = 64  # of a C of more than 2^32 elements are computed,
-MANY_S = 1.0  # in so many seconds of CPU time, in which blocks that compute one tile after the other do not end
+MANY_ACCESSES = 1 << 24  # of C by kernels, in which blocks that compute one tile after the other do not end
 BEYOND_32_BITS = (1 << 32) + 1  # a leading dimension
 HUGE_SHAPES = (Shape(70001, 70003, 70005), Shape((1 << 31) - 1, 3, 5), Shape(3, (1 << 31) - 1, 5))
 
@@ -335,7 +335,7 @@ def _many_elements(device: Device, library: Library, case: Case, make: _Make) ->
         if library.workspace_bytes(shape, alpha, case.beta, operands):
             return ""  # of which blocks may need what others leave there
         device.begin(library, [Call(shape, alpha, case.beta, operands, workspace, 0, MANY_BLOCKS)])
-        library.functions.emulator_set_timeout(ctypes.c_double(MANY_S))
+        library.functions.emulator_set_most_accesses(ctypes.c_uint64(MANY_ACCESSES))
         C[-1] = 1
         error = library.queue(shape, alpha, case.beta, operands, device.address(workspace), device.stream)
         wrong = device.found(library, Call(shape, alpha, case.beta, operands, workspace, 0))

@@ -18,7 +18,6 @@ from typing import Any
 import numpy as np
 
 from ladder.build.library import Library, Operands
-from ladder.measure.check.interpreted import InterpretedDevice, InterpretedLibrary
 from ladder.measure.check.judge import case_error, written_part
 from ladder.measure.devices import EMULATED_SMS, GUARD, SENTINEL, Call, CudaDevice, EmulatedDevice
 from ladder.measure.inputs import draw_inputs
@@ -69,8 +68,8 @@ class Buffer:
 
 
 @dataclass(frozen=True)
-class WideBuffer(Buffer):
-    """One with gaps so wide that they are only reserved, on the CPU: its memory is the elements, gaps between them.
+class ReservedBuffer(Buffer):
+    """One on the CPU of which only what is written takes memory; its memory is the elements, gaps between them.
 
     The emulator looks at every address itself; here nothing else is watched.
     """
@@ -100,15 +99,28 @@ def _view(memory: Any, rows: int, columns: int, ld: int, start: int) -> Any:
 
 
 def buffer(
-    device: CudaDevice | EmulatedDevice, values: np.ndarray | None, rows: int, columns: int, padding: int, offset: int
+    device: CudaDevice | EmulatedDevice,
+    values: np.ndarray | None,
+    rows: int,
+    columns: int,
+    padding: int,
+    offset: int,
+    some: bool = False,
 ) -> Buffer:
-    """A guarded matrix on the device with the values given, or with NaNs for None; a WideBuffer where the gaps are."""
+    """A guarded matrix on the device with the values given, or with NaNs for None; a ReservedBuffer if gaps are wide.
+
+    One without values of which `some` elements are to be written is a ReservedBuffer of zeros in the emulator, which
+    finds whatever reads it before.
+    """
     ld = max(1, columns + padding)
     start = GUARD + offset
-    if padding >= WIDE and isinstance(device, EmulatedDevice):
+    some = some and values is None
+    if (padding >= WIDE or some) and isinstance(device, EmulatedDevice):
         elements = _view(device.reserve(start + rows * ld), rows, columns, ld, start)
+        if some:
+            return ReservedBuffer(elements, elements, rows, columns, ld, 0)
         elements[...] = SENTINEL.view(np.float32) if values is None else values
-        return WideBuffer(elements, elements.copy(), rows, columns, ld, 0)
+        return ReservedBuffer(elements, elements.copy(), rows, columns, ld, 0)
     host = np.full(start + rows * ld + GUARD, SENTINEL, np.uint32).view(np.float32)
     if values is not None:
         _view(host, rows, columns, ld, start)[...] = values
@@ -141,7 +153,8 @@ def check_case(
     inputs = draw_inputs(case.family, shape, case.multiplies, beta != 0, seed)
     sizes = ((inputs.A, shape.m, shape.k), (inputs.B, shape.k, shape.n), (inputs.C, shape.m, shape.n))
     layouts = zip(case.paddings, case.offsets, strict=True)
-    A, B, C = (buffer(device, *size, *layout) for size, layout in zip(sizes, layouts, strict=True))
+    some = (False, False, case.blocks > 0)
+    A, B, C = (buffer(device, *size, *layout, few) for size, layout, few in zip(sizes, layouts, some, strict=True))
     a, b, c = (device.address(each.memory) + 4 * each.start for each in (A, B, C))
     operands = Operands(a, A.ld, b, B.ld, c, C.ld)
     if isinstance(device, EmulatedDevice):
@@ -155,8 +168,9 @@ def check_case(
     before = C.original
     first = None
     for run in range(1 if blocks else runs):
-        C.memory[...] = C.before
-        workspace.fill(SENTINEL)
+        if run:
+            C.memory[...] = C.before
+            workspace.fill(SENTINEL)
         if wrong := device.compute(library, call, run):
             if blocks and is_unfinished(wrong):
                 device.stuck = False
@@ -200,6 +214,8 @@ def main(asked: Mapping[str, Any]) -> None:
 
     emulated, one_at_a_time = asked.get("emulate"), asked.get("one_at_a_time", "")
     if interpreted := asked.get("interpret"):
+        from ladder.measure.check.interpreted import InterpretedDevice, InterpretedLibrary
+
         device, library = InterpretedDevice(), InterpretedLibrary(**interpreted)
     else:
         device = EmulatedDevice(**emulated) if emulated else CudaDevice(asked["device"])
