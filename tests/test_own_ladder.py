@@ -93,7 +93,7 @@ def test_what_is_wrong_in_the_own_ladder_is_one_line_that_names_its_file(ladder,
     [
         (
             {"ladder": "/nowhere/kernels.yaml"},
-            "/nowhere/kernels.yaml: there is no such file; make it, or mend the name",
+            "config/config.yaml: ladder: /nowhere/kernels.yaml: there is no such file; make it, or mend the name",
         ),
         (
             {"ladder": "/a b/kernels.yaml"},

@@ -209,7 +209,7 @@ COPIED = {
         ),
         (SOURCE.replace("static_cast<int64_t>(g.m) * g.n + 255", "g.m * g.n + 255"), {}, "integer overflow in *"),
         (
-            SOURCE.replace("dim3(256), 0, stream, g, sums);\n  if", "dim3(256), g.k, stream, g, sums);\n  if"),
+            SOURCE.replace("dim3(256), 0, stream, g, sums);\n  if", "dim3(256), 4 * g.k, stream, g, sums);\n  if"),
             {},
             "3x5x131073, probe queued only: ",
         ),

@@ -553,7 +553,7 @@ def test_a_tuned_file_is_read_as_it_was_written(tmp_path):
 @pytest.mark.parametrize(
     ("document", "problem"),
     [
-        ({"sizes": [1024], "rungs": {"t": {}}}, "rungs.t: {} is not valid; it should be: a mapping of each size"),
+        ({"sizes": [1024], "rungs": {"t": {}}}, "rungs.t: {} has no entries; it should be: a mapping of each size"),
         ({"sizes": [1024], "rungs": {"t": {"2k": {"BM": 1}}}}, "rungs.t: '2k' is not valid; it should be: a positive"),
         ({"sizes": [1024], "rungs": {"u": {"1024": {"BM": 1}}}}, "rungs.u: is no rung"),
         ({"sizes": [1024], "rungs": {"t": {"1024": {"BM": "x"}}}}, "rungs.t.1024.BM: 'x' is not of type integer"),

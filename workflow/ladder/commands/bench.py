@@ -22,15 +22,14 @@ from typing import Any
 
 import yaml
 
-from ladder.build.compile import NO_COMPILER, NOT_APPLICABLE, Build, build
+from ladder.build.compile import NO_COMPILER, NOT_APPLICABLE, Build, build, why_not_called
 from ladder.build.emulator import EMULATED, ENGINE, cached_engine, why_no_emulator
-from ladder.build.entry import why_no_entry
 from ladder.build.resources import first_warning
 from ladder.build.toolchain import find_nvcc, require_architecture
 from ladder.config.documents import read_yaml
 from ladder.config.kernels import read_kernels
 from ladder.config.plan import KERNELS, Plan, check_macros, plan
-from ladder.config.sources import sources
+from ladder.config.sources import source_of_rung, sources
 from ladder.config.wrapper import LIBRARY
 from ladder.measure.check.emulate import emulate_source
 from ladder.measure.check.stage import check_rung
@@ -304,11 +303,12 @@ def emulated(run: Plan, name: str, made: Future[Build], log: Path, every: bool) 
             made.result()
 
     limit_s = run.settings["check"]["time_limit_s"]
-    if run.by_name(name).language != "cuda" or why_no_entry(run.by_name(name)):
+    rung = run.by_name(name)
+    if rung.language != "cuda" or why_not_called(rung, source_of_rung(rung)):
         made.result()  # which ends at once, or says more of what is wrong than an interpreter
     with waiting(progress, lambda: doing):
         engine = ENGINE if why_no_emulator() else cached_engine(ROOT / "build" / "emulator")
-        record = emulate_source(run.by_name(name), cases, threads, limit_s, log, engine, started, not every)
+        record = emulate_source(rung, cases, threads, limit_s, log, engine, started, not every)
     if lines := printed(log):
         print("\n".join([f"{name}: printed in the emulator:", *lines]), file=sys.stderr, flush=True)
     compiled = made.result().record
