@@ -356,8 +356,8 @@ def test_what_is_waited_for_is_said_and_for_how_long(capsys):
 
 @pytest.fixture
 def measured(monkeypatch, tmp_path):
-    """A GPU whose checks and timings are made up; returns what was checked, and what fails when it is named there."""
-    asked = {"checked": {}, "timed": [], "wrong": ""}
+    """A GPU, and an emulator, whose checks and timings are made up; returns what was checked, and what is to fail."""
+    asked = {"checked": {}, "timed": [], "wrong": "", "emulated": {"status": "emulated", "message": ""}}
     monkeypatch.chdir(ROOT)
     monkeypatch.setattr(process, "LOCKS", tmp_path)
     monkeypatch.setattr(nvml, "present", lambda index: a_device())
@@ -377,6 +377,7 @@ def measured(monkeypatch, tmp_path):
 
     monkeypatch.setattr(bench, "build", compiled_as_told)
     monkeypatch.setattr(bench, "check_rung", check_rung)
+    monkeypatch.setattr(bench, "emulate_source", lambda *arguments: asked["emulated"] | {"cases": []})
     monkeypatch.setattr("ladder.measure.time.stage.time_rung", time_rung)
     return asked
 
@@ -429,6 +430,17 @@ def test_nothing_is_timed_where_a_check_failed(measured, capsys, wrong):
     assert captured.out == ""
     assert captured.err.splitlines()[-1] == f"bench: {wrong}: not timed, because its check failed: 7: NaN"
     assert measured["timed"] == []
+
+
+@pytest.mark.parametrize(
+    ("status", "told"), [("failed", "wrong: in the emulator: 7: race"), ("needs a GPU", "not emulated: no such header")]
+)
+def test_on_a_gpu_too_a_rung_is_emulated_first_and_what_that_finds_is_not_timed(measured, capsys, status, told):
+    measured["emulated"] = {"status": status, "message": told.partition(": ")[2].removeprefix("in the emulator: ")}
+    failed = status == "failed"
+    assert bench.main(["tiled@TILE=4", "512"]) == int(failed)
+    assert f"bench: tiled@TILE=4: {told}" in capsys.readouterr().err.splitlines()
+    assert (measured["timed"] == [] and measured["checked"] == {}) == failed
 
 
 def test_a_timing_that_fails_is_one_line(measured, capsys, monkeypatch):

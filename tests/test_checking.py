@@ -386,6 +386,11 @@ def test_a_nan_where_a_number_belongs_is_told_with_its_place(monkeypatch, value,
     assert found == {"verdict": f"NaN or infinity at row 25, column 3, instead of {right[25, 3]:.9g}"}
 
 
+def test_a_beta_of_minus_zero_is_told_and_a_plain_case_is_its_shape_alone():
+    assert str(Case(Shape(7, 8, 9), beta=-0.0)) == "7x8x9, beta -0"
+    assert str(Case(Shape(7, 8, 9), alpha=1.0, beta=0.0)) == "7x8x9"
+
+
 def test_one_wrong_element_is_told():
     A, B, C, right = problem(SQUARE)
     result = right.astype(np.float32)

@@ -116,7 +116,7 @@ def test_a_rung_that_does_not_end_is_tried_once(tmp_path):
     cases = [asked(str(size), beta=1) for size in range(5, 9)]
     record = emulate_rung(rung, a_build(tmp_path / "naive"), cases, 2, 60, tmp_path / "log", compiled_engine())
     assert record["status"] == "not emulated", record["message"]
-    assert "has not ended after 5 s of CPU time" in record["message"]
+    assert "has not ended after 5" in record["message"]
     assert len(record["cases"]) == 2, "each of two threads tries one case"
 
 

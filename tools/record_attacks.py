@@ -193,7 +193,7 @@ def record_gpu(seconds: int = 600) -> None:
     _record(partial(on_gpu, limit_s=seconds))
 
 
-def record_sound(repetitions: int = 3) -> None:
+def record_sound(repetitions: int = 10) -> None:
     """Time each rung of the ladder on a GPU so often, and count alarms; what an earlier run did is not done again."""
     _record(partial(sound_on_gpu, repetitions=repetitions))
 

@@ -205,9 +205,10 @@ def _own_source(text: str) -> tuple[Rung, ...]:
 def bench(run: Plan, every: bool = False) -> None:
     """Compile, check and time the rungs of a plan, those of one entry, beside cuBLAS and naive.
 
-    Without a GPU the emulator checks them, while nvcc compiles them, up to the first finding, or with `every` up to the
-    last. Progress goes to the standard error, what came of it to the standard output. Raises LadderError with what was
-    not done: a rung that does not compile, is wrong, not checked or not timed.
+    The emulator checks them while nvcc compiles them, up to its first finding, or with `every` up to the last; where
+    there is a GPU, what passes or cannot run there is checked and timed on it. Progress goes to the standard error,
+    what came of it to the standard output. Raises LadderError with what was not done: a rung that does not compile, is
+    wrong, not checked or not timed.
     """
     print(f"bench: {run.gpu.title}, {run.gpu.architecture}", file=sys.stderr, flush=True)
     beside = [name for rung in run.rungs for name in _beside(run, rung)] if run.measuring else []
@@ -215,7 +216,7 @@ def bench(run: Plan, every: bool = False) -> None:
     with tempfile.TemporaryDirectory(prefix="gemm-ladder-") as folder, ThreadPoolExecutor() as pool:
         compiles = compiling(run, list(needed.values()), Path(folder), pool)
         if run.measuring:
-            on_gpu(run, {name: made.result() for name, made in compiles.items()}, Path(folder))
+            on_gpu(run, compiles, Path(folder), every)
         else:
             on_cpu(run, compiles, Path(folder), every)
 
@@ -233,8 +234,10 @@ def on_cpu(run: Plan, compiles: Mapping[str, Future[Build]], folder: Path, every
     failed = []
     for name, made in compiles.items():
         try:
-            passed = emulated(run, name, made, folder / name / "log", every)
-            print(f"{name}: passes the check in the emulator ({passed} cases)", flush=True)
+            record = emulated(run, name, made, folder / name / "log", every)
+            if record["status"] != EMULATED:
+                raise LadderError(f"{name}: not checked: {record['message']}")
+            print(f"{name}: passes the check in the emulator ({len(record['cases'])} cases)", flush=True)
         except LadderError as error:
             if not every:
                 raise
@@ -245,9 +248,18 @@ def on_cpu(run: Plan, compiles: Mapping[str, Future[Build]], folder: Path, every
         raise LadderError("; ".join(failed))
 
 
-def on_gpu(run: Plan, builds: dict[str, Build], folder: Path) -> None:
-    """Check the rungs of a plan on the GPU, time them, and print their lines."""
+def on_gpu(run: Plan, compiles: Mapping[str, Future[Build]], folder: Path, every: bool) -> None:
+    """Check the rungs of a plan in the emulator and on the GPU, time them, and print their lines.
+
+    Raises LadderError at the first that does not compile, is wrong in either or cannot be timed. The emulator has ended
+    before the GPU is asked for, so that nothing else runs beside the timing.
+    """
     names = [rung.name for rung in run.rungs]
+    for name in names:
+        record = emulated(run, name, compiles[name], folder / name / "log", every)
+        if record["status"] != EMULATED:
+            print(f"bench: {name}: not emulated: {record['message']}", file=sys.stderr, flush=True)
+    builds = {name: made.result() for name, made in compiles.items()}
     with lease(run.devices) as device:
         run = dataclasses.replace(run, devices=(device,))
         for name, made in builds.items():
@@ -286,10 +298,10 @@ def compiling(run: Plan, rungs: list[Rung], folder: Path, pool: Executor) -> dic
     return {rung.name: pool.submit(compiled, rung) for rung in rungs}
 
 
-def emulated(run: Plan, name: str, made: Future[Build], log: Path, every: bool) -> int:
-    """Check a rung in the emulator with the cases of the emulate stage, the smallest first; how many passed.
+def emulated(run: Plan, name: str, made: Future[Build], log: Path, every: bool) -> dict[str, Any]:
+    """Check a rung in the emulator with the cases of the emulate stage, the smallest first; the stage's record.
 
-    Raises LadderError where it is wrong or cannot be checked, and at once where it turns out not to compile.
+    Raises LadderError where it is wrong, and at once where it turns out not to compile.
     """
     cases = sorted(run.emulated_cases(name), key=lambda case: case.shape.flop)
     threads = len(os.sched_getaffinity(0))
@@ -319,9 +331,7 @@ def emulated(run: Plan, name: str, made: Future[Build], log: Path, every: bool) 
             print(f"{name}: {Case.of(case)}: {case['verdict']}", flush=True)
         warning = first_warning(compiled["log"])
         raise LadderError(f"{name}: wrong: in the emulator: {record['message']}{warning}")
-    if record["status"] != EMULATED:
-        raise LadderError(f"{name}: not checked: {record['message']}")
-    return len(record["cases"])
+    return record
 
 
 def printed(log: Path) -> list[str]:

@@ -80,7 +80,7 @@ class Case:
     def __str__(self) -> str:
         """In the words of a message: its shape, and what differs from the defaults."""
         plain = Case(self.shape).as_record()
-        changed = {key: value for key, value in self.as_record().items() if value != plain.get(key)}
+        changed = {key: value for key, value in self.as_record().items() if not _same(value, plain.get(key))}
         values = {key: _short(value) if isinstance(value, float) else value for key, value in changed.items()}
         words = (f"{_WORDS.get(key, key)} {value}" for key, value in values.items())
         return ", ".join([str(self.shape), *words])
@@ -104,6 +104,11 @@ class Case:
     def multiplies(self) -> bool:
         """Whether A and B are read: there is a product to compute."""
         return self.alpha != 0 and self.shape.k > 0
+
+
+def _same(value: Any, other: Any) -> bool:
+    """Whether two values of a case are the same; 0 and -0 are not, for a rung may take one of them for other than 0."""
+    return value == other and (value != 0 or math.copysign(1, value) == math.copysign(1, other))
 
 
 def _short(value: float) -> str:
