@@ -6,6 +6,9 @@ import doc_numbers
 import pandas as pd
 import pytest
 from conftest import write
+from doc_cases import emulated, power_of_2
+from ladder.model.cases import EMULATED_ALONE, EMULATED_BLOCKS
+from ladder.system.errors import LadderError
 from record_faults import corpus
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -67,6 +70,24 @@ def test_each_rung_of_the_ladder_stands_in_the_table_once_with_its_fastest_varia
     assert not {row["entry"] for row in rows} & {"empty", "ffma", "cublas", "cublas_tf32"}
 
 
+def test_the_ladder_of_a_gpu_says_what_is_older_than_its_source_and_what_is_not_timed(monkeypatch):
+    rows = [("cublas", "baseline", "current"), ("a", "rung", "current"), ("b", "rung", "changed since")]
+    rows += [("c", "rung", "current"), ("d", "rung", "changed since"), ("e", "rung", "changed since")]
+    rungs = pd.DataFrame(rows, columns=["rung", "role", "source"])
+    timed = timings(("cublas", "8192", 1, 1), ("a", "4096", 1, 1), ("b", "512", 1, 1), ("d", "64x9999x8", 1, 1))
+    monkeypatch.setattr(doc_numbers, "table", lambda name, gpu: {"rungs": rungs, "timings": timed}[name])
+    assert doc_numbers.ladder_state("h100") == {"earlier": "`b` and `d`", "untimed": "`c` and `e`", "largest": "4096"}
+
+
+def test_names_in_words_have_commas_and_one_and():
+    assert [doc_numbers.in_words(names) for names in ("", "a", "ab", "abc")] == [
+        "",
+        "`a`",
+        "`a` and `b`",
+        "`a`, `b` and `c`",
+    ]
+
+
 def test_errors_are_counted_by_shape_and_compared_at_the_same_shape(tmp_path, monkeypatch):
     points = """{"schema_version": 1, "points": [
         {"family": "positive", "m": 8, "n": 8, "k": [1, 2], "errors_normwise": {"cublas": [2, 4], "a": [3, 4]}},
@@ -83,3 +104,22 @@ def test_the_faults_that_are_counted_are_those_of_the_corpus():
     assert total["tried"] >= total["check"] >= total["sanitizer"] > 0
     assert sum(row["faults"] for row in found["classes"]) == total["faults"]
     assert seeds["products"] > len(seeds["kernels"]) > len(seeds["alarms"])
+
+
+# The cases of the emulator
+
+
+def test_the_shapes_of_which_some_blocks_run_are_named_by_their_number_of_blocks():
+    told = emulated()
+    assert told["some_blocks"][EMULATED_BLOCKS] == ["256x128x1024", "2097153x3x2", "3x2097153x2"]
+    assert {blocks for blocks in told["some_blocks"] if blocks < EMULATED_BLOCKS} == {
+        case.blocks for case in EMULATED_ALONE if case.blocks
+    }
+    assert (told["alone"], told["limits"]["blocks"]) == (len(EMULATED_ALONE), EMULATED_BLOCKS)
+
+
+def test_a_limit_that_is_no_power_of_two_is_told():
+    assert [power_of_2(value) for value in (1, 2, 1 << 25)] == ["2^0", "2^1", "2^25"]
+    for value in (0, 3):
+        with pytest.raises(LadderError, match=f"^{value} is no power of 2"):
+            power_of_2(value)

@@ -1,6 +1,7 @@
 """Numbers from recorded tables, and those of the README and the quick start: `write_docs.py` fills them in."""
 
 import sys
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "workflow")]
 
 from ladder.config.documents import read_yaml  # noqa: E402
+from ladder.records.digests import CHANGED_SINCE  # noqa: E402
 from ladder.records.store import read_record, read_runs, run_record  # noqa: E402
 from ladder.records.timings import LAUNCHES  # noqa: E402
 from ladder.show.origin import origin_columns, origin_line  # noqa: E402
@@ -18,6 +20,7 @@ from ladder.show.summary import run_summary  # noqa: E402
 from ladder.system.errors import LadderError  # noqa: E402
 from ladder.system.paths import shown  # noqa: E402
 from ladder.tables.files import read_table  # noqa: E402
+from ladder.tables.survey import SLOWER_BELOW  # noqa: E402
 
 RESULTS = ROOT / "results"
 GPU = "h100-sxm"  # the folder of results that is meant where none is named
@@ -112,6 +115,35 @@ def ladder_origin() -> dict[str, Any]:
     timings = table("timings").set_index("rung").loc[[row["rung"] for row in ladder_rows()]]
     shown = timings[timings["shape"] == "4096"]
     return {"line": origin_line(timings), "columns": origin_columns(shown).to_dict("index")}
+
+
+def ladder_state(gpu: str) -> dict[str, str]:
+    """What is recorded of the ladder on a GPU.
+
+    `earlier` names the rungs that were timed from an earlier source, `untimed` those whose present build is not timed;
+    `largest` is the largest m = n = k of any.
+    """
+    told, timed = table("rungs", gpu), table("timings", gpu)
+    rungs = told[told["role"] == "rung"]
+    there = rungs["rung"].isin(timed["rung"])
+    changed = rungs["source"] == CHANGED_SINCE
+    sizes = timed.loc[timed["rung"].isin(rungs["rung"]), "shape"].astype(str)
+    return {
+        "earlier": in_words(rungs.loc[there & changed, "rung"]),
+        "untimed": in_words(rungs.loc[~there, "rung"]),
+        "largest": str(sizes[sizes.str.isdigit()].astype(int).max()),
+    }
+
+
+def in_words(names: Iterable[str]) -> str:
+    """`one`, `two` and `three`; empty without names."""
+    quoted = [f"`{name}`" for name in names]
+    return " and ".join([", ".join(quoted[:-1]), *quoted[-1:]] if len(quoted) > 1 else quoted)
+
+
+def slower_below() -> float:
+    """The share of the library's speed below which a drawn product counts as slower."""
+    return SLOWER_BELOW
 
 
 def fp32_libraries() -> str:

@@ -24,6 +24,7 @@ import numpy as np
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "workflow")]
 
+from doc_cases import check_settings, emulated, power_of_2  # noqa: E402
 from doc_numbers import (  # noqa: E402
     GPU,
     Number,
@@ -32,11 +33,13 @@ from doc_numbers import (  # noqa: E402
     inner_loop,
     ladder_origin,
     ladder_rows,
+    ladder_state,
     largest_errors,
     not_verified,
     percent,
     percent_of_cublas,
     rows,
+    slower_below,
     slower_sizes,
     slowest,
     summary_block,
@@ -271,15 +274,29 @@ FUNCTIONS = (
         percent_of_cublas,
         ladder_rows,
         ladder_origin,
+        ladder_state,
         fp32_libraries,
         not_verified,
+        slower_below,
         slower_sizes,
         slowest,
         largest_errors,
         summary_block,
     ),
     *(error_of_cublas, time_of_cublas, errors),
-    *(architectures, attacks, corpus, data_families, effects, languages, mutants, regression),
+    *(
+        architectures,
+        attacks,
+        corpus,
+        data_families,
+        effects,
+        check_settings,
+        emulated,
+        power_of_2,
+        languages,
+        mutants,
+        regression,
+    ),
     *(occupancy_by_hand, worklogs, ladder_as_published),
     *(trial, trial_share, change, trial_table, trial_link, trial_clock_ghz, rates, trials, described),
 )
