@@ -87,7 +87,7 @@ def test_a_page_has_the_words_the_numbers_the_limits_and_the_inner_loop(made):
     assert lines[0]["source line of the inner loop"] == "kernels/sgemm/naive.cu:13"
     assert lines[0]["of which"] == "12 FFMA, 1 LDG"
     counted = {row["of the inner loop"] for row in rows_of(text, "of the inner loop")}
-    assert {"FFMA, share of the issue slots", "FFMAs with a register-bank conflict"} <= counted
+    assert {"FFMA, share of the issue slots", "FFMAs whose three operands are in one register bank"} <= counted
     assert any(name.startswith("LDS of ") for name in counted)
 
 
@@ -249,7 +249,7 @@ def test_a_page_says_what_each_memory_costs_from_the_nearest_to_the_farthest():
 
 def test_a_page_without_records_says_so(made):
     text = page(a_rung("coalesced"), {"launches": {}, "kernels": []}, made[0])
-    for title in ("Benchmark", "What limits it"):
+    for title in ("Benchmark", "All limits"):
         assert section(text, title).strip().count("\n") == 0, title
 
 

@@ -123,17 +123,22 @@ def _why(first: pd.Series, values: Mapping[str, float]) -> Iterator[str]:
         yield f"({chain['source']}.)"
 
 
+def signed(percent: float) -> str:
+    """A whole number with its sign; 0 without one."""
+    return f"{round(percent):+d}" if round(percent) else "0"
+
+
 def _filled(text: str, values: Mapping[str, float]) -> str:
-    return text.format_map({name: _Written(values.get(name, float("nan"))) for name in _MEANINGS})
+    return text.format_map({name: Written(values.get(name, float("nan"))) for name in _MEANINGS})
 
 
-class _Written(float):
+class Written(float):
     """A number that a format `n` writes out: 2,684 million."""
 
     def __format__(self, how: str) -> str:
         if how != "n":
             return super().__format__(how)
-        return f"{self / 1e6:,.0f} million" if self >= 1e7 else f"{self:,.0f}"
+        return f"{self / 1e6:,.0f} million" if self >= 1e7 else number(float(self))
 
 
 def _levers(rung: str, at: Mapping[str, pd.DataFrame]) -> Iterator[str]:
@@ -147,7 +152,7 @@ def _levers(rung: str, at: Mapping[str, pd.DataFrame]) -> Iterator[str]:
         yield ""
         yield (
             f"The model, fitted to the other rungs, predicts {row.predicted_gflops / 1e3:.3g} TFLOP/s;"
-            f" {row.measured_gflops / 1e3:.3g} were measured ({row.error_percent:+.0f} %). It expects"
+            f" {row.measured_gflops / 1e3:.3g} were measured (error {signed(row.error_percent)} %). It expects"
             f" {number(row.busy_ms)} ms of {_work(row)}{_prepass(row.prepass_ms)} and {number(row.waiting_ms)} ms of"
             " waits that no other warp hides."
         )
@@ -169,8 +174,8 @@ def _next(first: pd.Series, at: Mapping[str, pd.DataFrame]) -> Iterator[str]:
     yield f"`{name}`: {title.iloc[0]}. It is {faster:.2f} times as fast."
     if not pd.isna(first["next_slots_percent"]):
         yield (
-            f"There the limit of this rung ({first['finding']}) takes {first['next_slots_percent']:.0f} % of"
-            f" {first['of']} instead of {first['slots_percent']:.0f} %."
+            f"The limit of this rung ({first['finding']}) takes {first['next_slots_percent']:.0f} % of {first['of']}"
+            f" there, instead of {first['slots_percent']:.0f} %."
         )
     levers = _of(at["levers"], first["rung"])
     if len(levers):
@@ -206,21 +211,20 @@ def _nsight(first: pd.Series, at: Mapping[str, pd.DataFrame], values: Mapping[st
     faster = gained(first["rung"], name, at)
     for row in own.itertuples():
         key = rule_key(row.rule, row.title)
-        yield f"- It estimates {row.estimated_speedup_percent:.1f} %: “{words_of(row.message)}”"
+        yield f"- Estimated gain {row.estimated_speedup_percent:.1f} %: “{words_of(row.message)}”"
         if faster is not None:
             saved = 100 * (1 - 1 / faster)
-            left = f"there it estimates {after[key]:.1f} %" if key in after else "there it no longer says so"
+            left = f"it estimates {after[key]:.1f} % there" if key in after else "it does not give this advice there"
             became = came_true(row.estimated_speedup_percent, saved, after.get(key, 0.0))
-            yield f"  On `{name}` the time changed by {-saved:+.0f} %, and {left}: {became}."
+            yield f"  `{name}` takes {signed(-saved)} % time, and {left}: the estimate {became}."
     for row in own.head(1).itertuples():
         known = NSIGHT.get(rule_key(row.rule, row.title), {})
-        if known.get("finding") == first["finding"]:
-            yield ""
-            yield f"Its largest estimate and our first limit are the same: {first['finding']}."
+        yield ""
+        says = known.get("finding")
+        if says == first["finding"]:
+            yield f"Its largest estimate is about our first limit: {says}."
         else:
-            yield ""
-            yield f"Its largest estimate is not our first limit, {first['finding']}."
-            says = known.get("finding")
+            yield f"Its largest estimate is not about our first limit, {first['finding']}."
             yield f"It is about what we call {says}." if says else _filled(known.get("why", ""), values)
 
 
@@ -230,7 +234,7 @@ def came_true(estimate: float, saved: float, left: float) -> str:
     It did where the time fell by nine tenths of it and no more than half of it is left; in part where either is so.
     """
     fell, gone = saved >= 0.9 * estimate, left <= estimate / 2
-    return "it came true" if fell and gone else "it came true in part" if fell or gone else "it did not come true"
+    return "came true" if fell and gone else "came true in part" if fell or gone else "did not come true"
 
 
 def words_of(message: str) -> str:
@@ -248,7 +252,7 @@ def _promised(rung: Rung, at: Mapping[str, pd.DataFrame]) -> Iterator[str]:
             continue
         change = after / before - 1 if before else float(after > 0)
         held = "unchanged" if abs(change) < LITTLE or before == after else "kept" if change < 0 else "worse"
-        numbers = f"{number(before)} in `{rung.before}`, {number(after)} here"
+        numbers = f"{Written(before):n} in `{rung.before}`, {Written(after):n} here"
         yield f"- {name.replace('_', ' ')} ({_MEANINGS[name]}): {numbers}. {_HELD[held]}"
 
 
@@ -267,7 +271,7 @@ def _no_conflicts(values: Mapping[str, float]) -> Iterator[str]:
         if reported and not values.get("shared_excessive_wavefronts", 1.0):
             yield (
                 f"Nsight Compute counts {number(reported)} bank conflicts in shared {access}s, {percent(share, 1)} of"
-                f" their passes. The addresses make none: no pass is in excess. They are waits for the pipe."
+                " their passes. These are waits for the pipe, no conflicts: the addresses need no pass in excess."
             )
 
 
@@ -276,16 +280,18 @@ def _conflicts(values: Mapping[str, float]) -> Iterator[str]:
     excess, passes = values.get("shared_excessive_wavefronts", 0.0), values.get("shared_wavefronts", 0.0)
     if excess and passes:
         yield (
-            f"Of {number(passes)} passes for shared memory {number(excess)}, {percent(excess / passes, 1)}, are in"
-            " excess: lanes of a warp ask for different addresses of one bank, and the pipe serves these one after the"
-            f" other.{_passes_of(values)}"
+            f"{Written(excess):n} of the {Written(passes):n} passes for shared memory ({percent(excess / passes, 1)})"
+            " are in excess: lanes of a warp ask for different addresses of one bank, and the pipe serves these one"
+            f" after the other.{_passes_of(values)}"
         )
 
 
 def _passes_of(values: Mapping[str, float]) -> str:
     each = {access: values.get(f"wavefronts_per_shared_{access}", float("nan")) for access in ("load", "store")}
-    said = ", ".join(f"{passes:.2f} a {access}" for access, passes in each.items() if not pd.isna(passes))
-    return f" That makes {said}." if said else ""
+    said = " and ".join(
+        f"{passes:.2f} passes for each {access}" for access, passes in each.items() if not pd.isna(passes)
+    )
+    return f" On average there are {said}." if said else ""
 
 
 def _loop_of(rung: str, instructions: pd.DataFrame, shape: str) -> pd.Series | None:
@@ -304,14 +310,14 @@ def _loads(rung: Rung, instructions: pd.DataFrame, shape: str) -> Iterator[str]:
         if not sum(widths.values()):
             continue
         by_width = " and ".join(f"{count:.0f} of {bits} bit" for bits, count in widths.items() if count)
-        text = f"For {loop['FFMA']:.0f} FFMAs it has these loads from {memory} memory: {by_width}. That is"
-        text += f" {number(loop[f'{memory}_loads_per_ffma'])} an FFMA"
+        text = f"For {loop['FFMA']:.0f} FFMAs the loop has these loads from {memory} memory: {by_width}. These are"
+        text += f" {number(loop[f'{memory}_loads_per_ffma'])} loads for each FFMA"
         if before is not None and not pd.isna(before["ffma_share"]):
             text += f", and {number(before[f'{memory}_loads_per_ffma'])} in `{rung.before}`"
         yield f"{text}."
     yield (
         f"A thread loads {number(loop['load_bytes_per_ffma'])} bytes for each FFMA, in at least"
-        f" {number(loop['wavefronts_per_ffma'])} passes of the load/store pipe a warp."
+        f" {number(loop['wavefronts_per_ffma'])} passes of the load/store pipe for a warp."
     )
 
 
@@ -326,7 +332,9 @@ def _barriers(rung: str, instructions: pd.DataFrame, shape: str, values: Mapping
         " The check finds both faults (docs/two-barriers.md)."
     )
     if values:
-        yield _filled("A warp waits {stall_barrier:.1f} of {warp_cycles_per_instruction:.1f} cycles at them.", values)
+        yield _filled(
+            "At the barriers a warp waits {stall_barrier:.1f} of {warp_cycles_per_instruction:.1f} cycles.", values
+        )
 
 
 def _memory(rung: Rung, at: Mapping[str, pd.DataFrame]) -> Iterator[str]:
@@ -335,13 +343,13 @@ def _memory(rung: Rung, at: Mapping[str, pd.DataFrame]) -> Iterator[str]:
     for row in rows.itertuples():
         yield (
             f"DRAM moves {row.dram_over_minimum:.1f} times the bytes of the three matrices, and the SMs read"
-            f" {row.l2_over_minimum:.0f} times these from L2. L1 holds {row.l1_hit_rate:.0f} % of the sectors and L2"
-            f" {row.l2_hit_rate:.0f} % of those that L1 has not."
+            f" {row.l2_over_minimum:.0f} times these bytes from L2. L1 holds {row.l1_hit_rate:.0f} % of the requested"
+            f" sectors, and L2 {row.l2_hit_rate:.0f} % of the others."
         )
         if row.dram_throughput < 50:
             yield (
-                f"DRAM works at {row.dram_throughput:.1f} % of its peak. That is no good news: the caches answer, and"
-                " what holds the rung back lies before DRAM."
+                f"DRAM works at {row.dram_throughput:.1f} % of its peak, so it does not limit the rung. The limit lies"
+                " before DRAM."
             )
     then, now = (metrics_of(at["profiles"], name) for name in (rung.before or "", rung.name))
     ratios = [now.get(name, 0) / then[name] if then.get(name) else 0 for name in _COMPARED]
@@ -350,9 +358,9 @@ def _memory(rung: Rung, at: Mapping[str, pd.DataFrame]) -> Iterator[str]:
         return
     (fewer, sectors, moved, time), (before, after, held_there, held) = ratios, rates
     yield (
-        f"Compared with `{rung.before}`, warps ask for {percent(fewer, 1)} of the global loads, L2 gives"
+        f"Compared with `{rung.before}` (100 %), warps ask for {percent(fewer, 1)} of the global loads, L2 delivers"
         f" {percent(sectors, 1)} of the sectors and DRAM {percent(moved, 1)} of the bytes. L1 holds {held:.0f} % of the"
-        f" sectors here, and {held_there:.0f} % there."
+        f" requested sectors here, and {held_there:.0f} % there."
     )
     if after > before and moved < 1:
         yield (

@@ -163,7 +163,7 @@ def _benchmark(timings: pd.DataFrame) -> list[str]:
 def _sustained(sustained: pd.DataFrame | None) -> list[str]:
     """Launches back to back beside isolated ones, and their energy."""
     if sustained is None or sustained.empty:
-        return ["## Sustained", "", "No launches back to back are recorded.", ""]
+        return ["## Sustained", "", "No launches back to back are recorded for this rung.", ""]
     row = sustained.iloc[0]
     heads = {
         "shape": "m x n x k", "sustained": "TFLOP/s, sustained", "isolated": "TFLOP/s, isolated",
@@ -265,19 +265,14 @@ def _few(limit: str) -> str:
 
 
 def _limits(diagnosis: pd.DataFrame) -> list[str]:
-    """What limits a rung: the first limit in a sentence, all in a table by shape, and the evidence of each."""
-    parts = ["## What limits it", ""]
+    """What limits a rung: all limits in a table by shape, and the evidence of each but the first, told before."""
     if diagnosis.empty:
-        return [*parts, "This build has no profile.", ""]
+        return ["## All limits", "", "This build has no profile.", ""]
     shapes = list(by_work(diagnosis)["shape"].unique())
     shape = largest(shapes)
     at = diagnosis[diagnosis["shape"] == shape]
     first = at.iloc[0]
     listed = pd.concat([at[at["of"] == first["of"]].head(LISTED), at[at["of"] != first["of"]]])
-    if first["finding"] in WORK:
-        parts += [f"{first['evidence'].rstrip('.')} at {shape}; it is the first limit.", ""]
-    else:
-        parts += [f"The first limit at {shape} is: {first['finding']}.", ""]
     shares = diagnosis.set_index(["shape", "finding"])["slots_percent"].map("{:.0f} %".format)
     rows = []
     for item in listed.itertuples():
@@ -285,10 +280,14 @@ def _limits(diagnosis: pd.DataFrame) -> list[str]:
         after = "" if math.isnan(item.next_slots_percent) else f"{item.next_slots_percent:.0f} %"
         rows.append((item.finding, *by_shape, after, item.of))
     head = ["limit", *(f"at {each}" for each in shapes), f"at {shape} in `{first['next_rung']}`", "share of"]
-    parts += markdown_table(rows, head)
-    told = listed[listed["evidence"] != first["evidence"]] if first["finding"] in WORK else listed
-    parts += [f"- {item.finding}: {item.evidence}" for item in told.itertuples()]
-    return [*parts, "", *_picture("issue_slots", "Issue slots of all rungs")]
+    told = [f"- {item.finding}: {item.evidence}" for item in listed[1:].itertuples()]
+    return [
+        "## All limits",
+        "",
+        *markdown_table(rows, head),
+        *([*told, ""] if told else []),
+        *_picture("issue_slots", "Issue slots of all rungs"),
+    ]
 
 
 def _resources(resources: pd.DataFrame, shape: str | None, by: str) -> list[str]:
@@ -367,8 +366,8 @@ def _tensor(table: pd.DataFrame) -> list[str]:
         "share_of_ceiling": "share of the ceiling",
     }  # fmt: skip
     how = (
-        "The ceiling is the rate of the tensor cores as [measured](hardware.md), at the SM clock of these launches,"
-        " over the products that one product of this class takes."
+        "The ceiling is the [measured](hardware.md) rate of the tensor cores at the SM clock of these launches, divided"
+        " by the number of products that the rung computes on them for one product in FP32."
     )
     return ["## Tensor cores", "", how, "", *_columns(by_work(table), heads, share_of_ceiling=percent)]
 
@@ -459,7 +458,7 @@ def _counts(instructions: pd.DataFrame, shape: str) -> list[str]:
             ("FFMA, share of the issue slots", _share(row["ffma_share"])),
             ("shared loads an FFMA", row["shared_loads_per_ffma"]),
             ("global loads an FFMA", row["global_loads_per_ffma"]),
-            ("FFMAs with a register-bank conflict", row["bank_conflicts"]),
+            ("FFMAs whose three operands are in one register bank", row["bank_conflicts"]),
             ("operands of FFMAs that are reused", row["reused_operands"]),
         ]
     return markdown_table(rows, ["of the inner loop", "number"])

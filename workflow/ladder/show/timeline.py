@@ -8,7 +8,7 @@ import pandas as pd
 
 from ladder.model.rung import Rung
 from ladder.show.drawings import picture
-from ladder.show.explanation import PROMISES, metrics_of
+from ladder.show.explanation import PROMISES, Written, metrics_of
 from ladder.show.numbers import number, percent
 from ladder.show.pages import markdown_table
 from ladder.tables.predictions import FFMAS, error_table
@@ -47,7 +47,7 @@ def _seen(rung: Rung, slots: pd.DataFrame) -> list[str]:
 def _told(rung: Rung, at: Mapping[str, pd.DataFrame]) -> list[str]:
     """A paragraph: what is new, what it gained, which promised number fell, what limits it now, what to try."""
     row = at["timings"].set_index("rung").loc[rung.name]
-    told = [f"{rung.title[0].upper()}{rung.title[1:]}."]
+    told = [f"The idea: {rung.title}."]
     told.append(f"It runs at {row['gflops'] / 1e3:.2f} TFLOP/s, {percent(row['speedup_over_cublas'], 1)} of cuBLAS")
     if not pd.isna(row["speedup_over_before"]):
         ends = f"{row['speedup_over_before_ci_low']:.2f} to {row['speedup_over_before_ci_high']:.2f}"
@@ -55,9 +55,9 @@ def _told(rung: Rung, at: Mapping[str, pd.DataFrame]) -> list[str]:
     told[-1] += "."
     then, now = (metrics_of(at["profiles"], name) for name in (rung.before or "", rung.name))
     both = [name for name in PROMISES.get(rung.entry, ()) if name in then and name in now]
-    told += [f"{_name(name)}: {number(then[name])} before, {number(now[name])} now." for name in both[:1]]
+    told += [f"{_name(name)}: {Written(then[name]):n} before, {Written(now[name]):n} now." for name in both[:1]]
     for limit in at["diagnosis"][at["diagnosis"]["rung"] == rung.name].head(1).itertuples():
-        told.append(f"What limits it first: {limit.finding}, {limit.slots_percent:.0f} % of {limit.of}.")
+        told.append(f"The first limit: {limit.finding}, {limit.slots_percent:.0f} % of {limit.of}.")
         told.append(limit.evidence)
     for lever in at["levers"][at["levers"]["rung"] == rung.name].head(1).itertuples():
         told.append(f"The model expects the largest gain, {lever.predicted_gain:.2f} times, from {lever.lever}.")
@@ -83,8 +83,8 @@ def _memory(at: Mapping[str, pd.DataFrame]) -> list[str]:
     ]
     head = ["rung", "DRAM bytes over the least", "bytes from L2 over the least", "L1 hits", "L2 hits", "DRAM busy"]
     words = [
-        "The least is each matrix moved once. A small share of the DRAM's peak is no good news: it says that the rung",
-        "is held back before DRAM, by the load/store pipe or by waiting.",
+        "The least is each matrix moved once. If DRAM works at a small share of its peak, it does not limit the rung.",
+        "The limit then lies before DRAM: the load/store pipe, or warps that wait.",
     ]
     return ["## What memory moves", "", *words, "", *markdown_table(rows, head)]
 
@@ -114,9 +114,9 @@ def _predictions(tables: Mapping[str, pd.DataFrame]) -> list[str]:
         "## Predicted and measured",
         "",
         f"TFLOP/s, predicted / measured. The median error is {table['error_percent'].abs().median():.1f} %.",
-        "Each rung is predicted by the fit to the times of the other rungs of its unit, the FP32 units or the tensor",
-        "cores. Launch and FP32 peak are measured (`empty`, `ffma`). Where n is no multiple of 128, the passes of the",
-        "load/store pipe are the fewest that the code needs; uncoalesced rungs take more.",
+        "The model predicts each rung after a fit to the times of the other rungs of its unit, the FP32 units or the",
+        "tensor cores. Launch and FP32 peak are measured (`empty`, `ffma`). If neither a profile nor the threads'",
+        "addresses give the passes of the load/store pipe, they are the fewest that the code needs.",
         *_rates(table),
         "",
         *markdown_table(_errors(table), ["multiplied by", "rungs", "predictions", "median error", "largest error"]),

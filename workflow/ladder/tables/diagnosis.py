@@ -324,18 +324,19 @@ def _percent(share: float) -> str:
 def _waits(profile: Profile, *reasons: str) -> str:
     """How long warps wait for these reasons, the longest first; what is next to nothing is not named.
 
-    `Between two instructions of a warp lie 33.6 cycles; in 19.4 of them it waits (mio throttle 17.4, short scoreboard
-    2.0). In the loop that multiplies these are 42 % of all waits.`
+    `A warp issues an instruction every 33.6 cycles. It waits 19.4 of these (mio throttle 17.4, short scoreboard 2.0),
+    which are 42 % of all waits in the loop that multiplies.`
     """
     cycles = {reason: profile.stalls.get(reason, 0.0) for reason in reasons}
     named = sorted(reasons, key=lambda reason: -cycles[reason])
     named = [reason for reason in named if cycles[reason] >= 0.05] or named[:1]
     words = [reason.replace("_", " ") + (f" {cycles[reason]:.1f}" if len(named) > 1 else "") for reason in named]
     waited, whole = sum(cycles.values()), sum(profile.stalls.values())
-    text = f"Between two instructions of a warp lie {whole:.1f} cycles; in {waited:.1f} of them it waits"
-    text += f" ({', '.join(words)})."
-    share = sum(profile.waits.get(reason, 0.0) for reason in reasons)
-    return f"{text} In the loop that multiplies these are {_percent(share)} of all waits." if profile.loop else text
+    text = f"A warp issues an instruction every {whole:.1f} cycles. It waits {waited:.1f} of these ({', '.join(words)})"
+    if profile.loop:
+        share = sum(profile.waits.get(reason, 0.0) for reason in reasons)
+        text += f", which are {_percent(share)} of all waits in the loop that multiplies"
+    return f"{text}."
 
 
 def diagnose(profile: Profile, least: float = LEAST) -> list[Limit]:
