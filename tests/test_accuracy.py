@@ -249,7 +249,7 @@ def test_the_figure_draws_errors_against_k_and_against_time_with_classes_named(t
         {"rung": ["cublas", "mma_3xtf32"], "precision": ["fp32", "3xtf32"], "role": ["baseline", "rung"]}
     )
     figure = accuracy.figure(table, rungs, "cublas", ["mma_3xtf32"])
-    assert figure.title == "Rungs of 3xTF32 err at most 0.50 times as much as cublas"
+    assert figure.title == "The error of 3xTF32 is at most 0.50 times that of cublas"
     picture = draw(figure, "caption")
     assert [text.get_text() for text in picture.legends[0].get_texts()] == ["cublas", "mma_3xtf32 (3xTF32)"]
     assert [axes.get_title(loc="left") for axes in picture.axes[:1]] == ["normal"]

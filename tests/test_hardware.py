@@ -30,6 +30,7 @@ from pipeline import (
     H100,
     H200,
     RECORDED,
+    ROOT,
     a_machine,
     copied,
     copy_project,
@@ -284,6 +285,15 @@ def test_the_plane_joins_the_rungs_in_climbing_order_under_the_ceilings_that_wer
     assert "the GPU file's" in without.note
     for each in (figure, without, intensity.figure(PROFILES[:0], RUNGS, None, ROUND_GPU, "cublas")):
         draw(each, "caption")
+
+
+def test_no_mark_of_the_plane_is_moved_far_from_its_intensity():
+    profiles, rungs = (read_table(ROOT / f"results/h100-sxm/tables/{name}.csv") for name in ("profiles", "rungs"))
+    figure = intensity.figure(profiles, rungs, None, read_gpu("h100-sxm"), "cublas")
+    points = figure.layers[-1].data
+    assert len(points) > 80
+    moved = points["at"] / points["intensity"]
+    assert moved.between(1 / 1.3, 1.3).all(), points.assign(moved=moved).nlargest(3, "moved")
 
 
 def test_the_ceiling_of_a_class_is_of_the_product_not_of_its_parts():

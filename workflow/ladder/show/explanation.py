@@ -98,8 +98,7 @@ def metrics_of(profiles: pd.DataFrame, rung: str) -> dict[str, float]:
 
 
 def _limit(first: pd.Series, at: Mapping[str, pd.DataFrame]) -> Iterator[str]:
-    yield f"{first['finding'][0].upper()}{first['finding'][1:]}: {first['slots_percent']:.0f} % of {first['of']}."
-    yield f"{first['evidence']}"
+    yield limit_in_words(first)
     busy = first["finding"] in (FP32_UNITS, TENSOR_CORES)  # a pipe: waits do not show that limit
     for line in _of(at["hotspots"], first["rung"]).head(1).itertuples():
         waits = STALLS.get(line.reason, line.reason.replace("_", " "))
@@ -109,6 +108,12 @@ def _limit(first: pd.Series, at: Mapping[str, pd.DataFrame]) -> Iterator[str]:
     for line in _of(at["hot_instructions"], first["rung"]).head(0 if busy else 1).itertuples():
         waits = STALLS.get(line.reason, line.reason.replace("_", " "))
         yield f"The single instruction with most of them, {line.percent:.0f} %, is `{line.sass}`; it waits for {waits}."
+
+
+def limit_in_words(limit: pd.Series) -> str:
+    """The limit, its share and its evidence; of a pipe that works the evidence is the share."""
+    share = f", {limit['slots_percent']:.0f} % of {limit['of']}" * (limit["finding"] not in (FP32_UNITS, TENSOR_CORES))
+    return f"The first limit: {limit['finding']}{share}. {limit['evidence']}"
 
 
 def _of(table: pd.DataFrame, rung: str) -> pd.DataFrame:
@@ -216,7 +221,7 @@ def _nsight(first: pd.Series, at: Mapping[str, pd.DataFrame], values: Mapping[st
             saved = 100 * (1 - 1 / faster)
             left = f"it estimates {after[key]:.1f} % there" if key in after else "it does not give this advice there"
             became = came_true(row.estimated_speedup_percent, saved, after.get(key, 0.0))
-            yield f"  `{name}` takes {signed(-saved)} % time, and {left}: the estimate {became}."
+            yield f"  In `{name}` the time changes by {signed(-saved)} %, and {left}: the estimate {became}."
     for row in own.head(1).itertuples():
         known = NSIGHT.get(rule_key(row.rule, row.title), {})
         yield ""

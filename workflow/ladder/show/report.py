@@ -130,9 +130,7 @@ def _labelled(tables: Mapping[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
 
 def answer(material: Material) -> list[str]:
     """The sentences that the report begins with: which rung is best, how far from cuBLAS and from the ceiling."""
-    timings, rungs = material.tables["timings"], material.tables["rungs"]
-    alike = rungs.loc[(rungs["precision"] == "fp32") & (rungs["role"] == "rung"), "rung"]
-    fp32 = timings[timings["rung"].isin(alike)]
+    fp32 = _timings_of(material, ["fp32"])
     best = best_rung(fp32) if len(fp32) else None
     if not best:
         return ["Nothing is timed on this GPU yet: rungs are compiled and inspected only."]
@@ -146,18 +144,18 @@ def answer(material: Material) -> list[str]:
     square = square_rows(fp32).dropna(subset=["speedup_over_cublas"])
     winners = square.loc[square.groupby("n")["gflops"].idxmax()]
     ahead = winners[winners["speedup_over_cublas_ci_low"] > 1]
-    if len(ahead):
-        where = ", ".join(f"{row.n} ({row.rung}, {row.speedup_over_cublas:.2f} x)" for row in ahead.itertuples())
-        lines.append(f"Faster than cuBLAS, by the whole of the 95 % interval: {where}.")
-    else:
+    for rung, rows in ahead.groupby("rung", sort=False):
+        where = ", ".join(f"{row.n} ({row.speedup_over_cublas:.2f} x)" for row in rows.itertuples())
+        lines.append(f"{rung} is faster than cuBLAS, by the whole of the 95 % interval, at {where}.")
+    if ahead.empty:
         lines.append("No rung is faster than cuBLAS at any square size.")
     means = material.tables["geomeans"]
-    means = means[(means["over"] == "cublas") & means["rung"].isin(alike)]
+    means = means[(means["over"] == "cublas") & means["rung"].isin(fp32["rung"])]
     if len(means):
         top = means.loc[means["speedup"].idxmax()]
         lines.append(
-            f"Over n = {size_words(top['sizes'])}, {top['rung']} is best: {percent(top['speedup'], 1)} of cuBLAS"
-            " in the geometric mean."
+            f"Over n = {size_words(top['sizes'])}, {top['rung']} has the highest geometric mean:"
+            f" {percent(top['speedup'], 1)} of cuBLAS."
         )
     if split := _best_split(material):
         lines.append(split)
@@ -166,11 +164,16 @@ def answer(material: Material) -> list[str]:
 
 def _fastest(material: Material) -> str | None:
     """The label of the fastest rung of FP32 at the size that stands for the run."""
-    timings, rungs = material.tables["timings"], material.tables["rungs"]
-    alike = rungs.loc[(rungs["precision"] == "fp32") & (rungs["role"] == "rung"), "rung"]
-    fp32 = timings[timings["rung"].isin(alike)]
+    fp32 = _timings_of(material, ["fp32"])
     best = best_rung(fp32) if len(fp32) else None
     return best["rung"] if best else None
+
+
+def _timings_of(material: Material, precisions: Sequence[str]) -> pd.DataFrame:
+    """The times of the rungs of these precisions, without baselines and floors."""
+    timings, rungs = material.tables["timings"], material.tables["rungs"]
+    alike = rungs.loc[rungs["precision"].isin(precisions) & (rungs["role"] == "rung"), "rung"]
+    return timings[timings["rung"].isin(alike)]
 
 
 def _compared(material: Material) -> dict[str, Any]:
@@ -182,15 +185,14 @@ def _compared(material: Material) -> dict[str, Any]:
 
 def _best_split(material: Material) -> str:
     """The sentence on the fastest rung that keeps the bounds of FP32 with tensor cores; empty where none is timed."""
-    timings, rungs = material.tables["timings"], material.tables["rungs"]
     kept = [each for each, bound in BOUNDS.items() if bound == BOUNDS["fp32"] and each != "fp32"]
-    names = rungs.loc[rungs["precision"].isin(kept) & (rungs["role"] == "rung"), "rung"]
-    best = best_rung(timings[timings["rung"].isin(names)]) if len(names) else None
+    timings = _timings_of(material, kept)
+    best = best_rung(timings) if len(timings) else None
     if not best:
         return ""
     return (
-        f"With FP32's bounds on errors kept by tensor cores, {best['rung']} is the fastest at {best['n']}: "
-        f"{best['gflops'] / 1e3:.1f} TFLOP/s, {best['speedup_over_cublas']:.2f} times cuBLAS in FP32."
+        f"Of the rungs on tensor cores that keep FP32's error bounds, {best['rung']} is the fastest at {best['n']}: "
+        f"{best['gflops'] / 1e3:.1f} TFLOP/s, {best['speedup_over_cublas']:.2f} times as fast as cuBLAS in FP32."
     )
 
 

@@ -31,7 +31,7 @@ def figure(table: pd.DataFrame, rungs: pd.DataFrame, baseline: str, ladder: Sequ
     y = Axis("relative error", "log", limits=(errors.min() / 2, errors.max() * 2))
     ticks = {float(4**power): f"{4**power}" for power in range(12) if ks.min() <= 4**power <= ks.max()}
     by_k = Axis("k", "log", ticks, (ks.min() / 1.5, ks.max() * 1.5))
-    time = f"{titles[0]}: beside time"
+    time = f"{titles[0]}: error against time"
     parts = []
     for (_, family), rows in table.groupby(["size", "family"], sort=False):
         places = apart(rows, "k", "error_normwise", by_k, y, width=0.016)
@@ -43,8 +43,8 @@ def figure(table: pd.DataFrame, rungs: pd.DataFrame, baseline: str, ladder: Sequ
     hints = {"rung": "rung", "size": "m = n", "k": "k", "error_normwise": "relative error", "time_ms": "median, ms"}
     return Specification(
         title=_title(table, baseline),
-        note="The norm of the error over the norm of the product, against a product in float64. Time is at k = 4096, or"
-        " next to it. Marks that would cover each other stand side by side, at their error.",
+        note="The norm of the error over the norm of the product, against a product in float64. Times are at the k"
+        " nearest to 4096. Marks that would cover each other are moved sideways a little.",
         layers=[Layer("line", pd.concat(parts), "at", "error_normwise", key=key, hints=hints)],
         x=dict.fromkeys(titles, by_k) | {time: Axis("ms", limits=(0, None))},
         y=y,
@@ -67,4 +67,4 @@ def _title(table: pd.DataFrame, baseline: str) -> str:
     if times.empty:
         return "Error of C = A B by k"
     classes = " and ".join(TITLES[each] for each in split if each in set(beside["precision"]))
-    return f"Rungs of {classes} err at most {times.max():.2f} times as much as {baseline}"
+    return f"The error of {classes} is at most {times.max():.2f} times that of {baseline}"

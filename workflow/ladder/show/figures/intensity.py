@@ -1,4 +1,4 @@
-"""All rungs in one plane, product FLOP a byte against the rate, joined in climbing order under measured ceilings.
+"""All rungs in one plane, product FLOP a byte against the rate, joined in the order of the ladder, under ceilings.
 
 S. Williams, A. Waterman, D. Patterson, Roofline, Communications of the ACM 52(4), 2009.
 """
@@ -23,6 +23,7 @@ from ladder.tables.timings import largest
 _SECTOR = 32  # bytes
 _LEVELS = {"DRAM": ("dram_bytes_read", "dram_bytes_written", 1), "L2": ("l2_sectors", "l2_sectors_written", _SECTOR)}
 _MARGIN = 1.5  # between a mark and the end of its axis
+_MARK = {"width": 0.011, "height": 0.021}  # of a mark, as shares of the axes
 
 
 def intensities(profiles: pd.DataFrame) -> pd.DataFrame:
@@ -54,7 +55,7 @@ def figure(
     baseline: str,
     ladder: Sequence[str] = (),
 ) -> Specification:
-    """A mark a rung in a panel for each level of memory; the rungs of FP32's pipe are joined in climbing order.
+    """A mark a rung in a panel for each level of memory; the rungs of the FP32 pipe are joined in their order.
 
     `hardware` is the table of that name; without one the ceilings are the GPU file's, and L2 has none.
     """
@@ -82,7 +83,7 @@ def figure(
         y[level] = Axis("TFLOP/s", "log", limits=(bottom, roof * 2.2))
         for shape, rows in table.groupby("shape", sort=False):
             rows = rows.assign(panel=level, intensity=rows[level])
-            points.append(rows.assign(at=apart(rows, "intensity", "tflops", x[level], y[level])))
+            points.append(rows.assign(at=apart(rows, "intensity", "tflops", x[level], y[level], **_MARK)))
             steps = points[-1][rows["rung"].isin(list(climbing))]
             for way, pair in enumerate(zip(steps.index[:-1], steps.index[1:], strict=True)):
                 ways.append(steps.loc[list(pair)].assign(way=f"{way}"))
@@ -105,10 +106,11 @@ def figure(
     source = "the probes' (`snakemake hardware`)" if measured else "the GPU file's"
     return Specification(
         title=_title(steps, first),
-        note="Each mark is a rung: the FLOP of the product over the bytes that its kernels move, and over their time,"
-        " as profiled. The line joins the rungs of FP32's pipe in climbing order. Rungs on tensor cores stand at the"
-        f" FLOP of the product, not at those of their split numbers. Ceilings are {source}: flat lines are the rate of"
-        " each class of arithmetic, slanted ones a bandwidth.",
+        note="Each mark is a rung, as profiled: the FLOP of the product over the bytes that its kernels move, and over"
+        " their time. The line joins the rungs of the FP32 pipe in the order of the ladder. For rungs on tensor cores"
+        f" only the FLOP of the product count, not those of split numbers. Ceilings are {source}: flat lines are the"
+        " rate of each class of arithmetic, slanted ones a bandwidth. Marks that would cover each other are moved"
+        " sideways a little.",
         layers=[
             Layer("line", pd.concat([points[0][:0].assign(way=""), *ways]), "at", "tflops", group="way", behind=True),
             Layer("line", pd.DataFrame(lines), "at", "tflops", group="ceiling", color="dimgray"),
@@ -119,7 +121,6 @@ def figure(
         y=y,
         panels=Choice("panel", "Bytes of", list(_LEVELS), next(iter(_LEVELS))),
         choices=[Choice("shape", "shape", shapes, first)],
-        columns=2,
         height=4.2,
     )
 
@@ -131,6 +132,6 @@ def _title(steps: pd.DataFrame, shape: str) -> str:
     low, high = steps.iloc[0], steps.loc[steps["tflops"].idxmax()]
     gains = {level: f"{high[level] / low[level]:.2g}" for level in _LEVELS}
     return (
-        f"{high['rung']} is {high['tflops'] / low['tflops']:.0f} times as fast as {low['rung']} at {shape}, at"
-        f" {gains['L2']} times its FLOP a byte of L2 and {gains['DRAM']} times a byte of DRAM"
+        f"{high['rung']} is {high['tflops'] / low['tflops']:.0f} times as fast as {low['rung']} at {shape}, with"
+        f" {gains['L2']} times the FLOP for each byte of L2 and {gains['DRAM']} times for DRAM"
     )

@@ -50,9 +50,9 @@ def figure(slots: pd.DataFrame, order: Sequence[str]) -> Specification:
         title=f"{best} fills {by_shape[shape].loc[best, 'FFMA']:.0f} % of its issue slots with FFMAs at {shape}"
         if shape
         else "Where the issue slots go",
-        note="Each scheduler has one slot a cycle. Green slots hold FFMAs, grey ones other instructions. The others are"
-        " empty, by what the warps waited for. Bars of kernels of tensor cores are of cycles: indigo are those in which"
-        " their pipe works.",
+        note="Each scheduler has one issue slot a cycle. Green slots hold FFMAs, grey slots other instructions. All"
+        " other slots are empty; their colour shows what the warps waited for. For kernels on tensor cores the bars"
+        " show cycles instead of slots; in the indigo ones the tensor pipe works.",
         label={rung: _CYCLES if rung in tensor else _SLOTS for rung in order},
         empty="No profile is recorded.",
     )

@@ -47,8 +47,8 @@ def figure(resources: pd.DataFrame, order: Sequence[str]) -> Specification:
         title=f"Registers keep {len(kept)} of {len(at)} rungs from filling an SM at {first}"
         if len(at)
         else "What limits the warps of an SM",
-        note="The bar is how many warps an SM holds at once. A mark is how many one resource alone would let it hold;"
-        f" one that would allow {most:.0f} or more, what an SM has room for, has none.",
+        note="A bar shows how many warps an SM holds at once. A mark shows how many one resource alone would allow. A"
+        f" resource that allows {most:.0f} warps or more, as many as an SM can hold, has no mark.",
         layers=[
             Layer("bar", held, "held", "rung", color="#cccccc", hints={**same, "held": "warps held"}),
             Layer(

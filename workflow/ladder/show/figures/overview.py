@@ -39,7 +39,7 @@ def figure(
     return Specification(
         title=title,
         note=f"Errors are of products with m = n = {SIZE} and {FAMILY} inputs, against a product in float64. Marks that"
-        " would cover each other stand side by side, at their error.",
+        " would cover each other are moved sideways a little.",
         layers=[Layer("line", data, "at", "value", key=rung_key(rungs, baseline, ladder))],
         x={
             SPEED: Axis("m = n = k", "log", {size: str(size) for size in (128, 512, 2048, 8192)}),

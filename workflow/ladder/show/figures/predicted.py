@@ -39,7 +39,7 @@ def figure(predictions: pd.DataFrame, order: Sequence[str]) -> Specification:
     hints |= {"error_percent": "error, %", "bound_by": "lowest ceiling", "by": "multiplied by"}
     hints |= {"counted_from": "passes or rates from"}
     median = data["error_percent"].abs().median()
-    errors = [f"{row.median_error_percent:.1f} % of {row.by}" for row in error_table(table).itertuples()][:-1]
+    errors = [f"{row.median_error_percent:.1f} % for {row.by}" for row in error_table(table).itertuples()][:-1]
     said = f"The median error is {', '.join(errors)}. " if errors else ""
     x, y = (
         {unit: Axis(f"{name}, TFLOP/s", "log", limits=ends[unit]) for unit in units} or Axis(f"{name}, TFLOP/s")
@@ -50,7 +50,7 @@ def figure(predictions: pd.DataFrame, order: Sequence[str]) -> Specification:
         if len(data)
         else "Predicted and measured rates",
         note=f"{said}The prediction of a rung is fitted to the times of all other rungs of its unit, never to its own."
-        " The line is where both are equal.",
+        " On the line both are equal.",
         layers=[
             Layer("line", equal, "measured", "predicted", behind=True),
             Layer("point", data, "measured", "predicted", key=key, hints=hints),

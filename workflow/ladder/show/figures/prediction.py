@@ -45,9 +45,9 @@ def figure(paper: pd.DataFrame, order: Sequence[str]) -> Specification:
         if len(shares)
         else "The lowest ceiling on paper",
         note="The outer bar is the lowest of four ceilings: the FP32 units, the issue slots that the inner loop needs,"
-        " the load pipe, and DRAM. The inner bar is measured; its share of the ceiling stands beside it. Only rungs"
-        " whose product FFMAs compute are shown. A star: the passes of the load pipe are the least that the"
-        " code needs, because neither a profile nor the threads' addresses are known.",
+        " the load pipe, and DRAM. The inner bar is measured; the number is its share of the ceiling. Only rungs"
+        " that multiply with FFMAs are shown. A star: neither a profile nor the threads' addresses are known, so the"
+        " passes of the load pipe are the fewest that the code needs.",
         layers=[
             Layer("bar", data, "predicted", "rung", key=Key("bound_by", COLORS), hints=hints),
             Layer("bar", data, "measured", "rung", color=PALETTE[0], width=0.4, hints=hints),

@@ -34,7 +34,7 @@ def figure(table: pd.DataFrame, rungs: Sequence[str]) -> Specification:
     alike = steps["verdict"].isin(["agrees", "the same direction"]).sum()
     return Specification(
         title=f"{alike} of {len(steps)} published steps from rung to rung go the same way here",
-        note="A mark a publication and GPU; marks without a colour are what is measured here at the same sizes.",
+        note="Each colour is a publication and its GPU. The black marks are our measurements at the same sizes.",
         layers=[Layer("point", data, "value", "rung", key=Key("who", colors, markers), dodge=True)],
         x={"share of cuBLAS": Axis("% of cuBLAS", limits=(0, None)), "times naive": Axis("times naive", "log")},
         y=Axis(scale="names", names=[rung for rung in rungs if rung in set(data["rung"])]),

@@ -109,9 +109,9 @@ def figure(
     return Specification(
         title=f"FP32 rungs take at most {percent(used['l2'])} of L2's bandwidth"
         f" and {percent(used['dram'])} of DRAM's at {first}",
-        note="Rate against the FLOP done for each byte that comes from L2 (left) and from DRAM (right), as profiled."
-        " The slanted line is that bandwidth, the flat ones are FP32 ceilings. Marks that would cover each other stand"
-        " side by side, at their rate.",
+        note="The rate of each rung and its FLOP for each byte from L2 (left) and from DRAM (right), as profiled. The"
+        " slanted line is the bandwidth, the flat ones are FP32 ceilings. Marks that would cover each other are moved"
+        " sideways a little.",
         layers=[
             Layer("line", pd.DataFrame(lines), "at", "tflops", group="ceiling", color="dimgray"),
             Layer("text", pd.DataFrame(names), "at", "tflops", text="ceiling", offset=(4, -3)),

@@ -44,9 +44,9 @@ def figure(trials: pd.DataFrame) -> Specification:
     panels = [panel for panel, *_ in found]
     return Specification(
         title=_title(found),
-        note="% of the rung's fastest trial at that size, over the values of a parameter. A line runs along the best"
-        f" trial of each value; grey dots are all trials. Shown are the {len(found)} rungs whose costliest parameter"
-        " costs most, each with that parameter.",
+        note="The rate of each trial (grey dots) in % of the rung's fastest trial at this size, by the value of one"
+        " parameter. The line joins the best trials of each value. The figure shows the"
+        f" {len(found)} rungs with the costliest parameters, each with that parameter.",
         layers=[
             Layer("point", data, "setting", "share", behind=True),
             Layer("line", best, "setting", "share", key=key),
