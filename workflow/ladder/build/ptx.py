@@ -1241,7 +1241,6 @@ def _trap(i: _Instruction) -> str:
     return "emulator::trap();"
 
 
-_UNARY_FLOAT = ("f32", "f64", "f16", "f16x2", "bf16", "bf16x2")
 _FAMILIES: dict[str, Callable[[_Instruction], str]] = {
     **{name: _arithmetic(name, 2) for name in ("add", "sub", "mul", "min", "max", "div", "rem", "copysign")},
     **{name: _arithmetic(name, 3) for name in ("fma", "mad")},

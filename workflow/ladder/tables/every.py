@@ -14,7 +14,7 @@ from ladder.tables.checks import check_table
 from ladder.tables.code import instruction_table, paper_table, resource_table
 from ladder.tables.evidence import Evidence
 from ladder.tables.hardware import as_measured, hardware_table
-from ladder.tables.predictions import fit_table, lever_table, prediction_table
+from ladder.tables.predictions import Model, fit_table, lever_table, prediction_table
 from ladder.tables.profiles import (
     advice_table,
     diagnosis_table,
@@ -72,7 +72,7 @@ def all_tables(
     probes = hardware_table(hardware, gpu)
     measured = as_measured(gpu, probes)
     instructions, paper = instruction_table(evidence), paper_table(evidence, measured)
-    predicted_from = (evidence, measured, paper, resources, timings, probes)
+    model = Model.of(evidence, measured, paper, resources, timings, probes)
     return {
         "rungs": rung_table(evidence),
         "timings": timings,
@@ -82,9 +82,9 @@ def all_tables(
         "resources": resources,
         "instructions": instructions,
         "paper": paper,
-        "predictions": prediction_table(*predicted_from),
-        "prediction_fit": fit_table(*predicted_from),
-        "levers": lever_table(*predicted_from, instructions),
+        "predictions": prediction_table(model),
+        "prediction_fit": fit_table(model),
+        "levers": lever_table(model, instructions),
         "profiles": profile_table(evidence),
         "advice": advice_table(evidence),
         "metrics_by_rung": rung_comparison(evidence),

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import combinations
 
 import numpy as np
@@ -234,30 +234,49 @@ def _measured(evidence: Sequence[Evidence]) -> dict[tuple[str, str], float]:
     }
 
 
-def _fits(
-    found: Mapping[tuple[str, str], AnyWork], times: Mapping[tuple[str, str], float], machine: Machine
-) -> Callable[[str, str], np.ndarray | None]:
-    """A function of a unit and a rung that fits to the times of all others of the unit, at multiples of WHOLE_TILES."""
-    used = {key: work for key, work in found.items() if key in times and int(key[1]) % WHOLE_TILES == 0}
-    fits: dict[tuple[str, str], np.ndarray | None] = {}
+@dataclass(frozen=True)
+class Model:
+    """What predictions are made from: the machine, the work of each rung and shape (`all_works`), and measured times in
+    milliseconds.
+    """
 
-    def without(unit: str, rung: str) -> np.ndarray | None:
-        if (unit, rung) not in fits:
-            others = {key: work for key, work in used.items() if key[0] != rung and fitted_with(work) == unit}
-            fits[unit, rung] = fit([(work, times[key]) for key, work in others.items()], machine)
-        return fits[unit, rung]
+    machine: Machine
+    works: Mapping[tuple[str, str], AnyWork]
+    times: Mapping[tuple[str, str], float]
+    _fits: dict[tuple[str, str], np.ndarray | None] = field(default_factory=dict)
 
-    return without
+    @classmethod
+    def of(
+        cls,
+        evidence: Sequence[Evidence],
+        gpu: Gpu,
+        paper: pd.DataFrame,
+        resources: pd.DataFrame,
+        timings: pd.DataFrame,
+        hardware: pd.DataFrame,
+    ) -> Model:
+        """The model of the evidence; the tables are those of these names."""
+        found = all_works(evidence, gpu, paper, resources, hardware)
+        return cls(Machine.of(gpu, timings), found, _measured(evidence))
+
+    def without(self, unit: str, rung: str) -> np.ndarray | None:
+        """The numbers that fit the times of all other rungs of a unit, at multiples of WHOLE_TILES; None if too few."""
+        if (unit, rung) not in self._fits:
+            others = [
+                (work, self.times[key])
+                for key, work in self.works.items()
+                if key in self.times and whole(key[1]) and key[0] != rung and fitted_with(work) == unit
+            ]
+            self._fits[unit, rung] = fit(others, self.machine)
+        return self._fits[unit, rung]
 
 
-def prediction_table(
-    evidence: Sequence[Evidence],
-    gpu: Gpu,
-    paper: pd.DataFrame,
-    resources: pd.DataFrame,
-    timings: pd.DataFrame,
-    hardware: pd.DataFrame,
-) -> pd.DataFrame:
+def whole(text: str) -> bool:
+    """Whether the numbers are fitted to products of this size: no tile of them is in part empty."""
+    return int(text) % WHOLE_TILES == 0
+
+
+def prediction_table(model: Model) -> pd.DataFrame:
     """One row a rung and square product from SMALLEST to LARGEST that was timed.
 
     Columns: PREDICTION_COLUMNS. by (`FFMA`, `mma.sync` or `wgmma`), predicted_gflops by the fit to the other rungs of
@@ -266,16 +285,14 @@ def prediction_table(
     FFMAs where the passes are from, as paper's wavefronts_from; of tensor cores where their rates are, `probes` or
     `GPU file`).
     """
-    machine, times = Machine.of(gpu, timings), _measured(evidence)
-    found = all_works(evidence, gpu, paper, resources, hardware)
-    fitted, rows = _fits(found, times, machine), []
-    for (rung, text), work in found.items():
-        numbers = fitted(fitted_with(work), rung)
-        if numbers is None or (rung, text) not in times:
+    machine, rows = model.machine, []
+    for (rung, text), work in model.works.items():
+        numbers = model.without(fitted_with(work), rung)
+        if numbers is None or (rung, text) not in model.times:
             continue
         ceiling = work.ceiling_gflops(machine)
         predicted = min(ceiling, work.flop / time_ms(work, machine, numbers) / 1e6)
-        measured = work.flop / times[rung, text] / 1e6
+        measured = work.flop / model.times[rung, text] / 1e6
         rows.append(
             {
                 **{"rung": rung, "shape": text, "n": int(text), "by": work.by},
@@ -302,26 +319,17 @@ def error_table(predictions: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["by", "rungs", "predictions", "median_error_percent", "largest_error_percent"])
 
 
-def fit_table(
-    evidence: Sequence[Evidence],
-    gpu: Gpu,
-    paper: pd.DataFrame,
-    resources: pd.DataFrame,
-    timings: pd.DataFrame,
-    hardware: pd.DataFrame,
-) -> pd.DataFrame:
+def fit_table(model: Model) -> pd.DataFrame:
     """The fitted numbers: one row each. Columns: FIT_COLUMNS; lowest and highest of the fits that leave a rung out."""
-    machine, times = Machine.of(gpu, timings), _measured(evidence)
-    found = all_works(evidence, gpu, paper, resources, hardware)
-    fitted, rows = _fits(found, times, machine), []
+    rows = []
     for unit, parameters in ((FFMAS, FITTED), (ON_TENSOR_CORES, TENSOR_FITTED)):
-        of_unit = [key for key, work in found.items() if fitted_with(work) == unit]
-        rungs = dict.fromkeys(rung for rung, text in of_unit if (rung, text) in times)
-        left_out = [numbers for numbers in (fitted(unit, rung) for rung in rungs) if numbers is not None]
-        every = fitted(unit, "")
+        timed = [key for key, work in model.works.items() if fitted_with(work) == unit and key in model.times]
+        fits = [model.without(unit, rung) for rung in dict.fromkeys(rung for rung, _ in timed)]
+        left_out = [numbers for numbers in fits if numbers is not None]
+        every = model.without(unit, "")
         if every is None or not left_out:
             continue
-        ends, count = np.array(left_out), sum(key in times and int(key[1]) % WHOLE_TILES == 0 for key in of_unit)
+        ends, count = np.array(left_out), sum(whole(text) for _, text in timed)
         rows += [
             (unit, name, every[i], ends[:, i].min(), ends[:, i].max(), of, meaning, count)
             for i, (name, (of, meaning)) in enumerate(parameters.items())
@@ -424,26 +432,17 @@ TENSOR_LEVERS: tuple[Lever, ...] = (
 LEVER_COLUMNS = ["rung", "shape", "lever", "change", "predicted_gain"]
 
 
-def lever_table(
-    evidence: Sequence[Evidence],
-    gpu: Gpu,
-    paper: pd.DataFrame,
-    resources: pd.DataFrame,
-    timings: pd.DataFrame,
-    hardware: pd.DataFrame,
-    instructions: pd.DataFrame,
-) -> pd.DataFrame:
+def lever_table(model: Model, instructions: pd.DataFrame) -> pd.DataFrame:
     """What each lever should gain a rung, by the model fitted to the other rungs: predicted time over that with it.
 
     Columns: LEVER_COLUMNS; a row a rung, shape and lever that changes something, the largest gain first.
     """
-    machine, found = Machine.of(gpu, timings), all_works(evidence, gpu, paper, resources, hardware)
-    fitted, rows = _fits(found, _measured(evidence), machine), []
+    machine, rows = model.machine, []
     loops = instructions[instructions["part"] == "inner loop"]
     code = {(row.rung, n): row.wavefronts_per_ffma for row in loops.itertuples() for n in str(row.launched_at).split()}
-    for (rung, text), work in found.items():
-        numbers = fitted(fitted_with(work), rung)
-        if numbers is None or int(text) % WHOLE_TILES:
+    for (rung, text), work in model.works.items():
+        numbers = model.without(fitted_with(work), rung)
+        if numbers is None or not whole(text):
             continue
         now, gains = time_ms(work, machine, numbers), []
         for name, what, change in LEVERS if isinstance(work, Work) else TENSOR_LEVERS:
