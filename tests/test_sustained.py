@@ -560,7 +560,7 @@ def test_a_page_has_what_was_launched_back_to_back_or_says_that_nothing_is_recor
     assert "105.3 %" in section
     assert "../../raw/sustained/fastest.json" in section
     del tables["sustained"]
-    assert "No launches back to back are recorded." in page(a_rung("fastest"), inspection, tables)
+    assert "No launches back to back are recorded for this rung." in page(a_rung("fastest"), inspection, tables)
 
 
 def test_its_record_is_among_the_records_of_the_rung(tables):

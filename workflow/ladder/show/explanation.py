@@ -134,10 +134,10 @@ def signed(percent: float) -> str:
 
 
 def _filled(text: str, values: Mapping[str, float]) -> str:
-    return text.format_map({name: Written(values.get(name, float("nan"))) for name in _MEANINGS})
+    return text.format_map({name: Abbreviated(values.get(name, float("nan"))) for name in _MEANINGS})
 
 
-class Written(float):
+class Abbreviated(float):
     """A number that a format `n` writes out: 2,684 million."""
 
     def __format__(self, how: str) -> str:
@@ -257,7 +257,7 @@ def _promised(rung: Rung, at: Mapping[str, pd.DataFrame]) -> Iterator[str]:
             continue
         change = after / before - 1 if before else float(after > 0)
         held = "unchanged" if abs(change) < LITTLE or before == after else "kept" if change < 0 else "worse"
-        numbers = f"{Written(before):n} in `{rung.before}`, {Written(after):n} here"
+        numbers = f"{Abbreviated(before):n} in `{rung.before}`, {Abbreviated(after):n} here"
         yield f"- {name.replace('_', ' ')} ({_MEANINGS[name]}): {numbers}. {_HELD[held]}"
 
 
@@ -285,7 +285,7 @@ def _conflicts(values: Mapping[str, float]) -> Iterator[str]:
     excess, passes = values.get("shared_excessive_wavefronts", 0.0), values.get("shared_wavefronts", 0.0)
     if excess and passes:
         yield (
-            f"{Written(excess):n} of the {Written(passes):n} passes for shared memory ({percent(excess / passes, 1)})"
+            f"{Abbreviated(excess):n} of the {Abbreviated(passes):n} passes for shared memory ({percent(excess / passes, 1)})"
             " are in excess: lanes of a warp ask for different addresses of one bank, and the pipe serves these one"
             f" after the other.{_passes_of(values)}"
         )

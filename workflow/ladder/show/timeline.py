@@ -8,7 +8,7 @@ import pandas as pd
 
 from ladder.model.rung import Rung
 from ladder.show.drawings import picture
-from ladder.show.explanation import PROMISES, Written, limit_in_words, metrics_of
+from ladder.show.explanation import PROMISES, Abbreviated, limit_in_words, metrics_of
 from ladder.show.numbers import number, percent
 from ladder.show.pages import markdown_table
 from ladder.tables.predictions import FFMAS, error_table
@@ -55,7 +55,7 @@ def _told(rung: Rung, at: Mapping[str, pd.DataFrame]) -> list[str]:
     told[-1] += "."
     then, now = (metrics_of(at["profiles"], name) for name in (rung.before or "", rung.name))
     both = [name for name in PROMISES.get(rung.entry, ()) if name in then and name in now]
-    told += [f"{_name(name)}: {Written(then[name]):n} before, {Written(now[name]):n} now." for name in both[:1]]
+    told += [f"{_name(name)}: {Abbreviated(then[name]):n} before, {Abbreviated(now[name]):n} now." for name in both[:1]]
     limits = at["diagnosis"][at["diagnosis"]["rung"] == rung.name]
     told += [limit_in_words(limit) for _, limit in limits.head(1).iterrows()]
     for lever in at["levers"][at["levers"]["rung"] == rung.name].head(1).itertuples():

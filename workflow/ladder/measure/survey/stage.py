@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ladder.build.compile import Build
+from ladder.measure.account import Account
 from ladder.measure.survey.data import drawn_amount
 from ladder.measure.time.plausible import above_ceiling
 from ladder.measure.time.stage import collect
@@ -64,20 +65,14 @@ def survey_rung(
     LadderError where the machine broke it off.
     """
     products, data = drawn(settings, expected["declared"][rung]["claims"], seed)
-    current: dict[str, str] = {}
-    dishonest: dict[str, str] = {}
     errors: dict[tuple[str, str], dict[str, float]] = {}
 
-    def on_event(event: Event) -> None:
-        if "starts" in event:
-            current.update(event["starts"])
-            progress(current["kernel"], current["shape"])
-        elif "dishonest" in event:
-            dishonest.update(event["dishonest"])
-        elif "errors" in event:
+    def keep(event: Event) -> None:
+        if "errors" in event:
             found = dict(event["errors"])
             errors[found.pop("kernel"), found.pop("name")] = found
 
+    account = Account(progress, keep)
     with tempfile.TemporaryDirectory(prefix="gemm-ladder-") as folder:
         request = {
             "stage": "survey",
@@ -92,24 +87,20 @@ def survey_rung(
             **{key: settings[key] for key in SURVEY_SAMPLING},
         }
         begun = time.monotonic()
-        outcome = run_worker(WORKER, request, on_event, settings["time_limit_s"], log)
+        outcome = run_worker(WORKER, request, account.hear, settings["time_limit_s"], log)
         wall_s = round(time.monotonic() - begun, 3)
         files = collect(Path(folder))
     outcome = outcome.of_the_work(f"survey: {rung}")
-    status, message = outcome.status, outcome.message
-    if message and current:
-        message = f"{current['kernel']} at {current['shape']}: {message}"
+    status, message = outcome.status, account.placed(outcome.message)
     times: dict[tuple[str, str], list[float]] = {}
-    if status == "ok" and not dishonest:
+    if status == "ok" and not account.dishonest:
         message = unfinished(files)
         status = "failed" if message else "ok"
         times = {} if message else {key: _us(each) for key, each in samples_s(files).items()}
-    if status == "ok" and not dishonest:
-        dishonest = _wrong(rung, errors, data, len(products)) or _impossible(rung, products, times, expected["ceiling"])
-    if dishonest:
-        status, message = "dishonest", dishonest["finding"]
-        if dishonest["kernel"] != rung:
-            status, message = "failed", f"{dishonest['kernel']} beside it: {message}"
+    if status == "ok" and not account.dishonest:
+        wrong = _wrong(rung, errors, data, len(products))
+        account.dishonest = wrong or _impossible(rung, products, times, expected["ceiling"])
+    status, message = account.verdict(rung, status, message)
     names = list(builds)
     found = status == "ok"
     return {

@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from ladder.build.compile import Build
+from ladder.measure.account import Account
 from ladder.measure.time.plausible import above_ceiling
 from ladder.measure.worker import WORKER
 from ladder.model.shape import Shape
 from ladder.records.sustained import SUSTAINING
-from ladder.system.process import Event, run_worker
+from ladder.system.process import run_worker
 
 
 def sustain_rung(
@@ -34,18 +35,7 @@ def sustain_rung(
     it off.
     """
     parts: list[dict[str, Any]] = []
-    current: dict[str, str] = {}
-    dishonest: dict[str, str] = {}
-
-    def on_event(event: Event) -> None:
-        if "starts" in event:
-            current.update(event["starts"])
-            progress(current["kernel"], current["shape"])
-        elif "dishonest" in event:
-            dishonest.update(event["dishonest"])
-        else:
-            parts.append(event["part"])
-
+    account = Account(progress, lambda event: parts.append(event["part"]))
     request = {
         "stage": "sustained",
         "libraries": {name: str(made.library) for name, made in builds.items()},
@@ -55,17 +45,11 @@ def sustain_rung(
         **{key: settings[key] for key in SUSTAINING},
     }
     begun = time.monotonic()
-    outcome = run_worker(WORKER, request, on_event, settings["time_limit_s"], log)
+    outcome = run_worker(WORKER, request, account.hear, settings["time_limit_s"], log)
     outcome = outcome.of_the_work(f"sustained: {rung}")
-    status, message = outcome.status, outcome.message
-    if message and current:
-        message = f"{current['kernel']} at {current['shape']}: {message}"
-    if status == "ok" and not dishonest and (found := impossible(rung, parts, expected["ceiling"])):
-        dishonest = {"kernel": rung, "finding": found}
-    if dishonest:
-        status, message = "dishonest", dishonest["finding"]
-        if dishonest["kernel"] != rung:
-            status, message = "failed", f"{dishonest['kernel']} beside it: {message}"
+    if outcome.status == "ok" and not account.dishonest and (found := impossible(rung, parts, expected["ceiling"])):
+        account.dishonest = {"kernel": rung, "finding": found}
+    status, message = account.verdict(rung, outcome.status, account.placed(outcome.message))
     return {
         "status": status,
         "message": message,

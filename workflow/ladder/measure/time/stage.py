@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ladder.build.compile import Build
+from ladder.measure.account import Account
 from ladder.measure.time.plausible import implausible
 from ladder.measure.worker import WORKER
 from ladder.records import provenance, store
@@ -34,23 +35,16 @@ def time_rung(
     DISHONEST where a rung was seen to deceive the measurement. Raises LadderError where the machine broke it off, which
     says nothing about the rung.
     """
-    current: dict[str, str] = {}
     states: list[dict[str, Any]] = []
-    dishonest: dict[str, str] = {}
     written: dict[str, str] = {}
     declared = expected["declared"]
     steady = next((name for name in builds if name != rung and declared[name]["role"] == "baseline"), None)
 
-    def on_event(event: Event) -> None:
-        if "starts" in event:
-            current.update(event["starts"])
-            progress(event["starts"]["kernel"], event["starts"]["shape"])
-        elif "dishonest" in event:
-            dishonest.update(event["dishonest"])
-        else:
-            states.extend(event["states"])
-            written.update(event.get("written", {}))
+    def keep(event: Event) -> None:
+        states.extend(event["states"])
+        written.update(event.get("written", {}))
 
+    account = Account(progress, keep)
     with tempfile.TemporaryDirectory(prefix="gemm-ladder-") as folder:
         request = {
             "rung": rung,
@@ -63,15 +57,15 @@ def time_rung(
             **{key: settings[key] for key in SAMPLING},
         }
         begun = time.monotonic()
-        outcome = run_worker(WORKER, {"stage": "time", **request}, on_event, settings["time_limit_s"], log)
+        outcome = run_worker(WORKER, {"stage": "time", **request}, account.hear, settings["time_limit_s"], log)
         wall_s = round(time.monotonic() - begun, 3)
         files = collect(Path(folder))
     outcome.of_the_work(f"time: {rung}")
-    if dishonest:
-        theirs = dishonest["kernel"] not in (rung, steady)
-        return f"{dishonest['kernel']} beside it: {dishonest['finding']}" if theirs else _blamed(rung, dishonest)
-    if outcome.status != "ok":
-        return (f"{current['kernel']} at {current['shape']}: " if current else "") + outcome.message
+    if account.dishonest.get("kernel") == steady:  # whose launches after the rung's show what the rung has changed
+        return f"{DISHONEST}{steady} after it: {account.dishonest['finding']}"
+    status, message = account.verdict(rung, outcome.status, account.placed(outcome.message))
+    if status != "ok":
+        return DISHONEST * (status == "dishonest") + message
     if changed := [name for name, digest in written.items() if store.digest(files.get(name, b"")) != digest]:
         return f"{DISHONEST}{changed[0]} was changed after NVBench had written it"
     if message := unfinished(files):
@@ -93,12 +87,6 @@ def time_rung(
             return DISHONEST + found
     store.add_run(record, {**files, "record.json": store.to_json(content).encode()})
     return ""
-
-
-def _blamed(rung: str, dishonest: Mapping[str, str]) -> str:
-    """The line for what was seen in the process of a rung, in its launches or in the baseline's after it."""
-    beside = "" if dishonest["kernel"] == rung else f"{dishonest['kernel']} after it: "
-    return f"{DISHONEST}{beside}{dishonest['finding']}"
 
 
 def collect(folder: Path) -> dict[str, bytes]:
