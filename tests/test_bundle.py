@@ -74,7 +74,9 @@ def in_check(**changes):
     """Changes keys of the check record of naive."""
 
     def change(members):
-        members[CHECK] = json.dumps(json.loads(members[CHECK]) | changes).encode()
+        record = json.loads(members[CHECK]) | changes
+        del record["content_digest"]  # which whoever changes a record on purpose leaves out
+        members[CHECK] = json.dumps(record).encode()
 
     return change
 
@@ -125,6 +127,10 @@ def without_verification(record):
 REFUSED = {
     "a case failed": (in_check(cases=[{"shape": "4", "verdict": "fail"}]), "raw/check/naive.json: a case did not pass"),
     "cases left out": (in_check(cases=[]), "raw/check/naive.json: "),
+    "changed on the way": (
+        lambda members: members.update({CHECK: members[CHECK].replace(b'"status": "pass"', b'"status": "ok"')}),
+        f"{CHECK}: the record is damaged (its digest is that of another content)",
+    ),
     "another schema": (in_check(schema_version=9), "schema_version: 9 is not 1"),
     "of another rung": (in_check(rung="tiled"), "rung: 'tiled', where a record of 'naive' belongs"),
     "no check": (lambda members: members.pop(CHECK), f"{TIME}: no check of it is in the bundle"),

@@ -123,6 +123,28 @@ def test_a_truncated_record_is_one_line_and_is_left_as_it_is(tmp_path, name, par
     assert names(tmp_path) == [name]
 
 
+@pytest.mark.parametrize("name", ["record.json", "record.json.gz"])
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [('"ms": 1.5', '"ms": 1.25'), ('"naive"', '"tiled"'), (', {"a": 2}', ""), ("\n}", ',\n"more": 1\n}'), ("}\n", "}")],
+)
+def test_a_record_that_was_changed_is_one_line_and_one_from_before_digests_is_read(tmp_path, name, old, new):
+    path = tmp_path / name
+    pack, unpack = (gzip.compress, gzip.decompress) if path.suffix == ".gz" else (bytes, bytes)
+    record = {"rung": "naive", "ms": 1.5, "cases": [1, {"a": 2}]}
+    store.write_json(path, record)
+    whole = unpack(path.read_bytes()).decode()
+    changed = whole.replace(old, new)
+    assert changed != whole
+    path.write_bytes(pack(changed.encode()))
+    assert line_of(store.read_json, path) == (
+        f"{path}: the record is damaged (its digest is that of another content){RESTORE}"
+    )
+    before_digests = store.to_json({"schema_version": 1, **record}).replace(old, new)
+    path.write_bytes(pack(before_digests.encode()))
+    assert store.read_json(path) == json.loads(before_digests)
+
+
 @pytest.mark.parametrize("content", [b"not JSON", b"\xff\xfe", b"{'a': 1}"])
 def test_a_record_that_is_no_json_is_one_line(tmp_path, content):
     path = tmp_path / "record.json"

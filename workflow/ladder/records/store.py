@@ -13,7 +13,9 @@ The stages write these records to results/GPU/raw:
 - survey/KERNEL.json.gz: times on drawn products and on data as users have them, with the errors there;
 - trials/ENTRY.json.gz: the trials of `snakemake tune`.
 
-A record is replaced as a whole and only by a completed one: a reader sees the old or the new file, never a part.
+A record is replaced as a whole and only by a completed one: a reader sees the old or the new file, never a part. A JSON
+record ends with the digest of what stands before it; those from before records had one are read without. Archives and
+gzipped files have checksums of their own format, too.
 """
 
 from __future__ import annotations
@@ -76,19 +78,37 @@ def _lines(value: Any) -> str:
 
 
 def write_json(path: Path, record: Mapping[str, Any]) -> None:
-    """Write one JSON record, gzipped where the name ends in .gz; equal records give equal bytes."""
-    content = to_json({"schema_version": SCHEMA_VERSION, **record}).encode()
+    """Write one JSON record with its digest, gzipped where the name ends in .gz; equal records give equal bytes."""
+    content = _signed(to_json({"schema_version": SCHEMA_VERSION, **record})).encode()
     write_bytes(path, gzip.compress(content, mtime=0) if path.suffix == ".gz" else content)
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """Read one JSON record; raises LadderError where it is truncated, no JSON or of another schema version."""
+    """Read one JSON record, without its digest.
+
+    Raises LadderError where it is truncated, no JSON, of another schema version, or not what its digest is of.
+    """
     try:
         content = path.read_bytes()
-        record = json.loads(gzip.decompress(content) if path.suffix == ".gz" else content)
+        text = (gzip.decompress(content) if path.suffix == ".gz" else content).decode()
+        record = json.loads(text)
     except (ValueError, EOFError, OSError, zlib.error) as error:
         raise damaged(path, error) from None
-    return _of_this_version(record, path)
+    if _of_this_version(record, path).pop(_DIGEST, None) is not None and text != _signed(_unsigned(text)):
+        raise damaged(path, ValueError("its digest is that of another content"))
+    return record
+
+
+_DIGEST = "content_digest"  # the last key of a JSON record
+
+
+def _signed(text: str) -> str:
+    """The text of a JSON record with the digest of that text as its last line but one."""
+    return f'{text[:-3]},\n"{_DIGEST}": "{digest(text)}"\n}}\n'
+
+
+def _unsigned(text: str) -> str:
+    return text.rpartition(f',\n"{_DIGEST}": ')[0] + "\n}\n"
 
 
 def read_record(path: Path) -> dict[str, Any]:
