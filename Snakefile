@@ -27,11 +27,14 @@ include: "workflow/rules/report.smk"
 include: "workflow/rules/evidence.smk"
 
 
-# What says something to the user says it here, also where jobs are sent to nodes.
+# What says something to the user, or copies files for git, does it here, also where jobs are sent to nodes.
 localrules:
     all,
     help,
     gpu_file,
+    sanitize,
+    compare,
+    evidence,
 
 
 rule all:
