@@ -4,7 +4,10 @@
 // cuBLAS's order is column-major, where a matrix is the transpose of the row-major one at the same place. The transpose of
 // C = A . B is C' = B' . A', so A and B, and m and n, change places.
 //
-// What stays with cuBLAS: transposed operands, scalars on the device, a math mode other than the default, a device that
+// The library takes transposed operands, by a copy. FP32 matrices have no imaginary part, so the conjugate transpose is the
+// transpose.
+//
+// What stays with cuBLAS: scalars on the device, a math mode other than the default, a device that
 // the library was not compiled for, dimensions beyond 32 bits, and every other function. What is declared here of cuBLAS
 // follows its documented C interface (cublas_api.h). The name cublasSgemm in a source is cublasSgemm_v2 in a binary.
 #include <dlfcn.h>
@@ -20,7 +23,7 @@
 
 using Handle = void*;
 constexpr int SUCCESS = 0, NOT_SUPPORTED = 15, EXECUTION_FAILED = 13;  // cublasStatus_t
-constexpr int NO_TRANSPOSE = 0, HOST_POINTERS = 0, DEFAULT_MATH = 0;
+constexpr int NO_TRANSPOSE = 0, CONJUGATE = 2, HOST_POINTERS = 0, DEFAULT_MATH = 0;
 constexpr int FP32 = 0, COMPUTE_FP32 = 68;  // CUDA_R_32F, CUBLAS_COMPUTE_32F
 
 // -1: as the environment variable GEMM_LADDER_SHIM says (0 is off, `report` counts); else what the thread has set.
@@ -55,13 +58,15 @@ static Function* of_cublas(const char* name) {
   return reinterpret_cast<Function*>(found);
 }
 
+static bool is_operation(int operation) { return operation >= NO_TRANSPOSE && operation <= CONJUGATE; }
+
 static bool is_ours(Handle handle, int transpose_a, int transpose_b, int64_t m, int64_t n, int64_t k,
                     gemm_ladder_stream* stream) {
   static auto pointer_mode = of_cublas<int(Handle, int*)>("cublasGetPointerMode_v2");
   static auto math_mode = of_cublas<int(Handle, int*)>("cublasGetMathMode");
   static auto get_stream = of_cublas<int(Handle, gemm_ladder_stream*)>("cublasGetStream_v2");
   int pointers = HOST_POINTERS, math = DEFAULT_MATH;
-  return is_on() && transpose_a == NO_TRANSPOSE && transpose_b == NO_TRANSPOSE && m <= INT_MAX && n <= INT_MAX &&
+  return is_on() && is_operation(transpose_a) && is_operation(transpose_b) && m <= INT_MAX && n <= INT_MAX &&
          k <= INT_MAX && pointer_mode != nullptr && math_mode != nullptr && get_stream != nullptr &&
          pointer_mode(handle, &pointers) == SUCCESS && pointers == HOST_POINTERS &&
          math_mode(handle, &math) == SUCCESS && math == DEFAULT_MATH && get_stream(handle, stream) == SUCCESS &&
@@ -77,8 +82,9 @@ static bool is_computed(Handle handle, int transpose_a, int transpose_b, Size m,
   bool ours = is_ours(handle, transpose_a, transpose_b, m, n, k, &stream);
   calls[ours ? 0 : 1].fetch_add(1, std::memory_order_relaxed);
   if (ours) {
-    int error = gemm_ladder_sgemm(static_cast<int>(n), static_cast<int>(m), static_cast<int>(k), *alpha, B, ldb, A, lda,
-                                  *beta, C, ldc, stream);
+    int error = gemm_ladder_sgemm_transposed(transpose_b != NO_TRANSPOSE, transpose_a != NO_TRANSPOSE,
+                                             static_cast<int>(n), static_cast<int>(m), static_cast<int>(k), *alpha, B,
+                                             ldb, A, lda, *beta, C, ldc, stream);
     *status = error == 0 ? SUCCESS : EXECUTION_FAILED;
   }
   return ours;

@@ -14,7 +14,7 @@ extern "C" {
 
 typedef struct CUstream_st* gemm_ladder_stream; /* cudaStream_t */
 
-/* Queues the product on the stream. A workspace, if the rung needs one, is allocated and freed in the stream's order. */
+/* Queues the product on the stream. A workspace, if the product needs one, is allocated and freed in the stream's order. */
 int gemm_ladder_sgemm(int m, int n, int k, float alpha, const float* A, int64_t lda, const float* B, int64_t ldb,
                       float beta, float* C, int64_t ldc, gemm_ladder_stream stream);
 
@@ -23,6 +23,16 @@ int gemm_ladder_sgemm(int m, int n, int k, float alpha, const float* A, int64_t 
 int gemm_ladder_sgemm_with_workspace(int m, int n, int k, float alpha, const float* A, int64_t lda, const float* B,
                                      int64_t ldb, float beta, float* C, int64_t ldc, void* workspace,
                                      size_t* workspace_bytes, gemm_ladder_stream stream);
+
+/* The same with A or B given as their transposes, where transpose_a or transpose_b is not 0: A is then stored as k x m with
+ * lda >= max(1, m), B as n x k with ldb >= max(1, k). Each is copied into the workspace first, which grows by the copies. */
+int gemm_ladder_sgemm_transposed(int transpose_a, int transpose_b, int m, int n, int k, float alpha, const float* A,
+                                 int64_t lda, const float* B, int64_t ldb, float beta, float* C, int64_t ldc,
+                                 gemm_ladder_stream stream);
+int gemm_ladder_sgemm_transposed_with_workspace(int transpose_a, int transpose_b, int m, int n, int k, float alpha,
+                                                const float* A, int64_t lda, const float* B, int64_t ldb, float beta,
+                                                float* C, int64_t ldc, void* workspace, size_t* workspace_bytes,
+                                                gemm_ladder_stream stream);
 
 /* Whether the current device is of the compute capability that the library was compiled for. */
 int gemm_ladder_runs_here(void);

@@ -52,8 +52,8 @@ def make_library(run: Plan, rung: Rung, folder: Path) -> None:
     capability = run.gpu.compute_capability.replace(".", "")
     command = compile_command(rung, run.gpu.target, nvcc, flags, folder / "rung" / LIBRARY_NAME)
     own = [f"-Xlinker=--version-script={LIBRARY_PARTS / 'exports.map'}", f"-DGEMM_LADDER_CAPABILITY={capability}"]
-    own += [f'-DGEMM_LADDER_DESCRIPTION="{text}"', str((LIBRARY_PARTS / "gemm_ladder.cpp").relative_to(ROOT))]
-    _compile([*command, *own], LIBRARY_PARTS / "gemm_ladder.cpp")
+    own += [f'-DGEMM_LADDER_DESCRIPTION="{text}"', str((LIBRARY_PARTS / "gemm_ladder.cu").relative_to(ROOT))]
+    _compile([*command, *own], LIBRARY_PARTS / "gemm_ladder.cu")
     (folder / "rung" / LIBRARY_NAME).rename(folder / LIBRARY_NAME)
     make_shim(folder)
     for name in ("gemm_ladder.h", "gemm_ladder.py"):
