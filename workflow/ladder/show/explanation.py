@@ -285,9 +285,9 @@ def _conflicts(values: Mapping[str, float]) -> Iterator[str]:
     excess, passes = values.get("shared_excessive_wavefronts", 0.0), values.get("shared_wavefronts", 0.0)
     if excess and passes:
         yield (
-            f"{Abbreviated(excess):n} of the {Abbreviated(passes):n} passes for shared memory ({percent(excess / passes, 1)})"
-            " are in excess: lanes of a warp ask for different addresses of one bank, and the pipe serves these one"
-            f" after the other.{_passes_of(values)}"
+            f"{Abbreviated(excess):n} of the {Abbreviated(passes):n} passes for shared memory"
+            f" ({percent(excess / passes, 1)}) are in excess: lanes of a warp ask for different addresses of one bank,"
+            f" and the pipe serves these one after the other.{_passes_of(values)}"
         )
 
 
