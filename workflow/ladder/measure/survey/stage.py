@@ -101,8 +101,6 @@ def survey_rung(
         wrong = _wrong(rung, errors, data, len(products))
         account.dishonest = wrong or _impossible(rung, products, times, expected["ceiling"])
     status, message = account.verdict(rung, status, message)
-    names = list(builds)
-    found = status == "ok"
     return {
         "status": status,
         "message": message,
@@ -110,24 +108,34 @@ def survey_rung(
         "seed": seed,
         "settings": {key: settings[key] for key in SURVEY_SETTINGS},
         "where": {**where, "wall_s": wall_s},
+        **(_results(products, data, list(builds), times, errors) if status == "ok" else {"products": [], "data": []}),
+    }
+
+
+def _results(
+    products: Sequence[Case],
+    data: Sequence[Mapping[str, Any]],
+    names: Sequence[str],
+    times_us: Mapping[tuple[str, str], Sequence[float]],
+    errors: Mapping[tuple[str, str], Mapping[str, float]],
+) -> dict[str, Any]:
+    """`products` and `data` of the record of `survey_rung`; times and errors are by kernel and number."""
+    return {
         "products": [
-            {**_layout(case), "times_us": {name: times[name, str(number)] for name in names}}
+            {
+                **{"shape": str(case.shape), "padding": list(case.paddings)},
+                "times_us": {name: times_us[name, str(number)] for name in names},
+            }
             for number, case in enumerate(products)
-            if found
         ],
         "data": [
             {
                 **{**each, "amount": round(drawn_amount(each["seed"]), 4)},
-                "kernels": {name: {"times_us": times[name, at], **errors[name, at]} for name in names},
+                "kernels": {name: {"times_us": times_us[name, at], **errors[name, at]} for name in names},
             }
             for at, each in ((str(len(products) + number), each) for number, each in enumerate(data))
-            if found
         ],
     }
-
-
-def _layout(case: Case) -> dict[str, Any]:
-    return {"shape": str(case.shape), "padding": list(case.paddings)}
 
 
 def _us(samples: Sequence[float]) -> list[float]:

@@ -6,7 +6,7 @@ S. Williams, A. Waterman, D. Patterson, Roofline, Communications of the ACM 52(4
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import pandas as pd
@@ -87,20 +87,9 @@ def figure(
             steps = points[-1][rows["rung"].isin(list(climbing))]
             for way, pair in enumerate(zip(steps.index[:-1], steps.index[1:], strict=True)):
                 ways.append(steps.loc[list(pair)].assign(way=f"{way}"))
-            here = {"panel": level, "shape": shape}
-            ends = {
-                f"{title}, {rate:.0f}": ((left, rate), (2 * table[level].max(), rate)) for title, rate in flat.items()
-            }
-            if slope:
-                start = max(left, bottom / slope)
-                ends[f"{level}, {number(slope)} TB/s"] = ((start, start * slope), (roof / slope, roof))
-            for name, line in ends.items():
-                lines += [here | {"ceiling": name, "at": at, "tflops": height} for at, height in line]
-                at, height = line[0]
-                names.append(here | {"ceiling": name, "at": at, "tflops": height * 1.06})
-            if slope:  # its name stands beside the slanted line, between the names of the flat ones, which are left
-                height = math.sqrt(math.prod(sorted([roof / 4, *flat.values()])[-2:]))
-                names[-1] |= {"at": 1.1 * height / slope, "tflops": height / 1.1}
+            drawn, named = _ceilings(level, flat, slope, (left, 2 * table[level].max()), bottom)
+            lines += [row | {"panel": level, "shape": shape} for row in drawn]
+            names += [row | {"panel": level, "shape": shape} for row in named]
     steps = table[(table["shape"] == first) & table["rung"].isin(list(climbing))]
     hints = {"rung": "rung", "shape": "shape", "intensity": "FLOP a byte", "tflops": "TFLOP/s"}
     source = "the probes' (`snakemake hardware`)" if measured else "the GPU file's"
@@ -123,6 +112,27 @@ def figure(
         choices=[Choice("shape", "shape", shapes, first)],
         height=4.2,
     )
+
+
+def _ceilings(
+    level: str, flat: Mapping[str, float], slope: float | None, ends: tuple[float, float], bottom: float
+) -> tuple[list[dict[str, str | float]], list[dict[str, str | float]]]:
+    """The ends of the lines of a panel, and where their names stand: rows of ceiling, at (FLOP a byte) and tflops.
+
+    `flat` are the rates of classes in TFLOP/s, `slope` the bandwidth in TFLOP/s for each FLOP a byte, if it is known;
+    flat lines run from one of the `ends` to the other, and slanted ones begin no lower than at the `bottom`.
+    """
+    roof = max(flat.values())
+    found = {f"{title}, {rate:.0f}": tuple((end, rate) for end in ends) for title, rate in flat.items()}
+    if slope:
+        start = max(ends[0], bottom / slope)
+        found[f"{level}, {number(slope)} TB/s"] = ((start, start * slope), (roof / slope, roof))
+    lines = [{"ceiling": name, "at": at, "tflops": height} for name, line in found.items() for at, height in line]
+    names = [{"ceiling": name, "at": line[0][0], "tflops": line[0][1] * 1.06} for name, line in found.items()]
+    if slope:  # its name stands beside the slanted line, between the names of the flat ones, which are left
+        height = math.sqrt(math.prod(sorted([roof / 4, *flat.values()])[-2:]))
+        names[-1] |= {"at": 1.1 * height / slope, "tflops": height / 1.1}
+    return lines, names
 
 
 def _title(steps: pd.DataFrame, shape: str) -> str:
