@@ -636,13 +636,33 @@ def test_the_ladder_as_published_has_every_kernel_of_the_worklogs_with_its_tiles
     found = {rung.name: rung for rung in select_rungs("published", ladder, "F")}
     assert {"naive", "coalesced@BM=32,BN=32", "tiled@TILE=16", "tiled@TILE=32", "cublas"} <= found.keys()
     assert {"tiled_1d@BM=64,BN=64,BK=8,TM=8", "tiled_2d@BM=128,BN=128,BK=8,TM=8,TN=8"} <= found.keys()
+    assert "conflict_free@LAYOUT=1,BM=128,BN=128,BK=32,TM=8,TN=8" in found
     assert not {"fastest", "tma", "async_copy"} & found.keys()
     new = [rung for name, rung in found.items() if name not in ladder]
-    assert len(new) == 5
+    assert len(new) == 6
     target = gpus.read_gpu("h100-sxm").target
     for rung in new:
         record = build(rung, target, find_nvcc(), ["-O3", "-std=c++17"], tmp_path / rung.entry)
         assert record["status"] == "ok", record["message"]
+
+
+@pytest.mark.parametrize("stage", ["check/{}.json", "time/{}.zip", "profile/{}.json.gz"])
+def test_the_whole_ladder_has_the_recorded_variants_with_published_tiles_after_their_entrys_own(tmp_path, stage):
+    """So that tables, pages and `evidence` show what `kernels=published` has recorded."""
+    asked = {"gpu": "h100-sxm", "measure": False, "results": str(tmp_path)}
+    recorded = "vectorized@BM=128,BN=128,BK=8,TM=8,TN=8"
+    before = plan.plan(asked)
+    for name in (recorded, "vectorized@BM=64,BN=64,BK=8,TM=8,TN=8"):  # no publication has the tiles of the second
+        write(tmp_path / "h100-sxm/raw" / stage.format(name), "{}")
+    found = plan.plan(asked)
+    names = [rung.name for rung in found.rungs]
+    names_before = [rung.name for rung in before.rungs]
+    assert names == [*names_before[: (at := names_before.index("vectorized") + 1)], recorded, *names_before[at:]]
+    assert found.folder == before.folder == "all"
+    assert found.by_name(recorded).before == "tiled_2d"
+    assert found.side_by_side(recorded)[0] == recorded
+    alone = plan.plan({**asked, "kernels": ["vectorized"]})
+    assert [rung.name for rung in alone.rungs] == ["vectorized"]
 
 
 def test_a_variant_of_the_users_own_is_its_entry_with_other_macros(project):

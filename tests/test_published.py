@@ -6,6 +6,7 @@ import math
 import re
 from dataclasses import replace
 
+import numpy as np
 import pandas as pd
 import pytest
 from ladder.config.gpus import names, read_gpu
@@ -130,15 +131,16 @@ def test_a_number_that_is_no_step_has_no_direction():
 
 def test_each_kernel_is_compared_at_its_sizes_with_the_rung_that_it_is(compared):
     """Iteration 1 is over 512 to 4096 in doublings, and the naive kernels of T4 and A4500 are `coalesced` by share."""
-    timings = read_table(TABLES / "timings.csv").set_index(["rung", "shape"])["speedup_over_cublas"]
+    times = read_table(TABLES / "timings.csv").set_index(["rung", "shape"])
 
-    def mean(rung):
-        return math.prod(timings[rung, n] for n in ("512", "1024", "2048", "4096")) ** 0.25
+    def mean(rung, column="speedup_over_default"):
+        return math.prod(times.loc[(rung, n), column] for n in ("512", "1024", "2048", "4096")) ** 0.25
 
     rows = compared[(compared["publication"] == "worklog, iteration 1") & (compared["rung"] == "tiled@TILE=16")]
     share, naive = (rows[rows["quantity"] == what].iloc[0] for what in (OF_CUBLAS, OVER_NAIVE))
     assert share["here"] == pytest.approx(mean("tiled@TILE=16"), rel=1e-4)
-    assert naive["here"] == pytest.approx(mean("tiled@TILE=16") / mean("coalesced"), rel=1e-4)
+    assert times.loc[("tiled@TILE=16", "512"), "before"] == "coalesced"
+    assert naive["here"] == pytest.approx(mean("tiled@TILE=16", "speedup_over_before"), rel=1e-4)
     assert naive["compared_with"] == "coalesced"
     conflicts = compared[(compared["quantity"] == "shared_load_conflicts") & (compared["published"] == 33584000)]
     assert list(conflicts["rung"]) == ["tiled_2d"]
@@ -161,8 +163,62 @@ def test_kernels_with_published_tiles_are_compared_with_trials_of_these_tiles(co
     steps = compared[(compared["rung"] == "tiled_1d@BM=64,BN=64,BK=8,TM=8") & (compared["quantity"] == OVER_BEFORE)]
     assert set(steps["publication"]) == {"siboehm", "A100 notes"}
     trial = here.trials[here.trials["trial"] == steps["rung"].iloc[0]].set_index("shape")["speedup_over_cublas"]
-    tiled = here.timings.set_index(["rung", "shape"])["speedup_over_cublas"]
+    tiled = here.timings.set_index(["rung", "shape"])["speedup_over_default"]
     assert steps["here"].to_numpy() == pytest.approx(trial["4096"] / tiled["tiled@TILE=32", "4096"])
+
+
+@pytest.fixture
+def timed():
+    """Two rungs at 2048: `tiled_2d` beside a slow cuBLAS and a fast best, `vectorized` beside the same and before."""
+    ratios = {"cublas": (0.5, 0.8), "default": (0.6, 0.9), "naive": (9.0, 13.0), "before": (np.nan, 1.4)}
+    frame = {"rung": ["tiled_2d", "vectorized"], "shape": ["2048"] * 2, "before": ["tiled_1d", "tiled_2d"]}
+    frame |= {"gflops": [1e4, 1.5e4], "time_ms_median": [2.0, 1.5]}
+    for name, values in ratios.items():
+        frame |= {f"speedup_over_{name}{end}": values for end in ("", "_ci_low", "_ci_high")}
+    return Here(GPU, pd.DataFrame(frame), pd.DataFrame(), pd.DataFrame())
+
+
+def test_shares_are_of_cublas_sgemm_as_publications_have_them_not_of_the_faster_library(timed):
+    assert timed.share_of_cublas("tiled_2d", "2048").value == 0.6
+
+
+def test_a_step_is_of_one_process_where_both_were_timed_in_it_else_over_one_library(timed):
+    assert timed.step("vectorized", "tiled_2d", "2048").value == 1.4
+    apart = replace(timed, timings=timed.timings.assign(before="naive"))
+    assert apart.step("vectorized", "tiled_2d", "2048").value == pytest.approx(0.9 / 0.6)
+    assert timed.step("vectorized", "tiled_1d", "2048") is None
+
+
+def test_a_kernel_with_published_tiles_is_a_step_over_the_one_before_with_its_published_tiles(compared, here):
+    """The trials of the ladder as published, one over the other, and the reason names both."""
+    trials = here.trials[here.trials["shape"].astype(str) == "4096"].set_index("trial")["speedup_over_cublas"]
+    steps = compared[(compared["quantity"] == OVER_BEFORE) & (compared["publication"] == "siboehm")]
+    steps = steps[steps["rung"].str.contains("@BM") & steps["compared_with"].str.contains("@BM")]
+    assert [name.partition("@")[0] for name in steps["rung"]] == ["tiled_2d", "vectorized", "warp_tiled"]
+    for row in steps.itertuples():
+        assert row.here == pytest.approx(trials[row.rung] / trials[row.compared_with])
+        assert all(f"`{name.partition('@')[0]}` has" in row.reason for name in (row.rung, row.compared_with))
+
+
+def test_a_variant_with_published_tiles_that_is_timed_as_a_rung_is_compared_as_one(here):
+    """Its records are taken where they are there: time and share of the peak too, and no trial."""
+    name = "vectorized@BM=128,BN=128,BK=8,TM=8,TN=8"
+    own = here.timings[here.timings["rung"] == "vectorized"].assign(rung=name)
+    table = compare_published(replace(here, timings=pd.concat([here.timings, own]), trials=here.trials.iloc[:0]))
+    rows = table[(table["rung"] == name) & (table["publication"] == "siboehm")].set_index("quantity")["here"]
+    tuned = table[(table["rung"] == "vectorized") & (table["publication"] == "siboehm")].set_index("quantity")["here"]
+    assert rows.to_dict() == tuned.to_dict()
+    assert {OF_CUBLAS, OVER_BEFORE, "share of the FP32 peak"} <= set(rows.index)
+
+
+def test_a_profile_of_the_published_tiles_is_compared_instead_of_the_tuned_rungs(here):
+    (each,) = (one for one in read_metrics()[1] if "trial" in one)
+    own = here.profiles[here.profiles["rung"] == each["rung"]].assign(rung=each["trial"])
+    table = compare_published(replace(here, profiles=pd.concat([here.profiles, own])))
+    rows = table[(table["kernel"] == each["kernel"]) & (table["publication"] == each["publication"])]
+    assert each["trial"] in set(rows.loc[rows["quantity"] == "static_shared", "rung"])
+    loads = rows[rows["quantity"] == "shared_load_conflicts"]
+    assert list(loads["rung"]) == ["tiled_2d"]  # its shared loads are those, whatever its tiles
 
 
 def test_published_metrics_have_our_names_and_reasons_without_numbers_of_their_own():

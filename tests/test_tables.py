@@ -89,6 +89,7 @@ def test_a_share_is_of_the_fastest_of_the_baselines_that_were_measured_beside_th
     table = timing_table([item], ROUND_GPU, "cublas", "naive").set_index("shape")
     assert table["baseline"].to_dict() == {"512": "best", "1024": "cublas"}
     assert table["speedup_over_cublas"].to_dict() == pytest.approx({"512": 0.4, "1024": 0.5})
+    assert table["speedup_over_default"].to_dict() == pytest.approx({"512": 0.5, "1024": 0.5})  # of its first library
     mean = geomean_table([item], "cublas", "naive").set_index("over").loc["cublas"]
     assert (mean["baseline"], mean["shapes"]) == ("best; cublas", 2)
     assert mean["speedup"] == pytest.approx(0.2**0.5)

@@ -15,7 +15,7 @@ from typing import Any
 from ladder.config import gpus
 from ladder.config.cpp import canonical
 from ladder.config.documents import nearest, read_shapes, schema, set_by, validated
-from ladder.config.kernels import read_kernels, select_rungs
+from ladder.config.kernels import published_kernels, read_kernels, select_rungs
 from ladder.config.named_numbers import named_by
 from ladder.config.search_space import SearchSpace
 from ladder.config.sources import INCLUDE, is_compiled, source_digest, source_of_rung
@@ -334,8 +334,7 @@ class Plan:
 
     def home(self) -> Path:
         """The folder of the records that this run makes or shows, and of what it derives of them."""
-        of_gpu = self.results / self.gpu.name
-        return of_gpu / DEVICES / self.own if self.own else of_gpu
+        return _home(self.results, self.gpu.name, self.own)
 
     def raw(self) -> Path:
         """The folder of the raw records."""
@@ -383,6 +382,8 @@ def plan(config: Mapping[str, Any], sources: Mapping[str, str] | None = None, co
     everything = added and settings["kernels"] == "all"
     rungs = [ladder[rung.name] for rung in added] if everything else None
     rungs = rungs or select_rungs(settings["kernels"], ladder, at("kernels"))
+    if settings["kernels"] == "all" and not everything:
+        rungs = _with_published(ladder, _home(results, gpu.name, whose) / "raw")
     for rung in rungs:
         at_kernels = f"{at('kernels')}: kernels"
         check_macros(rung, f"{rung.file}: {rung.entry}.variants" if rung.name in ladder else at_kernels)
@@ -416,6 +417,19 @@ def plan(config: Mapping[str, Any], sources: Mapping[str, str] | None = None, co
         if not made.emulated_cases(rung.name):
             raise LadderError(f"{places.get('check', file)}: check.cases: {claims}; add one that it claims")
     return made
+
+
+def _home(results: Path, gpu: str, own: str) -> Path:
+    """The folder of the records of a GPU that ship, or of those of a device of the user's own."""
+    return results / gpu / DEVICES / own if own else results / gpu
+
+
+def _with_published(ladder: Mapping[str, Rung], raw: Path) -> list[Rung]:
+    """The whole ladder and, after their entry's own, the variants with published tiles that have records there."""
+    entries = {rung.entry for rung in ladder.values()}
+    published = [name for name in published_kernels() if name.partition("@")[0] in entries]
+    recorded = [name for name in published if any(raw.glob(f"*/{name}.*"))]
+    return select_rungs([*ladder, *recorded], ladder, "kernels")
 
 
 def _outside(settings: Mapping[str, Any], key: str, at: Callable[[str], str]) -> Path | None:

@@ -7,7 +7,7 @@ table gives a reason from what was measured or compiled here (`ladder.tables.rea
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -59,15 +59,16 @@ def _direction(ratio: float) -> int:
 def read_published() -> pd.DataFrame:
     """The published figures, their numbers as `Interval`s or None, and what follows from them.
 
-    Columns: those of the file, and before_kernel. share_of_cublas, speedup_over_naive, speedup_over_before and
-    share_of_peak are ratios; where a publication does not give one but the rates or times that it is a ratio of, at the
-    same size on the same GPU, it is computed from those. `rung` is ours of the same idea, empty where there is none.
+    Columns: those of the file, and before_kernel and before_trial (of the row that a step is over). share_of_cublas,
+    speedup_over_naive, speedup_over_before and share_of_peak are ratios; where a publication does not give one but the
+    rates or times that it is a ratio of, at the same size on the same GPU, it is computed from those. `rung` is ours of
+    the same idea, empty where there is none.
     """
     table = pd.read_csv(PUBLISHED_FIGURES, dtype=str, keep_default_na=False)
     numbers = ("time_ms", "gflops", "share_of_cublas", "speedup_over_naive", "speedup_over_before")
     for column in numbers:
         table[column] = [Interval.of_text(text) if text else None for text in table[column]]
-    table["before_kernel"], table["share_of_peak"] = "", None
+    table["before_kernel"], table["before_trial"], table["share_of_peak"] = "", "", None
     found = []
     for _, rows in table.groupby(_SET, sort=False):
         records = rows.to_dict("records")
@@ -95,7 +96,7 @@ def _add_ratios(rows: list[dict[str, Any]]) -> None:
         if row["before"] == "none":
             row["before"] = ""
         elif before is not None and not row["before"]:
-            row["before"], row["before_kernel"] = before["rung"], before["kernel"]
+            row |= {"before": before["rung"], "before_kernel": before["kernel"], "before_trial": before["trial"]}
             if row["speedup_over_before"] is None:
                 row["speedup_over_before"] = _ratio(row, before)
                 if row["speedup_over_before"] is None and before is naive:
@@ -139,12 +140,29 @@ class Here:
         row, stem = rows.iloc[0], column.removesuffix("_median")
         return Interval(row[f"{stem}_ci_low"], row[column], row[f"{stem}_ci_high"])
 
+    def timed(self, rung: str) -> bool:
+        """Whether the table of timings has a rung; else it is perhaps a trial."""
+        return rung in set(self.timings["rung"])
+
     def share_of_cublas(self, rung: str, sizes: str) -> Interval | None:
-        """A rung's speed over cuBLAS's: at one size, or the geometric mean over sizes apart by `;`; or of a trial."""
-        if "@" in rung and rung not in set(self.timings["rung"]):
-            return self._trial(rung, sizes)
-        each = [self.rate(rung, n, "speedup_over_cublas") for n in sizes.split(";")]
-        return None if None in each else Interval.geometric_mean(each)
+        """A rung's, or a trial's, speed over that of the library that publications compare with, `cublas`.
+
+        At one size, or the geometric mean over sizes apart by `;`.
+        """
+        return _mean(
+            self.rate(rung, n, "speedup_over_default") if self.timed(rung) else self._trial(rung, n)
+            for n in sizes.split(";")
+        )
+
+    def step(self, rung: str, other: str, sizes: str) -> Interval | None:
+        """A rung's speed over another's: in one process where both were in it, else both over `cublas`."""
+        rows = self.timings[self.timings["rung"] == rung]
+        if (rows["before"] == other).any():
+            found = _mean(self.rate(rung, n, "speedup_over_before") for n in sizes.split(";"))
+            if found:
+                return found
+        own, others = self.share_of_cublas(rung, sizes), self.share_of_cublas(other, sizes)
+        return own.over(others) if own and others else None
 
     def _trial(self, name: str, n: str) -> Interval | None:
         rows = self.trials
@@ -153,21 +171,30 @@ class Here:
         rows = rows[(rows["trial"] == name) & (rows["shape"].astype(str) == n) & (rows["status"] == "ok")]
         return None if rows.empty else Interval.exactly(float(rows["speedup_over_cublas"].iloc[-1]))
 
+    def before(self, row: Mapping[str, Any]) -> str:
+        """What the step of a published row is over: of a kernel with published tiles one with published tiles too.
+
+        The rung as tuned where those of the kernel before are not known, or were not timed here.
+        """
+        with_tiles = row["before_trial"] if row["rung"] == row["trial"] else ""
+        return with_tiles if with_tiles and self.share_of_cublas(with_tiles, row["sizes"]) else row["before"]
+
     def quantities(self, row: Mapping[str, Any], naive: str) -> Iterator[tuple[str, str, Interval | None]]:
         """Each quantity of a published row: its name, what it is compared with, and its value here."""
-        rung, sizes = row["rung"], row["sizes"]
-        share, naives = self.share_of_cublas(rung, sizes), self.share_of_cublas(naive, sizes) if naive else None
-        before = self.share_of_cublas(row["before"], sizes) if row["before"] else None
-        yield OF_CUBLAS, "cublas", share
-        yield OVER_NAIVE, naive, share.over(naives) if share and naives and rung != naive else None
-        yield (
-            OVER_BEFORE,
-            row["before"],
-            share.over(before) if share and before and row["before_kernel"] != "naive" else None,
-        )
-        peak = self.rate(rung, sizes, "gflops") if rung in set(self.timings["rung"]) else None
+        rung, sizes, before = row["rung"], row["sizes"], self.before(row)
+        yield OF_CUBLAS, "cublas", self.share_of_cublas(rung, sizes)
+        yield OVER_NAIVE, naive, self.step(rung, naive, sizes) if naive and rung != naive else None
+        known = before and row["before_kernel"] != "naive"
+        yield OVER_BEFORE, before, self.step(rung, before, sizes) if known else None
+        peak = self.rate(rung, sizes, "gflops")
         yield OF_PEAK, "", peak.scaled(1 / self.gpu.peak_gflops) if peak else None
         yield MEDIAN_TIME, "", self.rate(rung, sizes, "time_ms_median")
+
+
+def _mean(each: Iterable[Interval | None]) -> Interval | None:
+    """The geometric mean; None where one is missing. One number is its own mean, with its own ends."""
+    found = list(each)
+    return None if None in found else found[0] if len(found) == 1 else Interval.geometric_mean(found)
 
 
 _COLUMNS = dict(
@@ -182,8 +209,9 @@ _COLUMNS = dict(
 def compare_published(here: Here) -> pd.DataFrame:
     """Every published number whose rung is measured here at the same sizes, with PUBLISHED_COLUMNS.
 
-    Where a publication names the tiles of its kernel and tuning has timed ours with these, the trial's share of cuBLAS
-    and its step are compared too, under the trial's name. Profiles' metrics follow.
+    Where a publication names the tiles of its kernel, ours with these is compared too, under that variant's name: as a
+    rung where its records are there, else the share and the steps of the trial by which tuning has timed it. Profiles'
+    metrics follow.
     """
     reasons = Reasons(here.gpu, here.timings, here.profiles, here.paper, here.trials)
     rows = []
@@ -193,10 +221,8 @@ def compare_published(here: Here) -> pd.DataFrame:
         for row in records:
             if not row["rung"] or row["rung"] == "cublas":
                 continue
-            rows += _compared(row, here, naive, reasons)
-            if row["trial"]:
-                trial = {**row, "rung": row["trial"], "time_ms": None, "share_of_peak": None}
-                rows += _compared(trial, here, naive, reasons)
+            for rung in dict.fromkeys((row["rung"], row["trial"] or row["rung"])):
+                rows += _compared({**row, "rung": rung}, here, naive, reasons)
     rows += compared_metrics(here, reasons)
     return pd.DataFrame(rows, columns=PUBLISHED_COLUMNS)
 
@@ -242,7 +268,8 @@ def compared_metrics(here: Here, reasons: Reasons) -> list[dict[str, Any]]:
         common = {name: each[name] for name in ("publication", "gpu", "kind", "kernel", "source")}
         for name, text, *rest in each["metrics"]:
             key, rung = (*rest, "", "")[:2]
-            rung = rung or each["rung"]
+            tiles = each.get("trial", "")  # the rung with published tiles, where it is profiled
+            rung = rung or (tiles if reasons.profile(tiles, str(each["n"])) else each["rung"])
             own = reasons.profile(rung, str(each["n"]))
             if name not in own:
                 continue

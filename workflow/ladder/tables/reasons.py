@@ -61,9 +61,11 @@ class Reasons:
         """Why a rate, a share or a step is another here; empty where nothing of the rung was profiled or tuned."""
         if quantity == "time, ms":
             return self._of_time(row["gpu_file"])
-        if row["rung"] == row["trial"]:
-            return self._of_trial(row)
-        if quantity in ("times naive", "times the rung before"):
+        step = quantity in ("times naive", "times the rung before")
+        compared = [row["rung"], *([other] if step else [])]
+        if not all(self._timed(name, row["sizes"]) for name in compared):
+            return " ".join(self._of_trial(name, row["sizes"]) for name in compared)
+        if step:
             return self._of_step(row["rung"], other, row["sizes"])
         parts = [self._of_pipe(row), self._of_cublas(row) if quantity == "share of cuBLAS" else ""]
         return " ".join(part for part in parts if part)
@@ -116,7 +118,7 @@ class Reasons:
         text = f"cuBLAS reaches {_percent(shares.min())}"
         text += f" to {_percent(shares.max())}" if len(sizes) > 1 else ""
         text += " of the peak here."
-        own = rows.loc[[row["rung"]], "speedup_over_cublas"]
+        own = rows.loc[[row["rung"]], "speedup_over_default"]
         ends = f"{_percent(own.iloc[0])} at {sizes[0]} to {_percent(own.iloc[-1])} at {sizes[-1]}"
         return f"{text} The rung's share goes from {ends}." if len(sizes) > 1 else text
 
@@ -135,9 +137,16 @@ class Reasons:
         rises = f"At {now['shape']} the lowest ceiling is {_number(ratio)} times as high here"
         return f"{rises} ({bounds}; {passes}); {reached}."
 
-    def _of_trial(self, row: Mapping[str, Any]) -> str:
-        """How many blocks of a trial an SM's registers hold, and how fast the tuned build is beside it."""
-        name, sizes = row["rung"], row["sizes"]
+    def _timed(self, rung: str, sizes: str) -> bool:
+        """Whether a rung is in the table of timings at these sizes."""
+        rows = self.timings[self.timings["rung"] == rung]
+        return set(sizes.split(";")) <= set(rows["shape"].astype(str))
+
+    def _of_trial(self, name: str, sizes: str) -> str:
+        """A trial's rate, how many of its blocks an SM's registers hold, and the best tiles; of a rung its rate."""
+        if self._timed(name, sizes):
+            rows = self.timings[(self.timings["rung"] == name) & self.timings["shape"].astype(str).isin([sizes])]
+            return f"`{name}` has {rows['gflops'].iloc[0] / 1e3:.1f} TFLOP/s." if len(rows) else ""
         macros = dict(part.split("=") for part in name.partition("@")[2].split(","))
         trial = self.trials[(self.trials["trial"] == name) & (self.trials["shape"].astype(str) == sizes)].iloc[-1]
         values = {key: int(value) for key, value in macros.items()}
@@ -146,13 +155,10 @@ class Reasons:
         blocks = self.gpu.limits["registers_per_sm"] // (registers * threads) if self.gpu.limits else 0
         own = self.trials[(self.trials["rung"] == trial["rung"]) & (self.trials["shape"].astype(str) == sizes)]
         best = own.loc[own["gflops"].idxmax()]
-        fits = (
-            f"A block has {threads} threads of {int(trial['registers'])} registers, so an SM's registers hold {blocks}."
-        )
-        return (
-            f"With the published tiles: {trial['gflops'] / 1e3:.1f} TFLOP/s. {fits if blocks else ''} The best tiles,"
-            f" {best['trial'].partition('@')[2]}, have {best['gflops'] / 1e3:.1f}."
-        )
+        text = f"With the published tiles `{trial['rung']}` has {trial['gflops'] / 1e3:.1f} TFLOP/s."
+        if blocks:
+            text += f" A block has {threads} threads of {int(trial['registers'])} registers, so an SM holds {blocks}."
+        return f"{text} Its best tiles, {best['trial'].partition('@')[2]}, have {best['gflops'] / 1e3:.1f}."
 
     def of_metric(self, template: str, own: Mapping[str, float], gpu_file: str) -> str:
         """A reason of workflow/data/published_metrics.yaml with the numbers of this profile and of both GPUs."""

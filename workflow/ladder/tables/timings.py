@@ -46,8 +46,9 @@ def timing_table(evidence: Sequence[Evidence], gpu: Gpu, baseline: str, first: s
     Columns: rung, precision (the class that it claims), shape, m, n, k, samples, target_samples,
     time_ms_{mean,median,min,q1,q3,ci_low,ci_high}, noise_percent (standard deviation over mean), gflops,
     gflops_ci_low, gflops_ci_high, share_of_peak (of the FP32 units, for the class fp32 alone),
-    speedup_over_{naive,cublas,before} each with _ci_low and _ci_high (cublas is the fastest baseline of the rung's
-    class; NaN where the other was not measured beside it), baseline (its name; empty where there is none), before,
+    speedup_over_{naive,cublas,default,before} each with _ci_low and _ci_high (cublas is the fastest baseline of the
+    rung's class, default its first one, as cublasSgemm is of FP32, which publications compare with; NaN where the other
+    was not measured beside it), baseline (the name of the fastest; empty where there is none), before,
     sm_clock_mhz (median), throttle_reasons, temperature_c, power_w, card, cublas_version, commit, measured_at.
     """
     rows = []
@@ -60,11 +61,13 @@ def timing_table(evidence: Sequence[Evidence], gpu: Gpu, baseline: str, first: s
 
 
 _RATIOS = ("naive", "cublas", "before")
+_DEFAULT = "default"
+_ENDS = ("", "_ci_low", "_ci_high")
 TIMING_COLUMNS = [
     *("rung", "precision", "shape", "m", "n", "k", "samples", "target_samples"),
     *(f"time_ms_{statistic}" for statistic in ("mean", "median", "min", "q1", "q3", "ci_low", "ci_high")),
     *("noise_percent", "gflops", "gflops_ci_low", "gflops_ci_high", "share_of_peak"),
-    *(f"speedup_over_{other}{end}" for other in _RATIOS for end in ("", "_ci_low", "_ci_high")),
+    *(f"speedup_over_{other}{end}" for other in (*_RATIOS, _DEFAULT) for end in _ENDS),
     *("baseline", "before", "sm_clock_mhz", "throttle_reasons", "temperature_c", "power_w", *ORIGIN, "measured_at"),
 ]
 
@@ -72,8 +75,10 @@ TIMING_COLUMNS = [
 def _references(item: Evidence, shape: Shape, baseline: str, first: str) -> dict[str, str | None]:
     """What a rung is compared with at a shape, by _RATIOS; of its class's baselines the fastest that ran beside it."""
     beside = item.timings[shape].measurements
-    medians = {name: np.median(beside[name].times_s) for name in item.rung.baselines or (baseline,) if name in beside}
-    return {"naive": first, "cublas": min(medians, key=medians.__getitem__, default=None), "before": item.rung.before}
+    libraries = item.rung.baselines or (baseline,)
+    medians = {name: np.median(beside[name].times_s) for name in libraries if name in beside}
+    fastest = min(medians, key=medians.__getitem__, default=None)
+    return {"naive": first, "cublas": fastest, "before": item.rung.before, _DEFAULT: libraries[0]}
 
 
 def _timing_row(item: Evidence, shape: Shape, gpu: Gpu, references: Mapping[str, str | None]) -> dict[str, Any]:
