@@ -138,12 +138,43 @@ def test_where_tensor_cores_multiply_their_pipe_is_what_counts():
 
 
 def test_a_rung_whose_fp32_units_work_in_most_cycles_is_bound_by_them():
-    name = "conflict_free@LAYOUT=1"
+    name = "tiled@TILE=32"
     assert limit_of(diagnosis.fp32_units, changed(name, fma_pipe_active=75.0)) is None
     busy = changed(name, fma_pipe_active=80.0)
     assert limit_of(diagnosis.fp32_units, busy).percent == pytest.approx(slot_uses(busy)["FFMA"])
     assert limit_of(diagnosis.fp32_units, changed(name, fma_pipe_active=80.0, tensor_pipe_active=85.0)) is None
     assert next(iter(shares("fastest", "4096"))) == diagnosis.FP32_UNITS
+
+
+@pytest.mark.parametrize("name", ["conflict_free@LAYOUT=1", "conflict_free@LAYOUT=2", "warp_tiled"])
+def test_many_small_causes_do_not_outrank_the_pipe_that_works_in_most_cycles(name):
+    """Warps of these rungs wait for shared memory in 0.0 to 0.3 of 4.8 cycles, and FP32 units work in 72 %."""
+    first, second, *_ = diagnose(Profile.of(now(name, "4096")))
+    assert (first.rule, first.of) == (diagnosis.FP32_UNITS, diagnosis.SLOTS)
+    assert 70 < first.percent < 75
+    assert second.percent < diagnosis.LARGE
+
+
+def test_a_large_cause_outranks_fp32_units_that_work_in_less_than_three_quarters_of_the_cycles():
+    assert next(iter(shares("double_buffered", "4096"))) == QUEUE  # warps wait 1.2 of 4.7 cycles for shared memory
+    assert next(iter(shares("vectorized", "4096"))) == "barriers"
+
+
+def test_fp32_units_are_no_limit_of_a_kernel_whose_load_pipe_is_busier_or_that_multiplies_in_few_cycles():
+    metrics = now("conflict_free@LAYOUT=1", "4096")["metrics"]
+    assert limit_of(diagnosis.fp32_units, Profile(metrics | counters(load_pipe_busy=72.0))) is None
+    assert (
+        limit_of(diagnosis.fp32_units, Profile(metrics | counters(fma_pipe_active=49.0, load_pipe_busy=20.0))) is None
+    )
+
+
+def test_the_evidence_of_a_queue_tells_slots_of_accesses_from_slots_that_waits_leave_empty():
+    of = Profile.of(now("conflict_free@LAYOUT=1", "4096"))
+    queue = limit_of(diagnosis.mio_queue, of)
+    taken, lost = of.issued * of.shared / 100, of.lost_to("mio_throttle", "short_scoreboard")
+    assert queue.percent == pytest.approx(taken + lost)
+    assert f"These take {taken:.0f} % of the issue slots, and the waits leave {lost:.0f} % empty." in queue.evidence
+    assert lost < taken
 
 
 def test_the_work_of_the_next_rung_is_told_however_little_it_is():

@@ -25,6 +25,7 @@ _SAMPLED = {"no_instructions": "no_instruction"}  # reasons that samples name ot
 _NO_STALLS = ("selected", "not_selected")  # a warp that issues, or could
 TENSOR_CORES, FP32_UNITS = "tensor cores", "FP32 units"  # the limits that a kernel may be content with
 LEAST = 3.0  # percent below which a limit is not listed
+LARGE = 10.0  # percent of the slots: a cause of less is one of many, and without it a rung is hardly faster
 # What shares are shares of.
 SLOTS, TENSOR_PIPE = "the issue slots", "the tensor pipe's cycles"
 LOAD_PIPE, TIME = "the load/store pipe's cycles", "the kernel's time"
@@ -138,7 +139,10 @@ class Profile:
 
     def waiting(self, rule: str, *reasons: str, taken: float = 0.0, more: str = "") -> Limit:
         """A limit of warps that wait for these reasons, and of the slots that what they wait for has `taken`."""
-        return self.limit(rule, self.lost_to(*reasons) + taken, f"{_waits(self, *reasons)} {more}".rstrip())
+        lost = self.lost_to(*reasons)
+        if taken >= 0.5:
+            more += f" These take {taken:.0f} % of the issue slots, and the waits leave {lost:.0f} % empty."
+        return self.limit(rule, lost + taken, f"{_waits(self, *reasons)} {more}".rstrip())
 
 
 @dataclass(frozen=True)
@@ -263,11 +267,13 @@ def overhead(profile: Profile) -> Iterator[Limit]:
 def fp32_units(profile: Profile) -> Iterator[Limit]:
     """FP32 units that work in most cycles: nearer than this to their peak there is little left to gain.
 
-    Nsight Compute Profiling Guide, «Pipelines»: FMA. Applies where it works in more than three quarters of the cycles;
-    the slots are those of the FFMAs.
+    Nsight Compute Profiling Guide, «Pipelines»: FMA. Applies where it works in more than three quarters of the cycles.
+    It applies too where it works in more than half of them and more than the load/store pipe does, while no cause takes
+    a LARGE share of the slots: what is left to gain is then spread over many small ones. The slots are the FFMAs'.
     """
     busy = profile.get("fma_pipe_active")
-    if busy > 75 and not profile.tensor:
+    busiest = busy > max(50.0, profile.get("load_pipe_busy")) and not _large_cause(profile)
+    if (busy > 75 or busiest) and not profile.tensor:
         text = f"The FP32 pipe is busy in {busy:.0f} % of the cycles."
         yield profile.limit(FP32_UNITS, profile.issued * profile.ffma / 100, text)
 
@@ -311,10 +317,15 @@ def tail(profile: Profile) -> Iterator[Limit]:
         yield profile.limit("tail of the last wave", 100 * (1 - active), text, TIME)
 
 
-RULES: tuple[Callable[[Profile], Iterator[Limit]], ...] = (
+CAUSES: tuple[Callable[[Profile], Iterator[Limit]], ...] = (  # of slots that hold no FFMA
     *(uncoalesced, global_loads, mio_queue, shared_conflicts, barriers, dispatch, dependencies, overhead),
-    *(fp32_units, tensor_pipe, tensor_results, bandwidth, tail),
 )
+RULES = (*CAUSES, fp32_units, tensor_pipe, tensor_results, bandwidth, tail)
+
+
+def _large_cause(profile: Profile) -> bool:
+    """Whether one cause alone takes a LARGE share of what the kernel's work is a share of."""
+    return any(limit.percent >= LARGE and limit.of == profile.share_of for rule in CAUSES for limit in rule(profile))
 
 
 def _percent(share: float) -> str:
