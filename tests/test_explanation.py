@@ -10,11 +10,14 @@ from ladder.config.plan import plan
 from ladder.model.metrics import METRICS, RATIOS, STALLS
 from ladder.show.explanation import (
     NSIGHT,
+    PROMISED_AGAINST,
     PROMISES,
     WHY_CHAINS,
     came_true,
     explanation,
+    gained,
     metrics_of,
+    promised_against,
     rule_key,
     words_of,
 )
@@ -69,6 +72,39 @@ def test_a_promise_that_was_not_kept_is_said(tables, rungs):
     assert held["shared load wavefronts"].endswith("it is unchanged.")
     assert held["shared store wavefronts"].endswith("The promise is kept.")
     assert held["sectors per global store request"].endswith("it is worse.")
+
+
+@pytest.mark.parametrize("name", ["mma_3xtf32", "wgmma_3xtf32", "wgmma_3xfp16", "tf32"])
+def test_a_rung_on_tensor_cores_is_held_to_its_promises(pages, tables, rungs, name):
+    """Against the rung before; `tf32`, which builds on none, against the three products of `wgmma_3xtf32`."""
+    against = promised_against(rungs[name])
+    assert against == (rungs[name].before or "wgmma_3xtf32")
+    then, now = (metrics_of(tables["profiles"].query("shape == '4096'"), each) for each in (against, name))
+    for promised in PROMISES[name]:
+        (line,) = (line for line in pages[name].splitlines() if line.startswith(f"- {promised.replace('_', ' ')} ("))
+        assert f"in `{against}`" in line
+        assert ("The promise is kept." in line) == (now[promised] < 0.98 * then[promised])
+
+
+@pytest.mark.parametrize(("name", "role"), [("cublas", "library"), ("fastest", "end"), ("tf32", "end"), ("tma", "end")])
+def test_a_page_of_what_no_rung_follows_says_so_in_one_sentence(tables, name, role):
+    every = {rung.name: rung for rung in plan({"gpu": RECORDED, "measure": False}).rungs}
+    text = "\n".join(explanation(every[name], tables))
+    (said,) = re.findall(r"### What the next rung did\n\n(.+)\n", text)
+    assert said.startswith(f"No rung follows `{name}`: it is a")
+    assert role in said
+    assert text.count("No rung follows") == 1
+
+
+def test_the_gain_of_the_next_rung_is_of_times_of_one_process_or_over_one_library(tables):
+    at = {"timings": tables["timings"].query("shape == '4096'")}
+    times = at["timings"].set_index("rung")
+    assert gained("tiled_2d", "vectorized", at) == times.loc["vectorized", "speedup_over_before"]
+    apart = gained("tiled@TILE=16", "tiled_1d", at)  # which was timed beside TILE=32
+    assert apart == pytest.approx(
+        times.loc["tiled_1d", "speedup_over_default"] / times.loc["tiled@TILE=16", "speedup_over_default"]
+    )
+    assert gained("tiled_2d", "unknown", at) is None
 
 
 def test_conflicts_without_excess_passes_are_called_none(pages, tables):
@@ -136,7 +172,8 @@ def test_a_page_without_a_profile_says_what_the_model_and_the_code_say(tables, r
 
 def test_what_is_promised_and_why_are_metrics_and_findings_that_we_have(rungs):
     assert {name for names in PROMISES.values() for name in names} <= KNOWN
-    assert set(PROMISES) <= {rung.entry for rung in rungs.values()}
+    assert set(PROMISES) | set(PROMISED_AGAINST) == {rung.entry for rung in rungs.values()} - {"naive"}
+    assert set(PROMISED_AGAINST.values()) <= set(rungs)
     for chain in WHY_CHAINS.values():
         fields = {name for text in chain["chain"] for name in re.findall(r"\{(\w+):", text)}
         assert fields <= KNOWN

@@ -26,6 +26,7 @@ from ladder.tables.timings import largest
 _DATA = yaml.safe_load((Path(__file__).parents[2] / "data" / "explanations.yaml").read_text(encoding="utf-8"))
 WHY_CHAINS: Mapping[str, Mapping] = _DATA["why"]
 PROMISES: Mapping[str, Sequence[str]] = _DATA["promises"]
+PROMISED_AGAINST: Mapping[str, str] = _DATA["promised_against"]
 NSIGHT: Mapping[str, Mapping[str, str]] = _DATA["nsight"]
 WORTH = 1.02  # a predicted gain below which a lever is not named
 LITTLE = 0.02  # a change of less than this share is none
@@ -172,11 +173,18 @@ def _prepass(ms: float) -> str:
 
 
 def _next(first: pd.Series, at: Mapping[str, pd.DataFrame]) -> Iterator[str]:
-    name, title = successor(first, at), _of(at["rungs"], successor(first, at))["title"]
-    faster = gained(first["rung"], name, at)
-    if title.empty or faster is None:
+    name = successor(first, at)
+    if not name:
+        library = (_of(at["rungs"], first["rung"])["role"] == "baseline").any()
+        why = "it is a library that rungs are compared with" if library else "it is an end of the ladder"
+        yield f"No rung follows `{first['rung']}`: {why}."
         return
-    yield f"`{name}`: {title.iloc[0]}. It is {faster:.2f} times as fast."
+    faster = gained(first["rung"], name, at)
+    title = _of(at["rungs"], name)["title"].iloc[0]
+    if faster is None:
+        yield f"`{name}`: {title}. It has no time of this size."
+        return
+    yield f"`{name}`: {title}. It is {faster:.2f} times as fast."
     if not pd.isna(first["next_slots_percent"]):
         yield (
             f"The limit of this rung ({first['finding']}) takes {first['next_slots_percent']:.0f} % of {first['of']}"
@@ -197,8 +205,15 @@ def successor(first: pd.Series, at: Mapping[str, pd.DataFrame]) -> str:
 
 
 def gained(rung: str, then: str, at: Mapping[str, pd.DataFrame]) -> float | None:
-    """How many times as fast a rung is as another, both beside cuBLAS; None where one was not timed at the shape."""
-    shares = [_of(at["timings"], name)["speedup_over_cublas"].dropna() for name in (rung, then)]
+    """How many times as fast a rung is as another; None where one was not timed at the shape.
+
+    As timed in one process where the second builds on the first, else both over the default library of their class.
+    """
+    own, after = (_of(at["timings"], name) for name in (rung, then))
+    beside = after.loc[after["before"] == rung, "speedup_over_before"].dropna()
+    if len(beside):
+        return float(beside.iloc[0])
+    shares = [each["speedup_over_default"].dropna() for each in (own, after)]
     return None if any(each.empty for each in shares) else float(shares[1].iloc[0] / shares[0].iloc[0])
 
 
@@ -248,16 +263,22 @@ def words_of(message: str) -> str:
     return " ".join(re.split(r"(?<=[.!?]) (?=[A-Z])", text)[:2])
 
 
+def promised_against(rung: Rung) -> str:
+    """The rung that promises are held to: the one before; of a rung that builds on none the one that the data name."""
+    return rung.before or PROMISED_AGAINST.get(rung.entry, "")
+
+
 def _promised(rung: Rung, at: Mapping[str, pd.DataFrame]) -> Iterator[str]:
     """What should fall against the rung before, and whether it did."""
-    then, now = (metrics_of(at["profiles"], name) for name in (rung.before or "", rung.name))
+    against = promised_against(rung)
+    then, now = (metrics_of(at["profiles"], name) for name in (against, rung.name))
     for name in PROMISES.get(rung.entry, ()) if then and now else ():
         before, after = then.get(name, float("nan")), now.get(name, float("nan"))
         if pd.isna(before) or pd.isna(after):
             continue
         change = after / before - 1 if before else float(after > 0)
         held = "unchanged" if abs(change) < LITTLE or before == after else "kept" if change < 0 else "worse"
-        numbers = f"{Abbreviated(before):n} in `{rung.before}`, {Abbreviated(after):n} here"
+        numbers = f"{Abbreviated(before):n} in `{against}`, {Abbreviated(after):n} here"
         yield f"- {name.replace('_', ' ')} ({_MEANINGS[name]}): {numbers}. {_HELD[held]}"
 
 

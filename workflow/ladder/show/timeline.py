@@ -8,7 +8,7 @@ import pandas as pd
 
 from ladder.model.rung import Rung
 from ladder.show.drawings import picture
-from ladder.show.explanation import PROMISES, Abbreviated, limit_in_words, metrics_of
+from ladder.show.explanation import PROMISES, Abbreviated, limit_in_words, metrics_of, promised_against
 from ladder.show.numbers import number, percent
 from ladder.show.pages import markdown_table
 from ladder.tables.predictions import FFMAS, error_table
@@ -53,7 +53,7 @@ def _told(rung: Rung, at: Mapping[str, pd.DataFrame]) -> list[str]:
         ends = f"{row['speedup_over_before_ci_low']:.2f} to {row['speedup_over_before_ci_high']:.2f}"
         told[-1] += f" and {row['speedup_over_before']:.2f} times `{rung.before}` (95 % interval: {ends})"
     told[-1] += "."
-    then, now = (metrics_of(at["profiles"], name) for name in (rung.before or "", rung.name))
+    then, now = (metrics_of(at["profiles"], name) for name in (promised_against(rung), rung.name))
     both = [name for name in PROMISES.get(rung.entry, ()) if name in then and name in now]
     told += [f"{_name(name)}: {Abbreviated(then[name]):n} before, {Abbreviated(now[name]):n} now." for name in both[:1]]
     limits = at["diagnosis"][at["diagnosis"]["rung"] == rung.name]
