@@ -9,7 +9,7 @@ from conftest import a_build, a_where, time_run
 from ladder.build.library import Library
 from ladder.config.documents import schema
 from ladder.measure.accuracy.stage import measure_accuracy
-from ladder.measure.accuracy.worker import inputs_of, measure, measure_all
+from ladder.measure.accuracy.worker import Exact, inputs_of, measure, measure_all, product_of
 from ladder.measure.devices import EmulatedDevice
 from ladder.measure.nvbench import WARMUP_SHARE
 from ladder.model.shape import Shape
@@ -40,6 +40,20 @@ def test_the_errors_are_those_of_the_product(naive, family):
     assert 0 < found["error_componentwise"] < 103
     assert rounding > 0
     assert (found["m"], found["n"], found["k"], found["family"], found["time_ms"]) == (16, 24, 100, family, None)
+
+
+def test_a_product_with_gaps_between_rows_has_the_errors_of_the_same_product_without_and_leaves_the_gaps_alone(naive):
+    device, inputs = EmulatedDevice(1, 60), inputs_of("normal", Shape(9, 11, 40), 3)
+    exact = Exact.of(device, inputs.A, inputs.B)
+    A, B = (device.put(matrix.ravel()).reshape(matrix.shape) for matrix in (inputs.A, inputs.B))
+    tight, apart = (product_of(device, naive, A, B, "it", gaps) for gaps in ((0, 0, 0), (3, 4, 5)))
+    assert exact.errors_of(apart.C) == exact.errors_of(tight.C)
+    assert exact.errors_of(apart.C)["error_componentwise"] > 0
+    operands = apart.call.operands
+    assert (operands.lda, operands.ldb, operands.ldc) == (43, 15, 16)
+    whole = np.lib.stride_tricks.as_strided(apart.C, (9, 16), apart.C.strides)
+    assert np.isnan(whole[:, 11:]).all()
+    assert (apart.A == inputs.A).all()
 
 
 def test_a_coarser_product_has_the_larger_error(for_the_emulator, source_of, naive):

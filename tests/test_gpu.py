@@ -600,6 +600,9 @@ def test_drawn_products_and_data_are_timed_beside_cublas_and_verified(builds, gp
     assert len(found.products) == 12
     assert all(0.02 < times["cublas"] / times["async_copy"] < 50 for _, times in found.products)
     assert any(any(case.paddings) for case, _ in found.products)
+    for kernels in found.errors:
+        assert kernels.keys() == {"async_copy", "cublas"}
+        assert all(0 < each["error_normwise"] < 1e-5 for each in kernels.values())
     assert [each["family"] for each, _ in found.data] == ["normal", "sparse", "far_apart"]
     for _, kernels in found.data:
         assert all(0 < each.error_normwise < 1e-5 for each in kernels.values())

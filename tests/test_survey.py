@@ -1,18 +1,22 @@
 """Products and data that nobody chose: how they are drawn, what is recorded of them, and what is shown."""
 
+import math
+from dataclasses import replace
+from functools import partial
 from itertools import product as every
 from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
 import pytest
-from conftest import a_build, a_rung, a_where, line_of, time_run
+from conftest import ROUND_GPU, a_build, a_rung, a_where, line_of, time_run
 from ladder.config.documents import schema
 from ladder.config.plan import plan
 from ladder.measure.survey.data import DATA_FAMILIES, draw_data, drawn_amount
 from ladder.measure.survey.stage import drawn, survey_rung
+from ladder.model.bounds import UNIT_ROUNDOFF, componentwise_bound
 from ladder.model.shape import Shape
-from ladder.model.survey import GAPS, MULTIPLES, PRODUCT_CLASSES, draw_products
+from ladder.model.survey import GAPS, MULTIPLES, PRODUCT_CLASSES, draw_products, drawn_seed
 from ladder.records import store
 from ladder.records.survey import read_survey, survey_digest, survey_held
 from ladder.show import interactive
@@ -20,9 +24,10 @@ from ladder.show.figures import survey as chart
 from ladder.show.static import draw
 from ladder.system.process import Outcome
 from ladder.tables.files import read_table, write_table
-from ladder.tables.survey import class_table, data_table, survey_table
+from ladder.tables.survey import ARITHMETIC, LAUNCH, MEMORY, Least, class_table, data_table, survey_table
 
 LIMITS = (1e6, 6e11)
+LEAST = Least(ROUND_GPU, 0.0)
 DEFAULTS = plan({"gpu": "h100-sxm", "measure": False}).settings["survey"]
 SETTINGS = {**DEFAULTS, "products": 6, "largest": 300, "sizes": ["64"], "families": ["normal", "sparse"]}
 EXPECTED = {
@@ -121,7 +126,7 @@ def test_the_configuration_knows_the_families():
 def attempt(tmp_path, monkeypatch):
     """Runs the stage with a worker that writes these times (kernel, number) and sends the errors of data."""
 
-    def run(slow=1.0, error=1e-7, times=None, before=(), outcome=Outcome("ok", "")):  # noqa: B008
+    def run(slow=1.0, error=1e-7, times=None, before=(), outcome=Outcome("ok", ""), of_products=None):  # noqa: B008
         def worker(module, request, on_event, time_limit_s, log):
             seen.request = request
             for event in before:
@@ -135,10 +140,12 @@ def attempt(tmp_path, monkeypatch):
                 path = tmp_path.joinpath(request["folder"], name)
                 path.parent.mkdir(exist_ok=True)
                 path.write_bytes(content)
-            for number in numbers[len(request["products"]) :]:
-                for kernel in request["libraries"]:
-                    values = {"error_normwise": error, "error_componentwise": 3.0}
-                    on_event({"errors": {"kernel": kernel, "name": str(number), **values}})
+            for number, kernel in every(numbers, request["libraries"]):
+                values = {"error_normwise": error, "error_componentwise": 3.0}
+                if number < len(request["products"]):
+                    values = {"error_normwise": 2e-7 if kernel == "tiled" else 1e-7, "error_componentwise": 2.0}
+                    values |= (of_products or {}) if kernel == "tiled" else {}
+                on_event({"errors": {"kernel": kernel, "name": str(number), **values}})
             return outcome
 
         seen = SimpleNamespace()
@@ -178,6 +185,26 @@ def test_a_rate_that_cannot_be_and_a_result_that_is_no_number_are_dishonest(atte
     assert "is impossible" in record["message"]
     record = attempt(error=float("nan")).record
     assert (record["status"], record["message"]) == ("dishonest", "on normal at 64 C was NaN or infinite")
+
+
+def test_drawn_products_whose_errors_are_above_the_bound_or_no_numbers_are_dishonest(attempt):
+    record = attempt(of_products={"error_componentwise": 1e6}).record
+    assert (record["status"], record["products"]) == ("dishonest", [])
+    assert "times the bound of fp32" in record["message"]
+    record = attempt(of_products={"error_normwise": float("nan")}).record
+    assert (record["status"], record["products"]) == ("dishonest", [])
+    assert record["message"].endswith("C was NaN or infinite")
+
+
+def test_each_drawn_product_has_a_seed_of_its_own_for_its_errors_that_the_surveys_seed_gives(attempt):
+    first, again = attempt().request["product_seeds"], attempt().request["product_seeds"]
+    assert first == again
+    assert len(set(first)) == len(first) == 6
+
+
+def test_the_seed_of_a_run_is_another_each_time_unless_it_is_configured():
+    assert drawn_seed(7) == 7
+    assert len({drawn_seed("new") for _ in range(20)}) > 1
 
 
 def test_what_is_seen_in_a_library_does_not_blame_the_rung(attempt):
@@ -224,8 +251,8 @@ def tables(attempt, tmp_path):
     surveys = {}
     for name, slow in (("tiled", 2.0), ("fast", 0.5)):
         record = attempt(slow=slow).record
-        for each in [*record["products"], *(each["kernels"] for each in record["data"])]:
-            kernels = each.get("times_us", each)
+        of_products = [each[what] for each in record["products"] for what in ("times_us", "errors")]
+        for kernels in [*of_products, *(each["kernels"] for each in record["data"])]:
             kernels[name] = kernels.pop("tiled")
         surveys[name] = read_survey(written(tmp_path, record, name))
     classes, libraries = dict.fromkeys(surveys, "fp32"), dict.fromkeys(surveys, ("cublas",))
@@ -236,7 +263,11 @@ def tables(attempt, tmp_path):
     return {name: read_table(tmp_path / f"{name}.csv") for name in made}
 
 
-MAKERS = {"survey": survey_table, "survey_classes": class_table, "survey_data": data_table}
+MAKERS = {
+    "survey": partial(survey_table, least=LEAST),
+    "survey_classes": partial(class_table, least=LEAST),
+    "survey_data": data_table,
+}
 
 
 def test_shares_are_of_the_faster_library_by_product_class_and_family(tables):
@@ -263,6 +294,75 @@ def test_the_least_bandwidth_counts_each_matrix_once(tables):
     assert row.least_gb_s == pytest.approx(4 * words / 1e3 / row.time_us, rel=1e-5)
 
 
+@pytest.mark.parametrize(
+    ("shape", "precision", "expected"),
+    [
+        (Shape(4096, 4096, 4096), "fp32", ARITHMETIC),
+        (Shape(9000, 1, 9000), "fp32", MEMORY),  # 2 operations for each 4 bytes of A
+        (Shape(640, 640, 64), "fp32", ARITHMETIC),  # 21 operations a byte, and the GPU has 10 for each
+        (Shape(640, 640, 64), "tf32", MEMORY),  # tensor cores have more
+        (Shape(64, 1, 64), "fp32", LAUNCH),  # 17 KB in 17 ns
+    ],
+)
+def test_a_product_is_bound_by_what_takes_longest_at_least(shape, precision, expected):
+    gpu = replace(ROUND_GPU, measured_gflops=1e4, memory_bandwidth_gb_s=1e3)
+    assert Least(gpu, 1e-6).bound_by(shape, precision) == expected
+
+
+def test_the_least_times_are_those_of_the_probes_and_of_the_empty_kernel_where_these_are_recorded():
+    probes = pd.DataFrame([{"of": "DRAM", "kind": "bandwidth", "how": "load", "whole": 777.0}])
+    timings = pd.DataFrame({"rung": ["empty", "empty", "naive"], "time_ms_median": [0.004, 0.003, 9.0]})
+    found = Least.of(ROUND_GPU, probes, timings)
+    assert (found.gpu.memory_bandwidth_gb_s, found.launch_s) == (777.0, pytest.approx(3e-6))
+    assert Least.of(ROUND_GPU, None, timings.iloc[2:]) == Least(ROUND_GPU, 0.0)
+
+
+def test_the_share_of_the_dram_bandwidth_is_told_of_products_bound_by_memory_by_class(attempt, tmp_path):
+    surveys = {"tiled": read_survey(written(tmp_path, attempt().record))}
+    asked = (surveys, {"tiled": "fp32"}, {"tiled": ("cublas",)}, {})
+    slow = Least(replace(ROUND_GPU, memory_bandwidth_gb_s=0.01), 0.0)  # so little that every product is bound by it
+    table, classes = survey_table(*asked, least=slow), class_table(*asked, least=slow).set_index("class")
+    assert table["share_of_bandwidth"].to_list() == pytest.approx(list(table["least_gb_s"] / 0.01))
+    assert classes.loc["all", "memory_bound"] == 6
+    assert classes.loc["all", "share_of_bandwidth"] == pytest.approx(table["share_of_bandwidth"].median())
+    none = Least(replace(ROUND_GPU, memory_bandwidth_gb_s=1e9), 0.0)
+    table, classes = survey_table(*asked, least=none), class_table(*asked, least=none).set_index("class")
+    assert set(table["bound_by"]) == {ARITHMETIC}
+    assert table["share_of_bandwidth"].isna().all()
+    assert classes.loc["all", "memory_bound"] == 0
+    assert math.isnan(classes.loc["all", "share_of_bandwidth"])
+
+
+def test_products_below_the_libraries_speed_are_counted_beside_those_that_are_slower_by_more_than_noise(
+    attempt, tmp_path
+):
+    surveys = {"tiled": read_survey(written(tmp_path, attempt(slow=1 / 0.99).record))}
+    row = class_table(surveys, {"tiled": "fp32"}, {"tiled": ("cublas",)}, {}, least=LEAST).iloc[0]
+    assert (row["slower_percent"], row["below_1_percent"]) == (0, 100)
+
+
+def test_errors_of_drawn_products_stand_beside_cublas_and_the_bound_of_their_class(tables, attempt, tmp_path):
+    row = tables["survey"].query("rung == 'tiled'").iloc[0]
+    assert (row.error_normwise, row.error_of_cublas, row.times_error_of_cublas) == pytest.approx((2e-7, 1e-7, 2))
+    assert row.share_of_bound == pytest.approx(2 * UNIT_ROUNDOFF / componentwise_bound(int(row.k)), rel=1e-5)
+    shares = tables["survey"].groupby("rung")["share_of_bound"].max()
+    whole = tables["survey_classes"].query("`class` == 'all'").set_index("rung")
+    assert whole["largest_share_of_bound"].to_dict() == pytest.approx(shares.to_dict())
+    assert whole.loc["tiled", "largest_times_error_of_cublas"] == pytest.approx(2)
+
+
+def test_a_record_that_is_older_than_the_errors_of_products_has_none(attempt, tmp_path):
+    record = attempt().record
+    for each in record["products"]:
+        del each["errors"]
+    surveys = {"tiled": read_survey(written(tmp_path, record))}
+    for make in (survey_table, class_table):
+        table = make(surveys, {"tiled": "fp32"}, {"tiled": ("cublas",)}, {}, least=LEAST)
+        found = [name for name in table if "error" in name or name.endswith("of_bound")]
+        assert found
+        assert table[found].isna().all(axis=None)
+
+
 # Figures
 
 
@@ -281,7 +381,11 @@ def test_the_figures_name_the_worst_and_draw(tables, rungs):
     assert texts.groupby("rung").size().tolist() == [chart.WORST] * 2
     data = chart.on_data(tables["survey_data"], rungs, "cublas")
     assert data.title == "The lowest: tiled reaches 50 % of cuBLAS on normal at 64"
-    for figure in (products, data):
+    reached = chart.bandwidth(tables["survey"], tables["survey_classes"], rungs)
+    marks, shown = reached.layers[0].data, tables["survey"].dropna(subset="share_of_bandwidth")
+    assert sorted(marks["reached"]) == pytest.approx(sorted(100 * shown["share_of_bandwidth"]))
+    assert reached.title.startswith("fast: ")
+    for figure in (products, data, reached):
         draw(figure, "caption")
         assert interactive.charts(figure)
 
@@ -291,15 +395,16 @@ def test_without_a_survey_the_figures_say_so(tables, rungs):
     for figure in (
         chart.products(nothing["survey"], nothing["survey_classes"], rungs),
         chart.on_data(nothing["survey_data"], rungs, "cublas"),
+        chart.bandwidth(nothing["survey"], nothing["survey_classes"], rungs),
     ):
-        assert figure.empty == "No survey is recorded."
+        assert figure.empty.startswith("No ")
         draw(figure, "caption")
 
 
 def test_a_rung_whose_libraries_were_left_out_has_times_and_no_share(attempt, tmp_path):
     record = attempt().record
-    for each in [*record["products"], *(each["kernels"] for each in record["data"])]:
-        kernels = each.get("times_us", each)
+    of_products = [each[what] for each in record["products"] for what in ("times_us", "errors")]
+    for kernels in [*of_products, *(each["kernels"] for each in record["data"])]:
         del kernels["cublas"]
     surveys = {"tiled": read_survey(written(tmp_path, record, "tiled"))}
     made = {name: make(surveys, {"tiled": "fp32"}, {"tiled": ("cublas",)}, {}) for name, make in MAKERS.items()}

@@ -26,6 +26,7 @@ from ladder.commands.session import (
 from ladder.config.plan import plan, recorded_on
 from ladder.config.sources import sources
 from ladder.measure.hardware.stage import HARDWARE_PROBES
+from ladder.model.survey import drawn_seed
 from ladder.records.baseline import identity
 from ladder.records.provenance import made_on
 from ladder.records.store import digest_files
@@ -146,6 +147,12 @@ if workflow.is_main_process and PLAN.measuring:
 THIS_RUN = ".snakemake/this_run"
 if workflow.is_main_process:
     Path(THIS_RUN).write_text(str(time.time_ns()))
+
+
+# Each run that measures draws a seed: all rungs that it surveys get the same products and data.
+SURVEY_SEED = ".snakemake/survey_seed"
+if workflow.is_main_process and PLAN.measuring:
+    Path(SURVEY_SEED).write_text(str(drawn_seed(SETTINGS["survey"]["seed"])))
 
 
 def undone(wildcards):

@@ -1,7 +1,7 @@
 # survey: products and data that nobody chose; no part of `all`, for it takes long.
 SURVEYED = records("survey", "json.gz", PLAN.surveyed)
 SURVEY_TABLES = ["survey", "survey_classes", "survey_data"] if SURVEYED else []
-SURVEY_FIGURES = ["survey", "survey_data"] if SURVEYED else []
+SURVEY_FIGURES = ["survey", "survey_bandwidth", "survey_data"] if SURVEYED else []
 
 
 if PLAN.measuring:
@@ -35,6 +35,7 @@ if PLAN.measuring:
                 PLAN.surveyed_beside(wildcards.kernel)
             ),
             settings=SETTINGS["survey"],
+            seed=SURVEY_SEED,
         script:
             "../scripts/survey_rung.py"
 
@@ -45,7 +46,9 @@ if SURVEYED:
         """Is it slower anywhere? Every rung beside cuBLAS on random shapes and on data of many kinds; takes long."""
         input:
             records=SURVEYED,
+            hardware=HARDWARE_READ,
             rungs=f"{DERIVED}/tables/rungs.csv",
+            timings=f"{DERIVED}/tables/timings.csv",
             code=code("survey"),
         output:
             tables=table_files(SURVEY_TABLES),
@@ -57,6 +60,7 @@ if SURVEYED:
         conda:
             CONDA
         params:
+            gpu=[PLAN.gpu],
             rungs=[PLAN.by_name(name) for name in PLAN.surveyed],
             ladder=LADDER,
             baseline=PLAN.baseline.name,

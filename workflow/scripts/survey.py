@@ -9,7 +9,7 @@ from ladder.show.origin import changed_line
 from ladder.show.static import draw, save
 from ladder.system.terminal import job
 from ladder.tables.files import read_table, write_table
-from ladder.tables.survey import class_table, data_table, survey_table
+from ladder.tables.survey import Least, class_table, data_table, survey_table
 
 with job(snakemake):
     params, output = snakemake.params, snakemake.output
@@ -19,11 +19,15 @@ with job(snakemake):
     digests = {name: source_digest(rung) for name, rung in rungs.items()}
     classes = {name: rung.precision for name, rung in rungs.items()}
     libraries = {name: rung.baselines or (params.baseline,) for name, rung in rungs.items()}
-    tables = [make(found, classes, libraries, digests) for make in (survey_table, class_table, data_table)]
+    (gpu,), probes = params.gpu, snakemake.input.hardware
+    least = Least.of(gpu, read_table(probes[0]) if probes else None, read_table(snakemake.input.timings))
+    of_products = [make(found, classes, libraries, digests, least) for make in (survey_table, class_table)]
+    tables = [*of_products, data_table(found, classes, libraries, digests)]
     for table, path in zip(tables, output.tables, strict=True):
         write_table(table, Path(path))
     caption = f"Recorded on {params.recorded}. {changed_line(tables[1])}".strip()
     names = read_table(snakemake.input.rungs)
-    figures = survey.products(*tables[:2], names), survey.on_data(tables[2], names, params.baseline, params.ladder)
+    on_data = survey.on_data(tables[2], names, params.baseline, params.ladder)
+    figures = survey.products(*tables[:2], names), survey.bandwidth(*tables[:2], names), on_data
     for figure, *paths in zip(figures, output.svg, output.png, strict=True):
         save(draw(figure, caption), list(map(Path, paths)))

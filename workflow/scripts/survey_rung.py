@@ -1,6 +1,5 @@
 """Survey one rung beside its references, and record it."""
 
-import secrets
 from pathlib import Path
 
 from ladder.build.compile import Build, why_not_measured
@@ -22,14 +21,14 @@ with job(snakemake) as progress:
     sound = {kernel: made for kernel, made in builds.items() if not reasons[kernel]}
     digests = {kernel: made.record["build_digest"] for kernel, made in sound.items()}
     where = environment(ROOT, devices[0], builds[name].record, survey_digest(params.settings)) if name in sound else {}
-    seed = None if params.settings["seed"] == "new" else params.settings["seed"]
+    seed = int(Path(params.seed).read_text())  # that of all rungs of this run
+    wanted = None if params.settings["seed"] == "new" else seed
 
     if not where:
         record = {"status": "failed", "message": reasons[name], "products": [], "data": []}
-    elif survey_held(output, digests, seed, where) and not snakemake.config["remeasure"]:
+    elif survey_held(output, digests, wanted, where) and not snakemake.config["remeasure"]:
         record = store.read_record(output)
     else:
-        seed = secrets.randbits(31) if seed is None else seed
         with lease(devices) as device:
             where |= {"gpu": vars(device)}
             asked = (name, sound, params.expected, params.settings, seed, LEASED, where, log)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable, Mapping
 
 import numpy as np
@@ -15,6 +16,11 @@ GAPS = 0.25  # of the products have gaps between the rows of A, B and C
 LARGEST_GAP = 64  # elements
 MOST_GRIDS = 100
 FAR = 8  # one dimension is long, or short, where it is so many times another one
+
+
+def drawn_seed(configured: int | str) -> int:
+    """The seed of a run: the configured one, or another each time where that is `new`."""
+    return secrets.randbits(31) if configured == "new" else int(configured)
 
 
 def draw_products(count: int, largest: int, flop: tuple[float, float], seed: int) -> list[Case]:

@@ -44,6 +44,8 @@ class Survey:
     products: tuple[tuple[Case, Mapping[str, float]], ...]
     data: tuple[tuple[Mapping[str, Any], Mapping[str, OnData]], ...]  # family, shape, seed, amount
     where: Mapping[str, Any]
+    # Of each product by kernel on normal numbers; empty where the record is older than these.
+    errors: tuple[Mapping[str, Mapping[str, float]], ...] = ()
 
 
 def survey_digest(settings: Mapping[str, Any]) -> str:
@@ -84,16 +86,20 @@ def read_survey(path: Path, build_digest: str | None = None) -> Survey | None:
             ({key: each[key] for key in ("family", "shape", "seed", "amount")}, _by_kernel(each["kernels"]))
             for each in record["data"]
         )
-        return Survey(record["rung"], record["seed"], products, data, record["where"])
+        errors = tuple(
+            {name: _errors(each) for name, each in one.get("errors", {}).items()} for one in record["products"]
+        )
+        return Survey(record["rung"], record["seed"], products, data, record["where"], errors)
     except (KeyError, ValueError, TypeError, AttributeError) as error:
         raise store.damaged(path, error) from None
 
 
 def _by_kernel(recorded: Mapping[str, Any]) -> dict[str, OnData]:
-    return {
-        name: OnData(_seconds(found["times_us"]), found["error_normwise"], found["error_componentwise"])
-        for name, found in recorded.items()
-    }
+    return {name: OnData(_seconds(found["times_us"]), **_errors(found)) for name, found in recorded.items()}
+
+
+def _errors(found: Mapping[str, Any]) -> dict[str, float]:
+    return {name: found[name] for name in ("error_normwise", "error_componentwise")}
 
 
 def _seconds(times_us: list[float]) -> float:

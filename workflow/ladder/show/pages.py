@@ -27,6 +27,7 @@ from ladder.system.paths import shown
 from ladder.tables.diagnosis import FP32_UNITS, LEAST, SLOTS, TENSOR_CORES, TENSOR_PIPE
 from ladder.tables.hardware import tensor_table
 from ladder.tables.paper import default_macros
+from ladder.tables.survey import SLOWER_BELOW
 from ladder.tables.timings import headline_shape, largest
 
 LINES = 60  # of an inner loop that a page shows at most
@@ -194,13 +195,17 @@ def _survey(own: Mapping[str, pd.DataFrame]) -> list[str]:
         return []
     heads = {
         "class": "products", "products": "how many", "geometric_mean": "of cuBLAS, geometric mean",
-        "percentile_5": "5th percentile", "lowest": "lowest", "lowest_at": "at", "slower_percent": "slower, %",
+        "percentile_5": "5th percentile", "lowest": "lowest", "lowest_at": "at",
+        "slower_percent": f"below {SLOWER_BELOW:g} of cuBLAS, %", "below_1_percent": "below 1, %",
+        "memory_bound": "bound by memory", "share_of_bandwidth": "of the DRAM bandwidth, their median",
+        "largest_times_error_of_cublas": "largest error over cuBLAS's", "largest_share_of_bound": "of the bound",
     }  # fmt: skip
-    shares = dict.fromkeys(("geometric_mean", "percentile_5", "lowest"), _share)
+    shares = dict.fromkeys(("geometric_mean", "percentile_5", "lowest", "share_of_bandwidth"), _share)
     name, seed = classes["rung"].iloc[0], classes["seed"].iloc[0]
     source = f"Samples: [raw/survey/{name}.json.gz](../../raw/survey/{name}.json.gz), seed {seed}."
     parts = ["## Products and data that nobody chose", "", f"Products drawn at random, by class. {source}", ""]
     parts += [*_columns(classes, heads, **shares), *_picture("survey", "Share of cuBLAS on drawn products")]
+    parts += _picture("survey_bandwidth", "Share of the DRAM bandwidth on products bound by memory")
     if data.empty:
         return parts
     square = [str(Shape(*row)) for row in zip(data["m"], data["n"], data["k"], strict=True)]

@@ -100,11 +100,23 @@ def compute(device: CudaDevice | EmulatedDevice, library: Library, shape: Shape,
     return product_of(device, library, A, B, f"{family} {shape}")
 
 
-def product_of(device: CudaDevice | EmulatedDevice, library: Library, A: Any, B: Any, name: str) -> Computed:
-    """C = A B of matrices on the device; raises LadderError, with the product's name, where it fails."""
+def product_of(
+    device: CudaDevice | EmulatedDevice,
+    library: Library,
+    A: Any,
+    B: Any,
+    name: str,
+    gaps: tuple[int, int, int] = (0, 0, 0),
+) -> Computed:
+    """C = A B of matrices on the device, with so many elements of NaN between the rows of A, B and C.
+
+    Raises LadderError, with the product's name, where it fails.
+    """
     shape = Shape(A.shape[0], B.shape[1], A.shape[1])
-    C = device.put(np.full(shape.m * shape.n, np.nan, np.float32)).reshape(shape.m, shape.n)
-    operands = Operands(device.address(A), shape.k, device.address(B), shape.n, device.address(C), shape.n)
+    A, B = (_with_gaps(device, matrix, gap) if gap else matrix for matrix, gap in zip((A, B), gaps, strict=False))
+    C = _rows(device, shape.m, shape.n, gaps[2])
+    lda, ldb, ldc = shape.k + gaps[0], shape.n + gaps[1], shape.n + gaps[2]
+    operands = Operands(device.address(A), lda, device.address(B), ldb, device.address(C), ldc)
     needed = library.workspace_bytes(shape, 1.0, 0.0, operands)
     workspace = device.put(np.zeros(max(1, needed // 4 + 1), np.uint32))
     call = Call(shape, 1.0, 0.0, operands, workspace, needed)
@@ -113,19 +125,47 @@ def product_of(device: CudaDevice | EmulatedDevice, library: Library, A: Any, B:
     return Computed(A, B, C, call)
 
 
+def _rows(device: CudaDevice | EmulatedDevice, rows: int, columns: int, gap: int) -> Any:
+    """A matrix of NaN on the device, with so many elements between its rows."""
+    buffer = device.put(np.full(rows * (columns + gap), np.nan, np.float32))
+    return buffer.reshape(rows, columns + gap)[:, :columns]
+
+
+def _with_gaps(device: CudaDevice | EmulatedDevice, matrix: Any, gap: int) -> Any:
+    placed = _rows(device, *matrix.shape, gap)
+    placed[:] = matrix
+    return placed
+
+
 def errors(device: CudaDevice | EmulatedDevice, family: str, computed: Computed) -> dict[str, Any]:
     """What `measure` gives, with no time yet; an element without terms counts where it is not zero."""
-    xp, shape = device.arrays, computed.call.shape
-    A64, B64 = computed.A.astype(np.float64), computed.B.astype(np.float64)
-    exact = A64 @ B64
-    difference = xp.abs(computed.C.astype(np.float64) - exact)
-    terms = xp.abs(A64) @ xp.abs(B64)
-    return {
-        **{"family": family, "m": shape.m, "n": shape.n, "k": shape.k},
-        "error_normwise": _rounded(xp.linalg.norm(difference) / xp.linalg.norm(exact)),
-        "error_componentwise": _rounded(xp.nanmax(difference / terms) / UNIT_ROUNDOFF),
-        "time_ms": None,
-    }
+    shape = computed.call.shape
+    found = Exact.of(device, computed.A, computed.B).errors_of(computed.C)
+    return {**{"family": family, "m": shape.m, "n": shape.n, "k": shape.k}, **found, "time_ms": None}
+
+
+@dataclass(frozen=True)
+class Exact:
+    """A product in float64, and |A| |B|: what errors are measured against."""
+
+    arrays: Any  # CuPy or NumPy
+    product: Any
+    terms: Any
+
+    @classmethod
+    def of(cls, device: CudaDevice | EmulatedDevice, A: Any, B: Any) -> Exact:
+        """Of two matrices on the device."""
+        xp, A64, B64 = device.arrays, A.astype(np.float64), B.astype(np.float64)
+        return cls(xp, A64 @ B64, xp.abs(A64) @ xp.abs(B64))
+
+    def errors_of(self, C: Any) -> dict[str, float]:
+        """error_normwise and error_componentwise of a computed C, as `measure` gives them."""
+        xp = self.arrays
+        difference = xp.abs(C.astype(np.float64) - self.product)
+        return {
+            "error_normwise": _rounded(xp.linalg.norm(difference) / xp.linalg.norm(self.product)),
+            "error_componentwise": _rounded(xp.nanmax(difference / self.terms) / UNIT_ROUNDOFF),
+        }
 
 
 def queue_product(device: CudaDevice, library: Library, computed: Computed, stream: int) -> None:

@@ -16,6 +16,7 @@ from ladder.measure.survey.data import drawn_amount
 from ladder.measure.time.plausible import above_ceiling
 from ladder.measure.time.stage import collect
 from ladder.measure.worker import WORKER
+from ladder.model.bounds import UNIT_ROUNDOFF, componentwise_bound
 from ladder.model.cases import Case
 from ladder.model.claims import Claims, claimed
 from ladder.model.shape import Shape
@@ -60,9 +61,10 @@ def survey_rung(
 
     `builds` has the rung first; `expected` is what `Plan.expected` says of it. Keys: status (`ok`; `dishonest`, where a
     launch did not compute its product; or `failed`) with its message, where, builds, seed, settings, products (a case
-    each, with times_us by kernel) and data (family, shape, seed, amount, and by kernel times_us, error_normwise and
-    error_componentwise; see `ladder.measure.accuracy.worker.measure`); both empty unless the status is ok. Raises
-    LadderError where the machine broke it off.
+    each, with times_us and errors by kernel) and data (family, shape, seed, amount, and by kernel times_us and the
+    errors); both empty unless the status is ok. Errors are error_normwise and error_componentwise of
+    `ladder.measure.accuracy.worker.measure`, those of products on normal numbers. Raises LadderError where the machine
+    broke it off.
     """
     products, data = drawn(settings, expected["declared"][rung]["claims"], seed)
     errors: dict[tuple[str, str], dict[str, float]] = {}
@@ -80,6 +82,7 @@ def survey_rung(
             "declared": dict(expected["declared"]),
             "libraries": {name: str(made.library) for name, made in builds.items()},
             "products": [case.as_record() for case in products],
+            "product_seeds": [zlib.crc32(f"{seed} {case}".encode()) for case in products],
             "data": data,
             "device": device,
             "folder": folder,
@@ -98,8 +101,12 @@ def survey_rung(
         status = "failed" if message else "ok"
         times = {} if message else {key: _us(each) for key, each in samples_s(files).items()}
     if status == "ok" and not account.dishonest:
-        wrong = _wrong(rung, errors, data, len(products))
-        account.dishonest = wrong or _impossible(rung, products, times, expected["ceiling"])
+        precision = expected["declared"][rung]["precision"]
+        account.dishonest = (
+            _wrong(rung, errors, data, len(products))
+            or _inaccurate(rung, errors, products, precision)
+            or _impossible(rung, products, times, expected["ceiling"])
+        )
     status, message = account.verdict(rung, status, message)
     return {
         "status": status,
@@ -123,8 +130,9 @@ def _results(
     return {
         "products": [
             {
-                **{"shape": str(case.shape), "padding": list(case.paddings)},
+                **_layout(case),
                 "times_us": {name: times_us[name, str(number)] for name in names},
+                "errors": {name: errors[name, str(number)] for name in names},
             }
             for number, case in enumerate(products)
         ],
@@ -149,6 +157,20 @@ def _wrong(
     for number, each in enumerate(data):
         if not math.isfinite(errors[rung, str(first + number)]["error_normwise"]):
             return {"kernel": rung, "finding": f"on {each['family']} at {each['shape']} C was NaN or infinite"}
+    return {}
+
+
+def _inaccurate(
+    rung: str, errors: Mapping[tuple[str, str], Mapping[str, float]], products: Sequence[Case], precision: str
+) -> dict[str, str]:
+    """On which product C is no number, or errs more than the bound of the rung's class; empty where on none."""
+    for number, case in enumerate(products):
+        found = errors[rung, str(number)]
+        if not math.isfinite(found["error_normwise"]):
+            return {"kernel": rung, "finding": f"at {case} C was NaN or infinite"}
+        share = found["error_componentwise"] * UNIT_ROUNDOFF / componentwise_bound(case.shape.k, precision)
+        if share > 1:
+            return {"kernel": rung, "finding": f"at {case} an error is {share:.3g} times the bound of {precision}"}
     return {}
 
 

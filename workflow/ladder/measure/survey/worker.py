@@ -2,7 +2,8 @@
 
 Drawn products are timed as the time stage times its shapes: new operands before each launch, and C verified as it
 stands when the clock stops. Data keep their values, which are what is looked at; C is poisoned before the launches and
-its errors are those of what the last one has left.
+its errors are those of what the last one has left. When all is timed, each kernel computes each drawn product once
+more, of the same normal numbers and in the same layout, for its errors.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Any
 
 import cupy as cp
 
-from ladder.measure.accuracy.worker import errors, product_of, queue_product
+from ladder.measure.accuracy.worker import Exact, errors, product_of, queue_product
 from ladder.measure.devices import CudaDevice
 from ladder.measure.nvbench import time_launches
 from ladder.measure.survey.data import draw_data
@@ -60,6 +61,19 @@ class SurveyRun(TimingRun):
         cp.cuda.runtime.deviceSynchronize()
         found = errors(self.device, each["family"], computed)
         process.emit(errors={"kernel": kernel, "name": named, **{key: found[key] for key in found if "error" in key}})
+
+    def run(self) -> None:
+        """Time everything as the time stage does; then the errors of the drawn products, which no clock sees."""
+        super().run()
+        for named, case in self.cases.items() if not self.finding else ():
+            self.sets, self.case, self.drawn = None, None, ("", None, None)
+            self.device.clear()
+            A, B = draw_data("normal", case.shape, self.asked["product_seeds"][int(named)], cp)
+            exact = Exact.of(self.device, A, B)
+            for kernel in self.asked["libraries"]:
+                process.emit(starts={"kernel": kernel, "shape": str(case)})
+                computed = product_of(self.device, self.library(kernel), A, B, str(case), case.paddings)
+                process.emit(errors={"kernel": kernel, "name": named, **exact.errors_of(computed.C)})
 
 
 def main(asked: Mapping[str, Any]) -> None:

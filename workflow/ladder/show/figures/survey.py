@@ -63,6 +63,35 @@ def products(survey: pd.DataFrame, classes: pd.DataFrame, rungs: pd.DataFrame) -
     )
 
 
+def bandwidth(survey: pd.DataFrame, classes: pd.DataFrame, rungs: pd.DataFrame) -> Specification:
+    """A dot a drawn product that is bound by memory: its bytes and the share of the DRAM bandwidth that they had.
+
+    The tables are those of `products`; a panel a rung, in the colours of the share of cuBLAS.
+    """
+    own = survey[survey["rung"].isin(_rungs(survey, rungs)) & survey["share_of_bandwidth"].notna()]
+    data = labelled(own.dropna(subset="share_of_cublas"), rungs)
+    data = data.assign(
+        megabytes=data["least_gb_s"] * data["time_us"] / 1e3,
+        reached=100 * data["share_of_bandwidth"],
+        shape=_shapes(data),
+        step=_step(data["share_of_cublas"]),
+    )
+    hints = {"rung": "rung", "shape": "m x n x k", "reached": "% of the DRAM bandwidth"}
+    hints |= {"share_of_cublas": "share of cuBLAS", "reference": "the faster"}
+    panels = [name for name in labelled(rungs, rungs)["rung"] if name in set(data["rung"])]
+    return Specification(
+        title=_title_of_bandwidth(classes, rungs),
+        note="Products that need more time for reading A and B and writing C once, at the DRAM bandwidth, than for"
+        " computing, at the peak of their class, and than an empty kernel takes.",
+        layers=[Layer("point", data, "megabytes", "reached", key=_KEY, size=3.5, hints=hints)],
+        x=Axis("MB that A, B and C are", "log"),
+        y=Axis("% of the DRAM bandwidth", limits=(0, max(100.0, data["reached"].max()) if len(data) else 100)),
+        panels=Choice("rung", "Rung", panels, panels[0]) if panels else None,
+        columns=min(2, max(1, len(panels))),
+        empty="No product that is bound by memory is recorded.",
+    )
+
+
 def on_data(table: pd.DataFrame, rungs: pd.DataFrame, baseline: str, ladder: Sequence[str] = ()) -> Specification:
     """A row a kind of data, a mark a rung: its share of cuBLAS on the same data; a choice of the size.
 
@@ -130,6 +159,19 @@ def _title(classes: pd.DataFrame, rungs: pd.DataFrame) -> str:
     return (
         f"{best['rung']}: {percent(best['geometric_mean'])} of cuBLAS over {best['products']} drawn products,"
         f" slower on {best['slower_percent']:.0f} %"
+    )
+
+
+def _title_of_bandwidth(classes: pd.DataFrame, rungs: pd.DataFrame) -> str:
+    """What the rung with the highest median share of the DRAM bandwidth reaches, of all products bound by memory."""
+    own = classes[(classes["class"] == EVERY_PRODUCT) & classes["rung"].isin(_rungs(classes, rungs))]
+    own = own.dropna(subset="share_of_bandwidth")
+    if own.empty:
+        return "Products bound by memory: share of the DRAM bandwidth"
+    best = own.loc[own["share_of_bandwidth"].idxmax()]
+    return (
+        f"{best['rung']}: {percent(best['share_of_bandwidth'])} of the DRAM bandwidth is the median of"
+        f" {best['memory_bound']} products bound by memory"
     )
 
 
