@@ -544,6 +544,37 @@ def test_the_version_of_gxx_is_asked_for(tmp_path, monkeypatch):
     assert emulator.why_no_emulator() == "the emulator needs g++ 12 or newer; here is 9"
 
 
+@pytest.mark.parametrize(
+    "answer",
+    ["exit 127", "echo", "echo Ubuntu clang version 15", "kill -9 $$"],
+    ids=["fails", "silent", "odd", "killed"],
+)
+def test_a_gxx_that_tells_no_version_is_told_apart_from_none(tmp_path, monkeypatch, answer):
+    needs = "the emulator needs g++ 12 or newer; "
+    monkeypatch.setenv("PATH", f"{tmp_path}")
+    assert emulator.why_no_emulator() == f"{needs}there is none"
+    write(tmp_path / "g++", f"#!/bin/sh\n{answer}\n").chmod(0o755)
+    assert emulator.why_no_emulator().startswith(f"{needs}the g++ on the PATH does not tell its version")
+
+
+def test_what_nvcc_includes_before_a_source_need_not_be_included(tmp_path):
+    text = (ROOT / "tests/kernels/sound.cu").read_text()
+    uses = 'assert(g.m < INT_MAX);\n  if (isalpha(g.k) && time(nullptr) < clock()) fprintf(stderr, "printed");'
+    text = text.replace("  return launch(", f"  {uses}\n  return launch(")
+    assert uses in text
+    record = emulated(tmp_path, write(tmp_path / "implied.cu", text), CASES[:1])
+    assert record["status"] == "emulated", record["message"]
+
+
+def test_a_function_of_another_file_is_told_to_be_included(tmp_path):
+    record = emulated(tmp_path, ROOT / "tests/kernels/undefined_symbol.cu", CASES[:1])
+    assert record["status"] == "needs a GPU"
+    assert record["message"].endswith(
+        ": defined_nowhere is declared, and nothing that the source includes defines it; "
+        "a rung is compiled from one file: include the file that has it"
+    )
+
+
 def test_the_engine_and_the_headers_are_empty_files_where_the_compiler_is_old_and_one_line_where_there_is_none(
     tmp_path, monkeypatch
 ):

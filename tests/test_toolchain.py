@@ -29,6 +29,12 @@ from ladder.records.provenance import settings_digest
 from ladder.system.paths import ROOT
 
 FLAGS = ["-O3", "-std=c++17", "-lineinfo"]
+OF_CPP20 = """
+#include "gemm.cuh"
+template <std::floating_point T> T twice(T x) { return 2 * x; }
+cudaError_t run(const Gemm& g, void*, cudaStream_t) { return twice(g.alpha) == 0.0f ? cudaSuccess : cudaErrorUnknown; }
+EXPORT_SGEMM(run)
+"""
 NVCC = Nvcc(Path("/opt/nvcc"), "13.0.88", ("-L/opt/lib",))
 
 
@@ -243,6 +249,27 @@ def compiler(tmp_path):
 )
 def test_the_first_error_is_the_line_that_says_where(compiler, log, line):
     assert run_compiler(compiler(log), Path("a.cu"))[1] == line
+
+
+def test_a_compiler_speaks_english_whatever_the_users_language(tmp_path, monkeypatch):
+    monkeypatch.setenv("LANG", "de_DE.UTF-8")
+    monkeypatch.setenv("LC_ALL", "de_DE.UTF-8")
+    says = 'test "$LC_ALL" = C && word=error || word=Fehler; echo "a.cu:4: $word: no"; exit 1'
+    command = write(tmp_path / "compiler", f"#!/bin/sh\n{says}\n")
+    command.chmod(0o755)
+    assert run_compiler([str(command)], Path("a.cu"))[1] == "a.cu:4: error: no"
+
+
+def test_a_source_that_only_a_newer_standard_of_cpp_compiles_is_told_so(tmp_path):
+    rung = a_rung(source=str(write(tmp_path / "new.cu", f"#include <concepts>\n{OF_CPP20}")))
+    record = compile_rung(rung, ROUND_GPU.target, find_nvcc(), [*FLAGS, "-cubin"], tmp_path / "library.so")
+    assert record["message"].endswith(
+        "; as c++20 it compiles, but rungs are compiled as c++17: leave out what is newer"
+    )
+    rung = a_rung(source=str(write(tmp_path / "wrong.cu", f"{OF_CPP20}}}")))
+    record = compile_rung(rung, ROUND_GPU.target, find_nvcc(), [*FLAGS, "-cubin"], tmp_path / "library.so")
+    assert record["status"] == "failed"
+    assert "c++20" not in record["message"]
 
 
 @pytest.mark.parametrize(

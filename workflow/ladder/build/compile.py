@@ -178,7 +178,11 @@ def compile_rung(rung: Rung, target: Target, nvcc: Nvcc, flags: list[str], libra
     command = compile_command(rung, target, nvcc, flags, library)
     with tempfile.TemporaryDirectory(prefix="gemm-ladder-") as folder:
         kept = ["--keep", f"--keep-dir={folder}"]
-        log, error = ("", error) if error else run_compiler([*command, *kept], Path(rung.source))
+        if not error:
+            log, error = run_compiler([*command, *kept], Path(rung.source))
+            error += why_newer(command, Path(rung.source), Path(folder)) if error else ""
+        else:
+            log = ""
         if rung.wrap and error.startswith(("kernels/include/launch.cuh", str(library.parent))):
             error = f"{rung.entry}.wrap does not suit {source.name}: {error.partition(': ')[2]}"
         libraries = [library, *([source] if source.suffix == LIBRARY else [])]
@@ -203,6 +207,18 @@ def compile_rung(rung: Rung, target: Target, nvcc: Nvcc, flags: list[str], libra
         "log": log + used,
     }
     return record
+
+
+STANDARD, NEWER = "-std=c++17", "-std=c++20"
+
+
+def why_newer(command: list[str], source: Path, folder: Path) -> str:
+    """The end of the error of a source that this command does not compile: that newer C++ would; or nothing."""
+    newer = [NEWER if word == STANDARD else word for word in command]
+    newer[newer.index("-o") + 1] = str(folder / "newer")
+    if NEWER not in newer or run_compiler(newer, source)[1]:
+        return ""
+    return f"; as {NEWER[5:]} it compiles, but rungs are compiled as {STANDARD[5:]}: leave out what is newer"
 
 
 def why_not_called(rung: Rung, source: Path) -> str:

@@ -37,11 +37,15 @@ _INSTEAD = {
     r"error: (\S+): No such file": ("the header {}", "leave it out, or use what kernels/emulator has"),
     r"coalesced_": ("coalesced_threads", "name the lanes: tiled_partition<32>(block), or a mask and __syncwarp"),
     r"\b(cuda[A-Z]\w+)": ("{}", "leave it out: a rung queues kernels on the stream that it is given, and no more"),
-    r"\u2018(?:class )?(?:cuda::)?(\w*(?:tex\w+|surf\w+|half\w*|bfloat\w*)\w*)\u2019": (
+    r"'(?:class )?(?:cuda::)?(\w*(?:tex\w+|surf\w+|half\w*|bfloat\w*)\w*)'": (
         "{}",
         "write it in CUDA C++ with FP32 and the functions of kernels/include",
     ),
 }
+_UNDEFINED = re.compile(r"undefined reference to [`']([^(']+)")  # which nvcc says of no shared library
+
+# What nvcc includes before a source, and kernels use without including it.
+_INCLUDED_BY_NVCC = ("assert.h", "ctype.h", "limits.h", "stdarg.h", "stdio.h", "time.h")
 
 
 def compile_engine(target: Path, headers: Path) -> None:
@@ -114,6 +118,7 @@ def compile_for_emulator(
     found = [f"-I{folder}" for folder in (*copied, *folders, source.parent, WRAP)]
     found += [f"-iquote{copies / INCLUDE.relative_to('/')}"]
     found += ["-idirafter", str(WRAP / "host")]
+    found += [word for header in _INCLUDED_BY_NVCC for word in ("-include", header)]
     preprocessed = library.with_suffix(".ii")
     try:
         error = _preprocess([*defined, *found, str(compiled)], source, engine.parent, preprocessed)
@@ -154,6 +159,9 @@ def _compile(arguments: list[str], source: Path, made: Path = EMULATOR) -> str:
 def _what_instead(error: str) -> str:
     """What cannot run of a source that g++ refuses with this error, where it stands, and what to write instead."""
     place = error.partition(": ")[0].removesuffix(":")
+    if missing := _UNDEFINED.search(error):
+        remedy = "a rung is compiled from one file: include the file that has it"
+        return f"{place}: {missing[1]} is declared, and nothing that the source includes defines it; {remedy}"
     for mark, (what, instead) in _INSTEAD.items():
         if found := re.search(mark, error):
             named = what.format(found[1] if found.groups() else "")
@@ -164,15 +172,19 @@ def _what_instead(error: str) -> str:
 def why_no_emulator() -> str:
     """Why nothing can be emulated on this machine, in one line; empty where it can."""
     needs = f"the emulator needs g++ {NEEDED_GXX} or newer"
+    if shutil.which("g++") is None:
+        return f"{needs}; there is none"
     version = gxx_version()
     if not version:
-        return f"{needs}; there is none"
+        return f"{needs}; the g++ on the PATH does not tell its version: mend `g++ -dumpversion`"
     return "" if int(version.split(".")[0]) >= NEEDED_GXX else f"{needs}; here is {version}"
 
 
 def gxx_version() -> str:
-    """The version of g++; empty where there is none."""
+    """The version of g++, such as 12 or 12.2.0; empty where there is none, or it tells none."""
     try:
-        return subprocess.run(["g++", "-dumpversion"], capture_output=True, text=True, check=True).stdout.strip()
+        told = subprocess.run(["g++", "-dumpversion"], capture_output=True, text=True, check=True, errors="replace")
     except (OSError, subprocess.CalledProcessError):
         return ""
+    version = told.stdout.strip()
+    return version if re.fullmatch(r"\d+(\.\d+)*", version) else ""

@@ -8,12 +8,12 @@ answer matters to device functions alone. Every other macro that a compiler may 
 from __future__ import annotations
 
 import re
-import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
+from ladder.build.toolchain import run_compiler
 from ladder.config.cpp import tokens
 from ladder.system.paths import shown
 
@@ -107,7 +107,7 @@ def _predefined() -> frozenset[str]:
         "c++",
         "/dev/null",
     ]
-    listed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    listed = run_compiler(command, Path("/dev/null"))[0]
     names = re.findall(r"^#define (\w+)", listed, re.MULTILINE)
     return frozenset(name for name in names if not _LIMITS.fullmatch(name) and not name.startswith("__STDC"))
 

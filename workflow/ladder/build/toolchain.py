@@ -81,8 +81,11 @@ def run_compiler(command: list[str], source: Path) -> tuple[str, str]:
     Raises LadderError where it failed for another reason than the source: killed, no memory, no disk, no program.
     """
     remedy = f"that is no error of {source.name}: install g++, free memory or disk, or mend config/config.yaml: compile"
+    in_english = {**os.environ, "LC_ALL": "C"}  # what is said in the user's language is not recognised below
     try:
-        result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, errors="replace")
+        result = subprocess.run(
+            command, cwd=ROOT, env=in_english, capture_output=True, text=True, check=False, errors="replace"
+        )
     except OSError as error:
         raise LadderError(f"{command[0]}: cannot be run ({error.strerror}); {remedy}") from None
     log = (result.stdout + result.stderr).replace(f"{ROOT}/", "")
