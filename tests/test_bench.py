@@ -1,11 +1,13 @@
 """One rung by itself: `python workflow/bench.py`, on the command line and with measurements made up."""
 
+import errno
 import os
 import re
 import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -229,12 +231,27 @@ VERDICTS = {
 }
 
 
-def test_a_folder_for_temporary_files_that_is_missing_is_one_line(tmp_path, monkeypatch, capsys):
+def test_where_tmpdir_leads_nowhere_compilers_write_where_python_does(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("TMPDIR", str(tmp_path / "none"))
-    assert bench.main(["naive", "8"]) == 1
-    line = capsys.readouterr().err.splitlines()[-1]
-    assert line.startswith("bench: ")
-    assert "nvcc: ended with exit status" in line
+    assert bench.main([str(ROOT / "tests/kernels/syntax_error.cu"), "8"]) == 1
+    assert os.environ["TMPDIR"] == tempfile.gettempdir()
+    assert "does not compile" in capsys.readouterr().err.splitlines()[-1]
+
+
+def test_without_any_folder_for_temporary_files_one_line_names_those_that_were_tried(monkeypatch, tmp_path):
+    def none() -> str:
+        raise FileNotFoundError(errno.ENOENT, "No usable temporary directory found in ['/tmp']")
+
+    monkeypatch.setattr(tempfile, "gettempdir", none)
+    with pytest.raises(SystemExit) as ended:
+        bench.main(["naive", "8"])
+    assert str(ended.value.code).startswith("bench: No usable temporary directory found in ['/tmp']; ")
+
+
+def test_where_the_checkout_cannot_be_written_to_the_engine_is_compiled_for_one_run(monkeypatch, tmp_path):
+    assert bench.caches(tmp_path) == ROOT / "build"
+    monkeypatch.setattr(os, "access", lambda path, mode: Path(path) not in (ROOT, ROOT / "build"))
+    assert bench.caches(tmp_path) == tmp_path
 
 
 @pytest.mark.parametrize("name", ["a$b.cu", "a`b.cu", 'a"b.cu', "a\\b.cu", "a:b.cu"])

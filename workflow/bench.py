@@ -6,5 +6,7 @@ try:
     from ladder.commands.bench import main
 except ModuleNotFoundError as error:
     sys.exit(f"bench: {sys.executable} has no {error.name}; run `make env`, then .venv/bin/python workflow/bench.py")
+except KeyboardInterrupt:
+    sys.exit(130)
 
 sys.exit(main(sys.argv[1:]))

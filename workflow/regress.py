@@ -8,5 +8,7 @@ except ModuleNotFoundError as error:
     sys.exit(
         f"regress: {sys.executable} has no {error.name}; run `make env`, then .venv/bin/python workflow/regress.py"
     )
+except KeyboardInterrupt:
+    sys.exit(130)
 
 sys.exit(main(sys.argv[1:]))

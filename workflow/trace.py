@@ -6,5 +6,7 @@ try:
     from ladder.commands.trace import main
 except ModuleNotFoundError as error:
     sys.exit(f"trace: {sys.executable} has no {error.name}; run `make env`, then .venv/bin/python workflow/trace.py")
+except KeyboardInterrupt:
+    sys.exit(130)
 
 sys.exit(main(sys.argv[1:]))

@@ -19,7 +19,6 @@ from ladder.commands.session import (
     MEASURING,
     offer_package,
     offer_targets,
-    run_alone,
     stages_to_stop_after,
     uses_conda,
 )
@@ -32,12 +31,13 @@ from ladder.records.provenance import made_on
 from ladder.records.store import digest_files
 from ladder.system.code import code_files
 from ladder.system.cublas import cublas_versions
-from ladder.system.paths import shown
-from ladder.system.terminal import told
+from ladder.system.locks import run_alone
+from ladder.system.paths import require_room, shown
+from ladder.system.terminal import say, told
 
 ARGUMENTS = sys.argv[1:]
-offer_package()
 with told():
+    offer_package()
     check_place(uses_conda(ARGUMENTS))
     PLACES = config_sources(config, ARGUMENTS)
 
@@ -54,7 +54,12 @@ with told():
     if not uses_conda(ARGUMENTS):
         require_architecture(find_nvcc(PLAN.settings["compile"]["nvcc"]), PLAN.gpu)
     if workflow.is_main_process:
-        run_alone(Path(".snakemake"))
+        run_alone(
+            Path(".snakemake"),
+            lambda: say(
+                "gemm-ladder: jobs of a run that was killed are at work; this run begins when they end"
+            ),
+        )
         print(f"gemm-ladder: {PLAN.headline}", file=sys.stderr, flush=True)
 
 
@@ -88,6 +93,8 @@ DERIVED = f"{HOME}/{PLAN.folder}"
 # What the pipeline makes again: in the project, or with the results that the user keeps elsewhere.
 BESIDE = "" if RESULTS == "results" else f"{RESULTS}/"
 BUILD, LOGS = f"{BESIDE}build", f"{BESIDE}logs"
+with told():
+    require_room(Path(LOGS))
 RECORDED = recorded_on(Path(RAW))
 
 # What is ready is begun in this order: what a GPU is free for, what the last steps of a run wait for, all else.

@@ -44,13 +44,12 @@ def _check_command_line() -> None:
     if not (package / "ladder").is_dir():
         return
     sys.path.insert(0, str(package))  # as the workflow does
-    from ladder.commands.session import check_arguments
-    from ladder.system.errors import LadderError
+    from ladder.commands.session import check_arguments, check_folders
+    from ladder.system.terminal import told
 
-    try:
+    with told():
         check_arguments(sys.argv[1:])
-    except LadderError as error:
-        sys.exit(f"gemm-ladder: {error}")
+        check_folders(Path.cwd())
 
 
 def _of_slurm(reason: str) -> str:

@@ -39,9 +39,9 @@ from ladder.model.rung import Rung, parse_variant, variant_name
 from ladder.model.shape import Shape, in_order
 from ladder.records.provenance import environment
 from ladder.system.errors import LadderError
-from ladder.system.paths import ROOT, resolved, shown
+from ladder.system.paths import ROOT, require_temporary_folder, resolved, shown
 from ladder.system.process import LEASED
-from ladder.system.terminal import Progress, exit_status, told, waiting
+from ladder.system.terminal import INTERRUPTED, Progress, exit_status, told, waiting
 
 COMMAND_LINE = "command line"
 LOOK_EVERY_S = 0.2  # between two looks at the times of files
@@ -59,13 +59,14 @@ def main(arguments: Sequence[str]) -> int:
     asked = _parser().parse_args(arguments)
     try:
         with told("bench"):
+            require_temporary_folder()
             return watch(asked) if asked.watch else once(asked)
     except KeyboardInterrupt:
-        return 130
+        return INTERRUPTED
 
 
 def once(asked: argparse.Namespace) -> int:
-    """Run the command once; returns its exit status, 0 or 1."""
+    """Run the command once; returns its exit status."""
     return exit_status("bench", lambda: bench(planned(asked.rung, asked.sizes or SIZES, asked.config), asked.all))
 
 
@@ -78,7 +79,8 @@ def watch(asked: argparse.Namespace) -> int:
         return once(asked)
     while True:
         before = _saved_at(files_of(asked))
-        once(asked)
+        if once(asked) == INTERRUPTED:
+            raise KeyboardInterrupt
         print(f"bench: waits until one of {len(before)} files is saved; Ctrl-C ends it", file=sys.stderr, flush=True)
         while _saved_at(before) == before:
             time.sleep(LOOK_EVERY_S)
@@ -319,7 +321,7 @@ def emulated(run: Plan, name: str, made: Future[Build], log: Path, every: bool) 
     if rung.language != "cuda" or why_not_called(rung, source_of_rung(rung)):
         made.result()  # which ends at once, or says more of what is wrong than an interpreter
     with waiting(progress, lambda: doing):
-        engine = ENGINE if why_no_emulator() else cached_engine(ROOT / "build" / "emulator")
+        engine = ENGINE if why_no_emulator() else cached_engine(caches(log.parent) / "emulator")
         record = emulate_source(rung, cases, threads, limit_s, log, engine, started, not every)
     if lines := printed(log):
         print("\n".join([f"{name}: printed in the emulator:", *lines]), file=sys.stderr, flush=True)
@@ -332,6 +334,13 @@ def emulated(run: Plan, name: str, made: Future[Build], log: Path, every: bool) 
         warning = first_warning(compiled["log"])
         raise LadderError(f"{name}: wrong: in the emulator: {record['message']}{warning}")
     return record
+
+
+def caches(instead: Path) -> Path:
+    """The folder of what one run leaves to the next; another where this user may not write to the checkout."""
+    folder = ROOT / "build"
+    existing = folder if folder.exists() else ROOT
+    return folder if os.access(existing, os.W_OK) else instead
 
 
 def printed(log: Path) -> list[str]:

@@ -14,7 +14,7 @@ from ladder.config.documents import read_yaml
 from ladder.config.plan import Plan, plan
 from ladder.model.rung import Rung
 from ladder.system.errors import LadderError
-from ladder.system.paths import ROOT, resolved, shown
+from ladder.system.paths import ROOT, require_temporary_folder, resolved, shown
 from ladder.system.terminal import exit_status
 
 LIBRARY_PARTS = ROOT / "kernels" / "library"
@@ -26,6 +26,7 @@ def main(arguments: Sequence[str]) -> int:
     asked = _parser().parse_args(arguments)
 
     def work() -> None:
+        require_temporary_folder()
         given = {**dict(map(setting, asked.config)), "kernels": [asked.rung]}
         config = {**read_yaml(ROOT / "config" / "config.yaml"), **given}
         run = plan(config, dict.fromkeys(given, COMMAND_LINE))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import ast
 import compileall
-import fcntl
 import importlib.util
 import itertools
 import os
@@ -19,10 +18,17 @@ from typing import Any
 from ladder.config.documents import leaves, nearest, parse_yaml, read_yaml, schema
 from ladder.model.rung import Rung
 from ladder.system.errors import LadderError
-from ladder.system.paths import GPU_FILES, ROOT, read_text, resolved, shown
+from ladder.system.paths import (
+    GPU_FILES,
+    ROOT,
+    read_text,
+    require_room,
+    require_temporary_folder,
+    resolved,
+    shown,
+)
 
 MEASURING = ("check", "time", "sustained", "survey", "hardware", "profile")  # the stages that need a GPU
-_held: list[int] = []
 _targets: list[str] = []
 
 
@@ -32,6 +38,7 @@ def offer_package() -> None:
     As bytecode, also where Python is told to write none: each process of a run would compile it again. NumPy's BLAS
     keeps to one thread in each job, for Snakemake gives cores to jobs, and threads that wait would spin.
     """
+    require_temporary_folder()
     package = Path(__file__).resolve().parents[1]
     compileall.compile_dir(package, quiet=2)
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(package.parent), os.environ.get("PYTHONPATH")]))
@@ -53,6 +60,23 @@ def check_arguments(arguments: Sequence[str]) -> None:
         if not path.is_fifo():  # which can be read once only
             read_settings(path)
     _require_folder(resolved(Path.cwd() / given.directory, "--directory"), Path.cwd())
+
+
+def check_folders(folder: Path) -> None:
+    """Let Snakemake write its own files below a folder: raises OSError where it cannot, before it logs its tracebacks.
+
+    Where the user's folder of caches cannot be written to, caches stand there, too.
+    """
+    require_room(folder / ".snakemake")
+    caches = Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"))
+    try:
+        caches.mkdir(parents=True, exist_ok=True)
+        kept = os.access(caches, os.W_OK)
+    except OSError:
+        kept = False
+    if not kept:
+        own = folder / ".snakemake" / "cache"
+        os.environ |= {"XDG_CACHE_HOME": str(own), "MPLCONFIGDIR": str(own / "matplotlib")}
 
 
 def _given(arguments: Sequence[str]) -> argparse.Namespace:
@@ -146,21 +170,6 @@ def uses_conda(arguments: Sequence[str]) -> bool:
     """Whether jobs run in conda environments (--sdm conda), whose compiler this process does not see."""
     given = _given(arguments)
     return given.use_conda or "conda" in given.sdm
-
-
-def run_alone(folder: Path) -> None:
-    """Hold a lock of the kernel on a folder until this process ends, however it ends.
-
-    Raises LadderError where another run holds it. Snakemake's own locks are files, which a killed run leaves behind.
-    """
-    folder.mkdir(exist_ok=True)
-    handle = os.open(folder / "gemm-ladder.lock", os.O_RDWR | os.O_CREAT)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(handle)
-        raise LadderError("another run is at work in this folder and holds its lock; wait until it has ended") from None
-    _held.append(handle)
 
 
 def forced(arguments: Sequence[str]) -> bool:

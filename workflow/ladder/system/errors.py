@@ -32,9 +32,14 @@ _REMEDIES = {
     errno.EPERM: "give this user the right to it, and run again",
     errno.EROFS: "work in a folder that can be written to",
     errno.ENOENT: "install or restore it, and run again",
-    errno.ENOMEM: "free memory, or run with fewer --cores",
+    errno.ENOMEM: "free memory, raise the limit (ulimit -v), or run with fewer --cores",
     errno.EMFILE: "raise the limit (ulimit -n), and run again",
 }
+
+
+def remedy_of(message: str) -> str:
+    """What to do about an error of the system that a message of others tells; to run again where it tells none."""
+    return next((remedy for number, remedy in _REMEDIES.items() if os.strerror(number) in message), "run again")
 
 
 def one_line(error: Exception) -> str:
@@ -44,7 +49,7 @@ def one_line(error: Exception) -> str:
     if isinstance(error, OSError) and error.errno:
         named = " to ".join(os.fsdecode(name) for name in (error.filename, error.filename2) if name is not None)
         remedy = _REMEDIES.get(error.errno, "mend that, and run again")
-        return f"{named + ': ' if named else ''}{os.strerror(error.errno)}; {remedy}"
+        return f"{named + ': ' if named else ''}{error.strerror or os.strerror(error.errno)}; {remedy}"
     if isinstance(error, MemoryError):
         return f"out of memory; {_REMEDIES[errno.ENOMEM]}"
     if isinstance(error, UnicodeEncodeError):

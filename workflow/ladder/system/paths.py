@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import stat
+import tempfile
 from pathlib import Path
 
 from ladder.system.errors import LadderError
@@ -28,6 +30,28 @@ def read_text(path: Path) -> str:
     except UnicodeDecodeError as error:
         line = content[: error.start].count(b"\n") + 1
         raise LadderError(f"{shown(path)}: line {line}: is not UTF-8 text; save it as such") from None
+
+
+def require_temporary_folder() -> None:
+    """Let compilers put their temporary files where Python does: not in TMPDIR if no file can be written there.
+
+    Raises FileNotFoundError, which names the folders that were tried, where none can be written to.
+    """
+    os.environ["TMPDIR"] = tempfile.gettempdir()
+
+
+ROOM = 64 << 10  # bytes: any file that a run writes before its first job has fewer
+
+
+def require_room(folder: Path) -> None:
+    """Raise OSError, which names the folder, where no file can be written to it: it is full, or not this user's."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder, buffering=0) as file:
+            file.write(bytes(ROOM))
+    except OSError as error:
+        error.filename = str(folder)
+        raise
 
 
 def require_file(path: Path) -> None:

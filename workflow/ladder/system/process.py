@@ -29,7 +29,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ladder.system.errors import LadderError
+from ladder.system.errors import LadderError, remedy_of
 from ladder.system.nvml import VISIBLE
 
 Event = dict[str, Any]
@@ -55,7 +55,7 @@ class Outcome:
     def of_the_work(self, what: str) -> Outcome:
         """This outcome; raises LadderError where the machine broke the work off, which says nothing about a kernel."""
         if self.status == BROKEN:
-            raise LadderError(f"{what}: {self.message}; nothing is recorded of it, so run again")
+            raise LadderError(f"{what}: {self.message}; nothing is recorded of it, so {remedy_of(self.message)}")
         return self
 
 

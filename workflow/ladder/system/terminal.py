@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import sys
 import threading
 import time
@@ -13,10 +14,12 @@ from pathlib import Path
 from typing import Any
 
 from ladder.system.errors import LadderError, one_line
+from ladder.system.locks import hold_as_job
 
 CLEAR = "\r\x1b[K"  # to the line's beginning, and nothing behind it
 GREEN, RED, RESET = "\x1b[32m", "\x1b[31m", "\x1b[0m"
 GOOD = ("ok", "pass", "emulated")
+INTERRUPTED = 128 + signal.SIGINT  # the exit status of what the user ends
 BAD = ("failed", "wrong", "unusable", "crashed", "timeout", "not timed", "not profiled")
 
 
@@ -55,9 +58,17 @@ class Progress:
 
 @contextlib.contextmanager
 def told(program: str = "gemm-ladder") -> Iterator[None]:
-    """End the program with one line and exit status 1 for an exception that is not this program's fault."""
+    """End the program with one line and exit status 1 for an exception that is not this program's fault.
+
+    Without a line, and with the status of a program that SIGPIPE ends, where nobody reads what it prints any more.
+    """
     try:
         yield
+        if sys.stdout is not None:  # closed
+            sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else Python tries again when it ends
+        sys.exit(128 + signal.SIGPIPE)
     except Exception as error:
         if line := one_line(error):
             sys.exit(f"{program}: {line}")
@@ -65,13 +76,17 @@ def told(program: str = "gemm-ladder") -> Iterator[None]:
 
 
 def exit_status(program: str, work: Callable[[], None]) -> int:
-    """The exit status of a command that does this work: 0, or 1 once the line is told by which `told` would end it."""
+    """The exit status of a command that does this work: 0, 130 when interrupted, or `told`'s, once its line is told."""
     try:
         with told(program):
             work()
     except SystemExit as ended:
+        if isinstance(ended.code, int):
+            return ended.code
         print(ended.code, file=sys.stderr, flush=True)
         return 1
+    except KeyboardInterrupt:
+        return INTERRUPTED
     return 0
 
 
@@ -100,15 +115,17 @@ def waiting(progress: Progress, doing: Callable[[], str], after_s: float = 2) ->
 def job(snakemake: Any, stage: str = "") -> Iterator[Progress]:
     """A script of a rule: gives its progress lines, and turns an error into one line there and in the rule's log.
 
-    Where the fault is this program's, the log has the traceback. Either way the script ends with exit status 1.
+    Where the fault is this program's, the log has the traceback. Either way the script ends with exit status 1. Until
+    it ends, no other run begins in its folder.
     """
+    hold_as_job(Path(".snakemake"))
     name = snakemake.wildcards.get("kernel") or snakemake.wildcards.get("entry") or ""
     with contextlib.suppress(OSError):
         Path(snakemake.log[0]).unlink(missing_ok=True)  # what an earlier job said is not said by this one
     try:
         yield Progress(stage or snakemake.rule, name, snakemake.config["quiet"])
     except KeyboardInterrupt:
-        sys.exit(130)  # whoever pressed the keys needs no words
+        sys.exit(INTERRUPTED)  # whoever pressed the keys needs no words
     except Exception as error:
         _tell(snakemake, error)
         sys.exit(1)
@@ -126,6 +143,8 @@ def catch_imports(snakemake: Any) -> None:
 
 def _tell(snakemake: Any, error: Exception) -> None:
     log = Path(snakemake.log[0])
+    if isinstance(error, OSError) and error.errno and error.filename is None:  # as of a disk that is full
+        error.filename = ", ".join(sorted({os.path.dirname(path) for path in [*snakemake.output, *snakemake.log]}))
     place = "" if isinstance(error, LadderError) else f"{snakemake.rule}: "
     fault = f"{type(error).__name__}: {' '.join(str(error).split())}; this is our fault, see {log}"
     line = f"gemm-ladder: {place}{one_line(error) or fault}"
