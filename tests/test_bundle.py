@@ -183,7 +183,7 @@ def test_what_holds_no_result_is_left_out_in_one_line_each(sender, tmp_path):
     project = copied(sender / "project", tmp_path / "project")
     raw = project / f"results/{RECORDED}/devices/{DEVICE}/raw"
     store.write_json(
-        raw / "profile/naive.json.gz", {"stage": "profile", "rung": "naive", "failure": None, "shapes": {}}
+        raw / "profile/naive.json.xz", {"stage": "profile", "rung": "naive", "failure": None, "shapes": {}}
     )
     wrong = {**store.read_json(raw / "check/cublas.json"), "status": "failed"}
     store.write_json(raw / "check/cublas.json", wrong)
@@ -191,7 +191,7 @@ def test_what_holds_no_result_is_left_out_in_one_line_each(sender, tmp_path):
     assert status == 0, lines
     assert lines[:2] == [
         "raw/check/cublas.json: left out, for its rung did not pass its check",
-        "raw/profile/naive.json.gz: left out, for it holds no result",
+        "raw/profile/naive.json.xz: left out, for it holds no result",
     ]
     assert lines[2] == f"made.zip: 2 records of {RECORDED} ({DEVICE}); docs/send-in.md says where it goes"
     with zipfile.ZipFile(project / "made.zip") as archive:

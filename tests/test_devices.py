@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import re
 import shutil
@@ -84,7 +83,7 @@ def test_cases_that_another_device_passed_are_checked_again_and_not_added(tmp_pa
 
 @ANOTHER
 def test_profiles_of_another_device_do_not_stand_beside_new_ones(tmp_path, key):
-    path = tmp_path / "profile.json.gz"
+    path = tmp_path / "profile.json.xz"
     keep_profiles(path, "naive", {"512": {"where": elsewhere(key)}}, "", "build-1")
     keep_profiles(path, "naive", {}, "ncu: not found", "build-1")
     assert list(read_profiles(path, "build-1")) == ["512"]
@@ -111,7 +110,7 @@ def test_a_record_of_another_device_is_refused_in_the_folder_of_one(tmp_path, st
     text = json.dumps(content(stage, name))
     for device in (OWN, OTHER):
         record = json.loads(text.replace(a_device().uuid, UUIDS[device]))
-        ending = {"time": "zip", "experiments": "zip", "profile": "json.gz", "trials": "json.gz"}.get(stage, "json")
+        ending = {"time": "zip", "experiments": "zip", "profile": "json.xz", "trials": "json.gz"}.get(stage, "json")
         raw = tmp_path / "results" / RECORDED / "devices" / OWN / "raw"
         path = put(raw / (f"{stage}.json" if stage in STAGES[-3:] else f"{stage}/{name}.{ending}"), record)
         assert RecordPlace.of(path) == RecordPlace(stage, path.name.partition(".")[0], RECORDED, OWN)
@@ -187,17 +186,16 @@ def of_device(source: Path, target: Path, device: str, factor: float = 1) -> Non
     if source.suffix == ".zip":
         members = store.read_archive(scaled(source, target, factor))
         store.write_archive(target, {name: changed(data) for name, data in members.items()})
-    elif source.suffix == ".gz":
-        target.write_bytes(gzip.compress(changed(gzip.decompress(source.read_bytes()))))
     else:
-        target.write_bytes(changed(source.read_bytes()))
+        pack, unpack = (by.get(source.suffix, bytes) for by in (store.PACKED, store.UNPACKED))
+        target.write_bytes(pack(changed(unpack(source.read_bytes()))))
 
 
 @pytest.fixture(scope="module")
 def measured(tmp_path_factory):
     """A finished run beside which a device of the user's own has recorded one size less, all of it 5 % slower."""
     project = copied(finished_run(tmp_path_factory) / "project", tmp_path_factory.mktemp("devices") / "project")
-    for stage, ending in (("check", "json"), ("time", "zip"), ("profile", "json.gz")):
+    for stage, ending in (("check", "json"), ("time", "zip"), ("profile", "json.xz")):
         for rung in FEW_RUNGS:
             source = project / SHIPPED / stage / f"{rung}.{ending}"
             of_device(source, project / f"results/{RECORDED}/devices/{OWN}/raw/{stage}" / source.name, OWN, 1.05)

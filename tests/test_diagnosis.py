@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from conftest import a_rung, an_evidence
 from ladder.model.metrics import METRICS
+from ladder.records import store
 from ladder.tables import diagnosis
 from ladder.tables.diagnosis import RULES, Limit, Profile, diagnose, multiplying_profile, slot_uses, top_lines
 from ladder.tables.profiles import diagnosis_table, followers, hotspot_table, rung_comparison, slot_table
@@ -179,7 +180,7 @@ def test_the_evidence_of_a_queue_tells_slots_of_accesses_from_slots_that_waits_l
 
 def test_the_work_of_the_next_rung_is_told_however_little_it_is():
     rungs = [a_rung("tma"), a_rung("naive", before="tma")]
-    profiles = [json.loads(gzip.decompress((RAW / "tma.json.gz").read_bytes()))["shapes"], RECORDED["naive"]]
+    profiles = [store.read_json(RAW / "tma.json.xz")["shapes"], RECORDED["naive"]]
     table = diagnosis_table([an_evidence(rung=r, profiles=p) for r, p in zip(rungs, profiles, strict=True)])
     row = table[(table["rung"] == "tma") & (table["shape"] == "2048")].set_index("finding").loc[diagnosis.FP32_UNITS]
     assert row["next_slots_percent"] == pytest.approx(slot_uses(profile("naive"))["FFMA"])
@@ -269,7 +270,7 @@ RAW = Path(__file__).resolve().parents[1] / "results" / "h100-sxm" / "raw" / "pr
 
 def now(name: str, shape: str) -> dict:
     """The main kernel of a recorded profile of the rungs as they stand."""
-    record = json.loads(gzip.decompress((RAW / f"{name}.json.gz").read_bytes()))
+    record = store.read_json(RAW / f"{name}.json.xz")
     return multiplying_profile(record["shapes"][shape]["kernels"])
 
 
@@ -293,16 +294,16 @@ def test_the_recorded_ladder_shows_what_the_worklogs_found(shape):
     assert conflicts[1:] == [0, 0]
 
 
-@pytest.mark.parametrize("path", sorted(RAW.glob("*wgmma*.json.gz")), ids=lambda path: path.name.split(".")[0])
+@pytest.mark.parametrize("path", sorted(RAW.glob("*wgmma*.json.xz")), ids=lambda path: path.name.split(".")[0])
 def test_recorded_rungs_of_wgmma_are_bound_by_their_tensor_cores(path):
-    record = json.loads(gzip.decompress(path.read_bytes()))
+    record = store.read_json(path)
     for shape in record["shapes"]:
         assert next(iter(shares(record["rung"], shape))) == diagnosis.TENSOR_CORES
 
 
-@pytest.mark.parametrize("path", sorted(RAW.glob("*.json.gz")), ids=lambda path: path.name.split(".")[0])
+@pytest.mark.parametrize("path", sorted(RAW.glob("*.json.xz")), ids=lambda path: path.name.split(".")[0])
 def test_every_recorded_profile_has_hot_lines_with_a_reason_but_cublas(path):
-    record = json.loads(gzip.decompress(path.read_bytes()))
+    record = store.read_json(path)
     assert {"2048", "4096"} <= set(record["shapes"])
     for profile_of in record["shapes"].values():
         lines = top_lines(multiplying_profile(profile_of["kernels"]))

@@ -103,7 +103,7 @@ def recorded(tmp_path):
         if failure:
             store.conclude_timing(raw / f"time/{name}.zip", failure, "build-1")
         if profiles is not None:
-            keep_profiles(raw / f"profile/{name}.json.gz", name, profiles, profile_failure, "build-1")
+            keep_profiles(raw / f"profile/{name}.json.xz", name, profiles, profile_failure, "build-1")
         if emulated:
             store.write_json(tmp_path / "emulated.json", emulated)
         on_cpu = tmp_path / "emulated.json" if emulated else None
@@ -118,7 +118,7 @@ def test_passes_of_shapes_without_a_profile_are_another_gpus_of_the_same_build(r
     profile = {"where": a_where(), "kernels": []}
     own, other = {"512": profile}, {"512": profile, "1024": profile}
     recorded(check=a_check(), profiles=own)
-    raw = {gpu: tmp_path / gpu / "raw/profile/naive.json.gz" for gpu in ("stale", "same")}
+    raw = {gpu: tmp_path / gpu / "raw/profile/naive.json.xz" for gpu in ("stale", "same")}
     keep_profiles(raw["stale"], "naive", {"1024": {**profile, "where": a_where("build-0")}}, "", "build-0")
     keep_profiles(raw["same"], "naive", other, "", "build-1")
     item = recorded(elsewhere=list(raw.values()))
@@ -155,7 +155,7 @@ def test_records_of_no_build_that_passed_the_check_are_a_failure_and_not_ok_with
     held = "holds nothing of the build that passed the check"
     again = f"{held}; record it again on that GPU: snakemake --cores all --until"
     assert item.message == f"{recorded.raw}/time/naive.zip: {again} time"
-    assert item.profile_failure == f"{recorded.raw}/profile/naive.json.gz: {again} profile"
+    assert item.profile_failure == f"{recorded.raw}/profile/naive.json.xz: {again} profile"
 
 
 def test_a_rung_that_the_machine_kept_from_being_profiled_is_told_and_has_no_failure(recorded):
@@ -222,7 +222,7 @@ def test_profiles_of_a_rung_that_is_wrong_are_left_out(recorded):
     assert recorded(check=WRONG, profiles=profile).profiles == {}
 
 
-@pytest.mark.parametrize("file", ["check/naive.json", "time/naive.zip", "profile/naive.json.gz"])
+@pytest.mark.parametrize("file", ["check/naive.json", "time/naive.zip", "profile/naive.json.xz"])
 def test_a_damaged_record_is_never_taken_for_a_missing_one(recorded, file):
     write(recorded.raw / file, "damaged")
     with pytest.raises(LadderError, match=f"{file}: the record is damaged"):

@@ -442,7 +442,7 @@ def test_a_failed_run_leaves_earlier_measurements_in_place(sound, tmp_path):
 
 
 def test_a_profile_has_metrics_and_advice_or_the_job_says_in_one_line_why_not(sound):
-    record = store.read_json(results_of(sound) / "raw" / "profile" / "coalesced.json.gz")
+    record = store.read_json(results_of(sound) / "raw" / "profile" / "coalesced.json.xz")
     assert record["failure"] is None
     if not record["shapes"]:
         lines = (sound / "run.log").read_text().splitlines()
@@ -594,7 +594,7 @@ def surveyed(builds, rung: str, log: Path) -> dict:
 def test_drawn_products_and_data_are_timed_beside_cublas_and_verified(builds, gpu_alone, tmp_path):
     record = surveyed(builds, "async_copy", tmp_path / "log")
     assert (record["status"], record["message"]) == ("ok", "")
-    path = tmp_path / "async_copy.json.gz"
+    path = tmp_path / "async_copy.json.xz"
     store.write_json(path, {"stage": "survey", "rung": "async_copy", **record})
     found = read_survey(path)
     assert len(found.products) == 12

@@ -1,6 +1,5 @@
 """A record names its stage, rung and device; in the place of another it is refused in one line, whatever reads it."""
 
-import gzip
 import json
 from itertools import permutations
 from pathlib import Path
@@ -49,7 +48,7 @@ def content(stage: str, rung: str, device: str | None = None, *, old: bool = Fal
 def place(folder: Path, stage: str, rung: str, gpu: str = RECORDED) -> Path:
     """Where a record of a stage lies."""
     raw = folder / "results" / gpu / "raw"
-    ending = {"time": "zip", "experiments": "zip", "profile": "json.gz", "trials": "json.gz"}.get(stage, "json")
+    ending = {"time": "zip", "experiments": "zip", "profile": "json.xz", "trials": "json.gz"}.get(stage, "json")
     return raw / (f"{stage}.json" if stage in STAGES[-3:] else f"{stage}/{rung}.{ending}")
 
 
@@ -62,7 +61,7 @@ def put(path: Path, record: dict) -> Path:
         store.write_archive(path, {f"2026-01-02T03-04-05/{name}": data for name, data in files.items()})
     else:
         data = json.dumps({"schema_version": 1, **record}).encode()
-        path.write_bytes(gzip.compress(data) if path.suffix == ".gz" else data)
+        path.write_bytes(store.PACKED.get(path.suffix, bytes)(data))
     return path
 
 
@@ -157,7 +156,7 @@ def test_the_comparison_refuses_a_baseline_of_another_rung_or_gpu_wherever_it_li
 
 
 def test_what_is_recorded_here_is_all_in_its_place():
-    places = [path for path in ROOT.glob("results/*/raw/**/*") if path.suffix in (".json", ".gz", ".zip")]
+    places = [path for path in ROOT.glob("results/*/raw/**/*") if path.suffix in (".json", ".gz", ".xz", ".zip")]
     counted = {"mma_rate", "mma_operands"}  # microbenchmarks, which tools/micro wrote in a form of their own
     found = {path for path in places if path.name.partition(".")[0] not in counted}
     assert {RecordPlace.of(path).stage for path in found} | {"sustained"} == {*STAGES, "hardware", "survey"}

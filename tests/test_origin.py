@@ -81,7 +81,7 @@ def test_every_number_has_the_file_and_the_key_of_its_record_and_every_time_its_
     assert list(zip(table["stage"], table["shape"], table["file"], table["key"], strict=True)) == [
         ("check", "", "raw/check/naive.json", ""),
         ("time", "512", "raw/time/naive.zip", "2026-01-02T03-04-05"),
-        ("profile", "512", "raw/profile/naive.json.gz", "shapes.512"),
+        ("profile", "512", "raw/profile/naive.json.xz", "shapes.512"),
     ]
     samples = sample_table([item])
     assert list(zip(samples["kernel"], samples["times_ms"], strict=True)) == [("naive", "1 2.5"), ("cublas", "0.5")]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import os
 import re
@@ -338,7 +337,7 @@ def test_with_conda_every_job_runs_in_the_environment(project, tmp_path):
 
 
 def test_a_profile_that_the_machine_prevented_is_no_record_and_is_tried_again(project, tmp_path):
-    record, recorded = f"{RAW}/profile/naive.json.gz", store.read_json(project / f"{RAW}/check/naive.json")["where"]
+    record, recorded = f"{RAW}/profile/naive.json.xz", store.read_json(project / f"{RAW}/check/naive.json")["where"]
     made = {"rung": "naive", "status": "ok", "message": "", "build_digest": build_of(recorded)}
     store.write_json(project / f"build/{RECORDED}/rungs/naive/compile.json", made)
     (project / record).unlink()
@@ -582,7 +581,7 @@ def of_another_version(path: Path) -> None:
         ("check/naive.json", of_another_version, "schema_version: 999"),
         ("time/naive.zip", truncated, "damaged"),
         ("time/naive.zip", with_a_wrong_byte, "damaged"),
-        ("profile/naive.json.gz", truncated, "damaged"),
+        ("profile/naive.json.xz", truncated, "damaged"),
     ],
     ids=lambda value: value.__name__ if callable(value) else value,
 )
@@ -590,7 +589,7 @@ def test_a_record_that_cannot_be_read_is_one_line_that_names_it_and_stays(projec
     path = project / RAW / record
     if not path.exists():
         path.parent.mkdir(exist_ok=True)
-        path.write_bytes(gzip.compress(b'{"schema_version": 1, "rung": "naive", "failure": null, "shapes": {}}\n'))
+        store.write_json(path, {"rung": "naive", "failure": None, "shapes": {}})
     damage(path)
     before = contents(project / RAW)
     line = one_error(snakemake(project, FEW))

@@ -324,7 +324,7 @@ def test_a_metric_has_one_name_here_and_one_in_nsight_compute():
 
 
 def test_what_is_recorded_has_the_units_and_the_stalls_of_the_registry():
-    records = sorted(ROOT.glob("results/*/raw/profile/*.json.gz"))
+    records = sorted(ROOT.glob("results/*/raw/profile/*.json.xz"))
     assert records
     # Nsight Compute calls these sectors `byte` and `sectors`, and these wavefronts `sectors` too.
     corrected = {"global_excessive_sectors", "global_sectors", "shared_wavefronts"}
@@ -346,7 +346,7 @@ def profile(kernel: str):
 
 
 def test_profiles_are_kept_beside_those_of_other_shapes(tmp_path):
-    path = tmp_path / "profile/naive.json.gz"
+    path = tmp_path / "profile/naive.json.xz"
     assert read_profiles(path, "build-1") == {}
     keep_profiles(path, "naive", {"512": profile("old"), "1024": profile("old")}, "", "build-1")
     keep_profiles(path, "naive", {"512": profile("new")}, "", "build-1")
@@ -355,7 +355,7 @@ def test_profiles_are_kept_beside_those_of_other_shapes(tmp_path):
 
 
 def test_why_profiles_are_missing_is_kept_until_there_are_some(tmp_path):
-    path = tmp_path / "naive.json.gz"
+    path = tmp_path / "naive.json.xz"
     keep_profiles(path, "naive", {"512": profile("old")}, "", "build-1")
     keep_profiles(path, "naive", {}, "ncu: not found", "build-2")
     record = store.read_json(path)

@@ -1,6 +1,5 @@
 """Records on disk: whole or not at all, equal for equal content, and one line for what cannot be read."""
 
-import gzip
 import json
 import os
 import re
@@ -62,19 +61,27 @@ def test_a_completed_write_leaves_one_readable_file_in_a_folder_made_for_it(tmp_
     assert stat.S_IMODE(path.stat().st_mode) == 0o644
 
 
-@pytest.mark.parametrize("name", ["record.json", "record.json.gz"])
+@pytest.mark.parametrize("name", ["record.json", "record.json.gz", "record.json.xz"])
 def test_a_json_record_reads_back_as_written_with_its_version(tmp_path, name):
     record = {"rung": "naive", "cases": [{"a": 1}, {"a": None}], "flags": ["x"], "empty": [], "text": 'µ"\n'}
     store.write_json(tmp_path / name, record)
     assert store.read_json(tmp_path / name) == {"schema_version": 1, **record}
 
 
-@pytest.mark.parametrize("name", ["record.json", "record.json.gz"])
+@pytest.mark.parametrize("name", ["record.json", "record.json.gz", "record.json.xz"])
 def test_equal_json_records_are_equal_bytes(tmp_path, monkeypatch, name):
     store.write_json(tmp_path / "1" / name, {"rung": "naive", "cases": [{"a": 1}]})
     monkeypatch.setattr("time.time", lambda: 2e9)
     store.write_json(tmp_path / "2" / name, {"rung": "naive", "cases": [{"a": 1}]})
     assert (tmp_path / "1" / name).read_bytes() == (tmp_path / "2" / name).read_bytes()
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "results").glob("*/raw/profile/*")), ids=lambda path: path.name)
+def test_a_profile_in_git_is_packed_as_the_profile_stage_packs_it(tmp_path, path):
+    record = store.read_json(path)
+    store.write_json(tmp_path / path.name, record)
+    assert path.suffix == ".xz"
+    assert (tmp_path / path.name).read_bytes() == path.read_bytes()
 
 
 def test_equal_archives_are_equal_bytes_whatever_the_order_of_their_members(tmp_path):
@@ -104,7 +111,7 @@ def truncations(content: bytes) -> list[bytes]:
     return [content[:length] for length in (0, 1, len(content) // 2, len(content) - 1)]
 
 
-@pytest.mark.parametrize("name", ["record.json", "record.json.gz", "record.zip"])
+@pytest.mark.parametrize("name", ["record.json", "record.json.gz", "record.json.xz", "record.zip"])
 @pytest.mark.parametrize("part", range(4))
 def test_a_truncated_record_is_one_line_and_is_left_as_it_is(tmp_path, name, part):
     path = tmp_path / name
@@ -123,14 +130,14 @@ def test_a_truncated_record_is_one_line_and_is_left_as_it_is(tmp_path, name, par
     assert names(tmp_path) == [name]
 
 
-@pytest.mark.parametrize("name", ["record.json", "record.json.gz"])
+@pytest.mark.parametrize("name", ["record.json", "record.json.gz", "record.json.xz"])
 @pytest.mark.parametrize(
     ("old", "new"),
     [('"ms": 1.5', '"ms": 1.25'), ('"naive"', '"tiled"'), (', {"a": 2}', ""), ("\n}", ',\n"more": 1\n}'), ("}\n", "}")],
 )
 def test_a_record_that_was_changed_is_one_line_and_one_from_before_digests_is_read(tmp_path, name, old, new):
     path = tmp_path / name
-    pack, unpack = (gzip.compress, gzip.decompress) if path.suffix == ".gz" else (bytes, bytes)
+    pack, unpack = (kinds.get(path.suffix, bytes) for kinds in (store.PACKED, store.UNPACKED))
     record = {"rung": "naive", "ms": 1.5, "cases": [1, {"a": 2}]}
     store.write_json(path, record)
     whole = unpack(path.read_bytes()).decode()
@@ -152,10 +159,11 @@ def test_a_record_that_is_no_json_is_one_line(tmp_path, content):
     assert line_of(store.read_json, path).endswith(RESTORE)
 
 
-def test_a_gzipped_record_that_is_not_gzipped_is_one_line(tmp_path):
-    path = tmp_path / "record.json.gz"
+@pytest.mark.parametrize(("ending", "problem"), [("gz", "Not a gzipped file"), ("xz", "Input format not supported")])
+def test_a_packed_record_that_is_not_packed_is_one_line(tmp_path, ending, problem):
+    path = tmp_path / f"record.json.{ending}"
     path.write_bytes(b'{"schema_version": 1}')
-    assert line_of(store.read_json, path).startswith(f"{path}: the record is damaged (Not a gzipped file")
+    assert line_of(store.read_json, path).startswith(f"{path}: the record is damaged ({problem}")
 
 
 @pytest.mark.parametrize(
@@ -168,11 +176,11 @@ def test_a_gzipped_record_that_is_not_gzipped_is_one_line(tmp_path):
         (5, "None"),
     ],
 )
-@pytest.mark.parametrize("name", ["record.json", "record.json.gz"])
+@pytest.mark.parametrize("name", ["record.json", "record.json.gz", "record.json.xz"])
 def test_a_record_of_another_schema_version_is_one_line_and_is_left_as_it_is(tmp_path, name, content, version):
     path = tmp_path / name
     data = json.dumps(content).encode()
-    path.write_bytes(gzip.compress(data) if path.suffix == ".gz" else data)
+    path.write_bytes(store.PACKED.get(path.suffix, bytes)(data))
     before = path.read_bytes()
     assert line_of(store.read_json, path) == (
         f"{path}: schema_version: {version} is not 1; use the gemm-ladder that wrote the record, or delete it to "

@@ -155,8 +155,8 @@ def test_the_timings_and_profiles_of_an_old_record_are_those_of_the_present_buil
     store.add_run(tmp_path / "time.zip", {**files, "record.json": json.dumps(record).encode()})
     assert timed_shapes(tmp_path / "time.zip", record["settings"], {**where, "compile": PRESENT}) == {"512"}
     assert [str(shape) for shape in read_time_record(tmp_path / "time.zip", BUILD)] == ["512"]
-    store.write_json(tmp_path / "profile.json.gz", {"rung": "naive", "shapes": {"512": {"where": where}}})
-    assert list(read_profiles(tmp_path / "profile.json.gz", BUILD)) == ["512"]
+    store.write_json(tmp_path / "profile.json.xz", {"rung": "naive", "shapes": {"512": {"where": where}}})
+    assert list(read_profiles(tmp_path / "profile.json.xz", BUILD)) == ["512"]
 
 
 def test_an_old_trial_is_not_measured_again(where, tmp_path):

@@ -9,7 +9,7 @@ if PLAN.measuring:
             again=once_more,
             measured_on=MEASURED_ON,
         output:
-            update(f"{RAW_OF}/profile/{{kernel}}.json.gz"),
+            update(f"{RAW_OF}/profile/{{kernel}}.json.xz"),
         log:
             f"{LOGS}/{{gpu}}/profile/{{kernel}}.log",
         priority: MEASURED_FIRST

@@ -35,7 +35,7 @@ rule tables:
         timings=records("time", "zip", RUNGS),
         sustained=SUSTAINED,
         hardware=HARDWARE,
-        profiles=records("profile", "json.gz", PLAN.profiled),
+        profiles=records("profile", "json.xz", PLAN.profiled),
         elsewhere=[os.path.relpath(path) for path in PLAN.profiled_elsewhere],
         code=code("tables"),
     output:

@@ -22,7 +22,7 @@ with job(snakemake):
             sanitized=rung.name in params.sanitized,
             passed_on=params.passed_on.get(rung.name, ""),
             sustained=rung.name in sustained,
-            elsewhere=[path for path in elsewhere if path.name == f"{rung.name}.json.gz"],
+            elsewhere=[path for path in elsewhere if path.name == f"{rung.name}.json.xz"],
         )
         for rung in params.rungs
     ]

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import gzip
 import hashlib
 import io
 import json
+import lzma
 import os
 import re
 import tempfile
@@ -34,7 +34,7 @@ from ladder.system.paths import ROOT, require_file, resolved, shown
 from ladder.system.terminal import say, told
 
 MANIFEST = "manifest.json"
-SENT = {"check": ".json", "time": ".zip", "sustained": ".json", "profile": ".json.gz", "accuracy": ".json"}
+SENT = {"check": ".json", "time": ".zip", "sustained": ".json", "profile": ".json.xz", "accuracy": ".json"}
 _RUNG = r"[a-z][a-z0-9_]*(@[A-Z][A-Z0-9_]*=[A-Za-z0-9_]+(,[A-Z][A-Z0-9_]*=[A-Za-z0-9_]+)*)?"
 _MEMBER = re.compile(rf"raw/({'|'.join(f'{stage}/{_RUNG}{re.escape(end)}' for stage, end in SENT.items())})")
 MOST_FILES, MOST_BYTES = 2000, 256 << 20  # of a bundle; the bytes are also the most of one record unpacked
@@ -211,10 +211,10 @@ def _unpacked_bytes(name: str, content: bytes) -> int:
         if name.endswith(".zip"):
             with zipfile.ZipFile(io.BytesIO(content)) as archive:
                 return sum(info.file_size for info in archive.infolist())
-        if name.endswith(".gz"):
-            with gzip.open(io.BytesIO(content)) as file:
+        if name.endswith(".xz"):
+            with lzma.open(io.BytesIO(content)) as file:
                 return len(file.read(MOST_BYTES + 1))
-    except (zipfile.BadZipFile, EOFError, OSError, ValueError, zlib.error):
+    except (zipfile.BadZipFile, EOFError, OSError, ValueError, zlib.error, lzma.LZMAError):
         return 0  # whoever reads it says what is wrong
     return len(content)
 

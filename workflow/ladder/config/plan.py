@@ -187,7 +187,7 @@ class Plan:
     def profiled_elsewhere(self) -> list[Path]:
         """The profile records of these rungs on other GPUs: passes that addresses cost depend on the build alone."""
         folders = [raw for results, raw in _raw_folders({RESULTS, self.results}) if raw != self.raw()]
-        return [path for raw in folders for name in self.profiled for path in raw.glob(f"profile/{name}.json.gz")]
+        return [path for raw in folders for name in self.profiled for path in raw.glob(f"profile/{name}.json.xz")]
 
     @property
     def profiled(self) -> list[str]:

@@ -6,7 +6,7 @@ The stages write these records to results/GPU/raw:
 - time/KERNEL.zip: for each process that timed the rung a folder, named after when it ended, with NVBench's own JSON
   and sample files as NVBench wrote them, and record.json, which says where, when and of what;
 - sanitize/KERNEL.json: what compute-sanitizer's tools found;
-- profile/KERNEL.json.gz: for each shape the metrics and the advice of one Nsight Compute report;
+- profile/KERNEL.json.xz: for each shape the metrics and the advice of one Nsight Compute report;
 - accuracy/KERNEL.json: errors by k;
 - sustained/KERNEL.json: launches back to back for seconds, with the energy that they took;
 - hardware.json: what the GPU's caches, memory, units and barriers take, sample by sample;
@@ -24,11 +24,13 @@ import contextlib
 import gzip
 import hashlib
 import json
+import lzma
 import os
 import tempfile
 import zipfile
 import zlib
 from collections.abc import Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +39,10 @@ from ladder.system.errors import LadderError
 
 SCHEMA_VERSION = 1
 LONG = 4096  # bytes, from which on bzip2 packs better than deflate: NVBench's JSON is longer
+# pb: text has no groups of four bytes, for which xz looks unless told.
+_XZ = [{"id": lzma.FILTER_LZMA2, "preset": 6 | lzma.PRESET_EXTREME, "pb": 0}]
+PACKED = {".gz": partial(gzip.compress, mtime=0), ".xz": partial(lzma.compress, filters=_XZ)}
+UNPACKED = {".gz": gzip.decompress, ".xz": lzma.decompress}
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # the first time that a zip entry can carry: archives of equal content are equal bytes
 
 
@@ -78,9 +84,9 @@ def _lines(value: Any) -> str:
 
 
 def write_json(path: Path, record: Mapping[str, Any]) -> None:
-    """Write one JSON record with its digest, gzipped where the name ends in .gz; equal records give equal bytes."""
+    """Write one JSON record with its digest, packed where its name ends in .gz or .xz; equal records give equal bytes."""
     content = _signed(to_json({"schema_version": SCHEMA_VERSION, **record})).encode()
-    write_bytes(path, gzip.compress(content, mtime=0) if path.suffix == ".gz" else content)
+    write_bytes(path, PACKED.get(path.suffix, bytes)(content))
 
 
 def read_json(path: Path) -> dict[str, Any]:
@@ -89,10 +95,9 @@ def read_json(path: Path) -> dict[str, Any]:
     Raises LadderError where it is truncated, no JSON, of another schema version, or not what its digest is of.
     """
     try:
-        content = path.read_bytes()
-        text = (gzip.decompress(content) if path.suffix == ".gz" else content).decode()
+        text = UNPACKED.get(path.suffix, bytes)(path.read_bytes()).decode()
         record = json.loads(text)
-    except (ValueError, EOFError, OSError, zlib.error) as error:
+    except (ValueError, EOFError, OSError, zlib.error, lzma.LZMAError) as error:
         raise damaged(path, error) from None
     if _of_this_version(record, path).pop(_DIGEST, None) is not None and text != _signed(_unsigned(text)):
         raise damaged(path, ValueError("its digest is that of another content"))

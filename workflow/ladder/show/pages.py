@@ -395,7 +395,7 @@ def _profile(profiles: pd.DataFrame) -> list[str]:
     kernels = at[at["name"] == "duration"].assign(ms=lambda table: pd.to_numeric(table["value"]) / 1e6)
     at = at[at["multiplies"].astype(bool)]
     rung = at["rung"].iloc[0]
-    parts = [f"## Profile at {shape}", "", f"From [raw/profile/{rung}.json.gz](../../raw/profile/{rung}.json.gz).", ""]
+    parts = [f"## Profile at {shape}", "", f"From [raw/profile/{rung}.json.xz](../../raw/profile/{rung}.json.xz).", ""]
     if len(kernels) > 1:
         kernels = kernels.assign(share=kernels["ms"] / kernels["ms"].sum())
         parts += _columns(kernels, {"kernel": "kernel", "ms": "ms", "share": "of the time"}, share=_share)

@@ -185,7 +185,7 @@ def read_evidence(
     """
     check_path, time_path = raw / "check" / f"{rung.name}.json", raw / "time" / f"{rung.name}.zip"
     sustained_path = raw / "sustained" / f"{rung.name}.json"
-    profile_path = raw / "profile" / f"{rung.name}.json.gz"
+    profile_path = raw / "profile" / f"{rung.name}.json.xz"
     check = store.read_record(check_path) if check_path.exists() else None
     on_cpu = store.read_json(emulated) if emulated else None
     if check and check.get("claims", rung.claims) != rung.claims:

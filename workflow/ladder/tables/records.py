@@ -26,7 +26,7 @@ def record_table(evidence: Sequence[Evidence]) -> pd.DataFrame:
     rows = []
     for item in evidence:
         for stage, shape, key, where in _parts(item):
-            ending = {"time": "zip", "profile": "json.gz"}.get(stage, "json")
+            ending = {"time": "zip", "profile": "json.xz"}.get(stage, "json")
             compiled = at_present(where["compile"])
             rows.append(
                 {

@@ -146,6 +146,10 @@ def _results(
     }
 
 
+def _layout(case: Case) -> dict[str, Any]:
+    return {"shape": str(case.shape), "padding": list(case.paddings)}
+
+
 def _us(samples: Sequence[float]) -> list[float]:
     return [float(f"{1e6 * each:.5g}") for each in samples]
 
