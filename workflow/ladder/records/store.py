@@ -84,7 +84,7 @@ def _lines(value: Any) -> str:
 
 
 def write_json(path: Path, record: Mapping[str, Any]) -> None:
-    """Write one JSON record with its digest, packed where its name ends in .gz or .xz; equal records give equal bytes."""
+    """Write one JSON record with its digest, packed where its name ends in .gz or .xz; equal ones give equal bytes."""
     content = _signed(to_json({"schema_version": SCHEMA_VERSION, **record})).encode()
     write_bytes(path, PACKED.get(path.suffix, bytes)(content))
 
