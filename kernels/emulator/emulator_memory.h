@@ -555,6 +555,15 @@ EMULATOR_NOINLINE void read_only_load(const void* pointer, unsigned bytes, unsig
   check(address, bytes, READ_ONLY, caller);
 }
 
+// `usual` of a read where threads know of each other by clocks; a function of its own, so that the others need no stack.
+EMULATOR_NOINLINE static bool usual_with_clocks(Block& b, size_t word, uintptr_t code) {
+  bool safe = safe_to_read(b, b.shadow[word].written);
+  if (safe) {
+    note_read(b, word, code);
+  }
+  return safe;
+}
+
 // The usual harmless accesses to a word of shared memory, which change at most its stamps: if this is one, it is done.
 EMULATOR_PLAIN inline __attribute__((always_inline)) bool usual(Block& b, size_t word, Access access, uintptr_t code) {
   Shadow& s = b.shadow[word];
@@ -562,6 +571,9 @@ EMULATOR_PLAIN inline __attribute__((always_inline)) bool usual(Block& b, size_t
     return false;
   }
   if (access == READ) {
+    if (b.ptx != nullptr) {
+      return usual_with_clocks(b, word, code);
+    }
     bool safe = safe_to_read(b, s.written);
     if (safe && ((s.read ^ b.stamp) & ~LANE) != SEVERAL_LANES) {  // else another lane of this warp has noted it
       note_read(b, word, code);
