@@ -362,15 +362,7 @@ def plan(config: Mapping[str, Any], sources: Mapping[str, str] | None = None, co
     added = [rung for name, rung in own.items() if name not in ladder]
     ladder = own or ladder
     gpu, devices, measuring = _choose(settings, at)
-    for tool, section in PROGRAMS.items():
-        key = tool.replace("-", "_")
-        if (
-            (compiles_here if tool == "nvcc" else measuring)
-            and (named := settings[section][key]) != "auto"
-            and not shutil.which(named)
-        ):
-            place = f"{at(f'{section}.{key}')}: {section}.{key}"
-            raise LadderError(f"{place}: {named!r} is no program; give the path of {tool}, or auto")
+    _check_programs(settings, at, compiles_here, measuring)
     whose = _own(settings, gpu, devices, measuring, results, f"{at('records')}: records")
     if settings["tune"]["use"]:
         ladder = _with_all_tuned(ladder, gpu.name, results)
@@ -394,12 +386,7 @@ def plan(config: Mapping[str, Any], sources: Mapping[str, str] | None = None, co
         rungs=tuple(rungs),
         ladder=ladder,
         listed_shapes=tuple(shapes),
-        tune_shapes=tuple(
-            sorted(
-                read_shapes(settings["tune_sizes"], at("tune_sizes"), "tune_sizes"),
-                key=work_key,
-            )
-        ),
+        tune_shapes=tuple(sorted(read_shapes(settings["tune_sizes"], at("tune_sizes"), "tune_sizes"), key=work_key)),
         profile_shapes=tuple(read_shapes(settings["profile"]["sizes"], at("profile.sizes"), "profile.sizes")),
         sustained_sizes=tuple(read_shapes(settings["sustained"]["sizes"], at("sustained.sizes"), "sustained.sizes")),
         settings=settings,
@@ -408,14 +395,7 @@ def plan(config: Mapping[str, Any], sources: Mapping[str, str] | None = None, co
         results=results,
     )
     for rung in (rung for rung in rungs if rung.claims):
-        claims = f"{rung.name} claims none of them ({in_words(rung.claims)})"
-        if unmet := not_as_timed(rung.claims):
-            problem = f"{rung.file}: {rung.entry}.claims.{unmet}: {rung.claims[unmet]!r} leaves out how rungs are timed"
-            raise LadderError(f"{problem}, at alpha = 1 and beta = 0; claim that too")
-        if not made.timed(rung.name):
-            raise LadderError(f"{places.get('sizes', file)}: sizes: {claims}; add one that it claims")
-        if not made.emulated_cases(rung.name):
-            raise LadderError(f"{places.get('check', file)}: check.cases: {claims}; add one that it claims")
+        _check_claims(rung, made, places.get("sizes", file), places.get("check", file))
     return made
 
 
@@ -430,6 +410,30 @@ def _with_published(ladder: Mapping[str, Rung], raw: Path) -> list[Rung]:
     published = [name for name in published_kernels() if name.partition("@")[0] in entries]
     recorded = [name for name in published if any(raw.glob(f"*/{name}.*"))]
     return select_rungs([*ladder, *recorded], ladder, "kernels")
+
+
+def _check_programs(
+    settings: Mapping[str, Any], at: Callable[[str], str], compiles_here: bool, measuring: bool
+) -> None:
+    """Raise LadderError for a tool of this run that the settings name and that is no program."""
+    for tool, section in PROGRAMS.items():
+        key = tool.replace("-", "_")
+        named = settings[section][key] if (compiles_here if tool == "nvcc" else measuring) else "auto"
+        if named != "auto" and not shutil.which(named):
+            place = f"{at(f'{section}.{key}')}: {section}.{key}"
+            raise LadderError(f"{place}: {named!r} is no program; give the path of {tool}, or auto")
+
+
+def _check_claims(rung: Rung, made: Plan, sizes: str, check: str) -> None:
+    """Raise LadderError where a rung claims nothing that is timed or checked; `sizes` and `check` say who set these."""
+    claims = f"{rung.name} claims none of them ({in_words(rung.claims)})"
+    if unmet := not_as_timed(rung.claims):
+        problem = f"{rung.file}: {rung.entry}.claims.{unmet}: {rung.claims[unmet]!r} leaves out how rungs are timed"
+        raise LadderError(f"{problem}, at alpha = 1 and beta = 0; claim that too")
+    if not made.timed(rung.name):
+        raise LadderError(f"{sizes}: sizes: {claims}; add one that it claims")
+    if not made.emulated_cases(rung.name):
+        raise LadderError(f"{check}: check.cases: {claims}; add one that it claims")
 
 
 def _outside(settings: Mapping[str, Any], key: str, at: Callable[[str], str]) -> Path | None:

@@ -133,48 +133,53 @@ def paper_table(evidence: Sequence[Evidence], gpu: Gpu) -> pd.DataFrame:
             continue
         passes = _passes(item, gpu)
         for text in item.inspection["launches"]:
-            found, shape = multiplying_kernel(item.inspection, text), Shape.parse(text)
-            if found is None:
-                continue
-            launch, kernel = found
-            by_ffmas = item.rung.precision == "fp32" and bool(sass.ratios(kernel["code"]["loop"]))
-            tile = tile_of(item.rung, shape)
-            loop = kernel["code"]["loop"]
-            blocks = math.prod(launch["grid"])
-            held = (launch.get("occupancy") or {}).get("blocks")
-            filled = waves(blocks, held, gpu.sms) if held else {"balance": 1.0}
-            each, source = passes.get(text, (math.nan, "")) if by_ffmas else (math.nan, "")
-            limits = ceilings(gpu, shape, loop, filled["balance"], each) if by_ffmas else {}
-            bound = min(limits, key=lambda name: limits[name], default="")
-            lowest = limits.get(bound, math.nan)
-            timing = item.timings.get(shape) if item.sound else None
-            measured = shape.flop / np.median(timing.own.times_s) / 1e9 if timing else math.nan
-            asked = accesses(tile, shape.k, not by_ffmas or bool(kernel["code"]["whole"]["mix"]["LDS"]))
-            of_threads = ("TM", "TN", "shared_reads_per_result", "intensity_shared")
-            known = by_ffmas and item.rung.language == "cuda"
-            unknown = (*(() if by_ffmas else ("compute_floor_ms",)), *(() if known else of_threads))
-            rows.append(
-                {
-                    "rung": item.rung.name,
-                    "shape": text,
-                    **floors(shape, gpu),
-                    **tile,
-                    **asked,
-                    **dict.fromkeys(unknown, math.nan),
-                    "blocks": blocks,
-                    "blocks_per_sm": held,
-                    **filled,
-                    "wavefronts_per_ffma": each,
-                    "wavefronts_from": source,
-                    **{f"ceiling_{name.lower().replace(' ', '_')}_gflops": limit for name, limit in limits.items()},
-                    "predicted_gflops": lowest,
-                    "predicted_ms": shape.flop / lowest / 1e6,
-                    "bound_by": bound,
-                    "measured_gflops": measured,
-                    "share_of_prediction": measured / lowest,
-                }
-            )
+            if found := multiplying_kernel(item.inspection, text):
+                row = _on_paper(item, gpu, Shape.parse(text), *found, passes.get(text, (math.nan, "")))
+                rows.append({"rung": item.rung.name, "shape": text, **row})
     return pd.DataFrame(rows, columns=PAPER_COLUMNS)
+
+
+def _on_paper(
+    item: Evidence,
+    gpu: Gpu,
+    shape: Shape,
+    launch: Mapping[str, Any],
+    kernel: Mapping[str, Any],
+    passes: tuple[float, str],
+) -> dict[str, Any]:
+    """A row of `paper_table` but for its first two columns; `passes` of the load/store pipe an FFMA, and from what."""
+    loop = kernel["code"]["loop"]
+    by_ffmas = item.rung.precision == "fp32" and bool(sass.ratios(loop))
+    each, source = passes if by_ffmas else (math.nan, "")
+    blocks = math.prod(launch["grid"])
+    held = (launch.get("occupancy") or {}).get("blocks")
+    filled = waves(blocks, held, gpu.sms) if held else {"balance": 1.0}
+    limits = ceilings(gpu, shape, loop, filled["balance"], each) if by_ffmas else {}
+    bound = min(limits, key=lambda name: limits[name], default="")
+    lowest = limits.get(bound, math.nan)
+    timing = item.timings.get(shape) if item.sound else None
+    measured = shape.flop / np.median(timing.own.times_s) / 1e9 if timing else math.nan
+    tile = tile_of(item.rung, shape)
+    of_threads = ("TM", "TN", "shared_reads_per_result", "intensity_shared")
+    known = by_ffmas and item.rung.language == "cuda"
+    unknown = (*(() if by_ffmas else ("compute_floor_ms",)), *(() if known else of_threads))
+    return {
+        **floors(shape, gpu),
+        **tile,
+        **accesses(tile, shape.k, not by_ffmas or bool(kernel["code"]["whole"]["mix"]["LDS"])),
+        **dict.fromkeys(unknown, math.nan),
+        "blocks": blocks,
+        "blocks_per_sm": held,
+        **filled,
+        "wavefronts_per_ffma": each,
+        "wavefronts_from": source,
+        **{f"ceiling_{name.lower().replace(' ', '_')}_gflops": limit for name, limit in limits.items()},
+        "predicted_gflops": lowest,
+        "predicted_ms": shape.flop / lowest / 1e6,
+        "bound_by": bound,
+        "measured_gflops": measured,
+        "share_of_prediction": measured / lowest,
+    }
 
 
 def _passes(item: Evidence, gpu: Gpu) -> dict[str, tuple[float, str]]:
