@@ -14,8 +14,9 @@ from __future__ import annotations
 import argparse
 import sys
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import jinja2
@@ -24,26 +25,9 @@ import numpy as np
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "workflow")]
 
-from doc_cases import check_settings, emulated, power_of_2  # noqa: E402
-from doc_numbers import (  # noqa: E402
-    GPU,
-    Number,
-    cell,
-    fp32_libraries,
-    inner_loop,
-    ladder_origin,
-    ladder_rows,
-    ladder_state,
-    largest_errors,
-    not_verified,
-    percent,
-    percent_of_cublas,
-    rows,
-    slower_below,
-    slower_sizes,
-    slowest,
-    summary_block,
-)
+import doc_cases  # noqa: E402
+import doc_numbers  # noqa: E402
+from doc_numbers import GPU, Number, cell, rows  # noqa: E402
 from hand_occupancy import occupancy_by_hand  # noqa: E402
 from header_figures import headers  # noqa: E402
 from ladder.config.documents import read_yaml  # noqa: E402
@@ -267,36 +251,17 @@ def data_families() -> str:
     return "\n".join(["| family | A and B |", "| --- | --- |", *lines])
 
 
+def public(module: ModuleType) -> list[Callable[..., Any]]:
+    """The functions of a module that others may call."""
+    found = (each for each in vars(module).values() if getattr(each, "__module__", "") == module.__name__)
+    return [each for each in found if not each.__name__.startswith("_")]
+
+
 FUNCTIONS = (
-    *(cell, tflops, share_of_cublas, predicted_tflops, profiled, inner_loop),
-    *(
-        percent,
-        percent_of_cublas,
-        ladder_rows,
-        ladder_origin,
-        ladder_state,
-        fp32_libraries,
-        not_verified,
-        slower_below,
-        slower_sizes,
-        slowest,
-        largest_errors,
-        summary_block,
-    ),
+    *(*public(doc_numbers), *public(doc_cases)),
+    *(tflops, share_of_cublas, predicted_tflops, profiled),
     *(error_of_cublas, time_of_cublas, errors),
-    *(
-        architectures,
-        attacks,
-        corpus,
-        data_families,
-        effects,
-        check_settings,
-        emulated,
-        power_of_2,
-        languages,
-        mutants,
-        regression,
-    ),
+    *(architectures, attacks, corpus, data_families, effects, languages, mutants, regression),
     *(occupancy_by_hand, worklogs, ladder_as_published),
     *(trial, trial_share, change, trial_table, trial_link, trial_clock_ghz, rates, trials, described),
 )
