@@ -19,6 +19,7 @@ from ladder.build.toolchain import find_nvcc
 from ladder.config.gpus import names, read_gpu
 from ladder.config.kernels import read_kernels
 from ladder.config.plan import KERNELS
+from ladder.model.cases import Case
 from ladder.model.shape import Shape
 from ladder.system.paths import ROOT
 from ladder.tables.code import instruction_table, paper_table, resource_table
@@ -373,12 +374,12 @@ def test_a_kernel_that_no_shape_launches_is_named_and_not_disassembled(tmp_path)
     assert code["scale_kernel"] is None
 
 
-def inspected(text, shapes, folder):
-    """What `inspect` says of a source at these shapes."""
+def inspected(text, shapes, folder, products=()):
+    """What `inspect` says of a source at these shapes, and of these products."""
     source = os.path.relpath(write(folder / "rung.cu", text), ROOT / "kernels")
     gpu = read_gpu("h100-sxm")
     build(a_rung(source=source), gpu, find_nvcc(), ["-std=c++17"], folder / "made")
-    return inspect(Build(folder / "made"), shapes, gpu, folder / "log")
+    return inspect(Build(folder / "made"), shapes, gpu, folder / "log", products=products)
 
 
 ENGINE = """
@@ -400,6 +401,14 @@ def test_the_launches_that_are_observed_are_those_with_the_copy_engine_where_it_
     launched = {shape: each["symbol"] for shape, (each,) in record["launches"].items()}
     assert "with_engine" in launched["64"]
     assert "without_engine" in launched["63"]
+
+
+def test_the_ways_of_products_are_the_kernels_that_their_layout_leads_to(tmp_path):
+    """The copy engine reads matrices whose rows begin at multiples of 16 bytes, gaps counted in."""
+    products = [Case(Shape.parse("64")), Case(Shape.parse("64"), padding=(1, 1, 1)), Case(Shape.parse("63"), padding=1)]
+    ways = inspected(ENGINE, [], tmp_path, products)["ways"]
+    assert [Case.of(each) for each in ways] == products
+    assert [each["kernels"] for each in ways] == [["with_engine"], ["without_engine"], ["with_engine"]]
 
 
 PERSISTENT = """

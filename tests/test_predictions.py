@@ -13,6 +13,7 @@ from ladder.build.occupancy import LIMITS
 from ladder.config.plan import plan
 from ladder.model.shape import Shape
 from ladder.show.figures import predicted
+from ladder.show.timeline import timeline
 from ladder.system.paths import ROOT
 from ladder.tables.code import paper_table, resource_table
 from ladder.tables.files import read_table
@@ -52,7 +53,8 @@ def predictions() -> pd.DataFrame:
 def test_half_of_the_predictions_are_within_a_tenth_and_no_rate_is_above_its_ceiling(predictions):
     assert predictions["error_percent"].abs().median() < 10
     assert (predictions["predicted_gflops"] <= predictions["ceiling_gflops"]).all()
-    assert (predictions["measured_gflops"] <= predictions["ceiling_gflops"]).all()
+    timed = predictions[predictions["timed"]]
+    assert (timed["measured_gflops"] <= timed["ceiling_gflops"]).all()
 
 
 def test_every_rung_of_ffmas_is_predicted_at_every_size_that_it_was_timed_at(predictions):
@@ -61,7 +63,7 @@ def test_every_rung_of_ffmas_is_predicted_at_every_size_that_it_was_timed_at(pre
     timed = paper[
         sizes.between(SMALLEST, LARGEST) & paper["measured_gflops"].notna() & paper["predicted_gflops"].notna()
     ]
-    ffmas = predictions[predictions["by"] == "FFMA"]
+    ffmas = predictions[(predictions["by"] == "FFMA") & predictions["timed"]]
     assert set(zip(timed["rung"], timed["shape"], strict=True)) == set(zip(ffmas["rung"], ffmas["shape"], strict=True))
 
 
@@ -70,18 +72,32 @@ def test_every_rung_of_tensor_cores_is_predicted_at_every_square_that_it_was_tim
     split = rungs.index[(rungs["role"] == "rung") & (rungs["precision"] != "fp32")]
     square = (timings["m"] == timings["n"]) & (timings["n"] == timings["k"]) & timings["n"].between(SMALLEST, LARGEST)
     timed = timings[square & timings["rung"].isin(split)]
-    found = predictions[predictions["by"] != "FFMA"]
+    found = predictions[(predictions["by"] != "FFMA") & predictions["timed"]]
     assert len(timed) > 20
     assert set(zip(timed["rung"], timed["shape"], strict=True)) == set(zip(found["rung"], found["shape"], strict=True))
 
 
+def test_every_rung_is_predicted_at_sizes_that_it_was_not_timed_at_and_these_are_named_so(predictions):
+    rest = predictions[~predictions["timed"]]
+    assert {"6144", "8192"} == set(rest["shape"].astype(str))
+    assert rest[["measured_gflops", "error_percent"]].isna().all(axis=None)
+    assert rest["predicted_gflops"].gt(0).all()
+    sizes = predictions.groupby("rung")["n"].agg(set)
+    assert all(of_rung == sizes["naive"] for of_rung in sizes)
+    assert max(sizes["naive"]) == LARGEST
+    rungs = [rung for rung in plan({"gpu": RECORDED, "measure": False}).rungs if rung.role == "rung"]
+    page = timeline(rungs, {path.stem: read_table(path) for path in TABLES.glob("*.csv")})
+    assert page.count(" / not timed") == len(rest)
+
+
 def test_the_median_error_is_said_for_each_unit_and_for_all():
-    rows = [("a", "FFMA", -10.0), ("b", "FFMA", 20.0), ("c", "wgmma", 4.0)]
-    found = error_table(pd.DataFrame(rows, columns=["rung", "by", "error_percent"])).set_index("by")
+    rows = [("a", "FFMA", -10.0), ("b", "FFMA", 20.0), ("c", "wgmma", 4.0), ("d", "wgmma", np.nan)]
+    table = pd.DataFrame(rows, columns=["rung", "by", "error_percent"])
+    found = error_table(table.assign(timed=table["error_percent"].notna())).set_index("by")
     assert found["median_error_percent"].to_dict() == {"FFMA": 15.0, "wgmma": 4.0, "all": 10.0}
     assert found["largest_error_percent"].to_dict() == {"FFMA": 20.0, "wgmma": 4.0, "all": 20.0}
     assert found.loc["all", "rungs"] == 3
-    assert error_table(pd.DataFrame(columns=["rung", "by", "error_percent"])).empty
+    assert error_table(pd.DataFrame(columns=["rung", "by", "error_percent", "timed"])).empty
 
 
 def test_the_time_on_tensor_cores_is_that_of_the_sm_with_most_tiles():
@@ -244,5 +260,5 @@ def test_the_measured_ceilings_are_those_of_the_floors():
 
 def test_the_figure_has_a_mark_for_each_prediction_and_says_the_median_error(predictions):
     figure = predicted.figure(predictions, list(predictions["rung"].unique()))
-    assert len(figure.layers[-1].data) == len(predictions)
+    assert len(figure.layers[-1].data) == predictions["timed"].sum() < len(predictions)
     assert f"{predictions['error_percent'].abs().median():.0f} %" in figure.title

@@ -381,7 +381,7 @@ def test_the_figures_name_the_worst_and_draw(tables, rungs):
     assert texts.groupby("rung").size().tolist() == [chart.WORST] * 2
     data = chart.on_data(tables["survey_data"], rungs, "cublas")
     assert data.title == "The lowest: tiled reaches 50 % of cuBLAS on normal at 64"
-    reached = chart.dram_shares(tables["survey"], tables["survey_classes"], rungs)
+    reached = chart.reached_bandwidth(tables["survey"], tables["survey_classes"], rungs)
     marks, shown = reached.layers[0].data, tables["survey"].dropna(subset="share_of_bandwidth")
     assert sorted(marks["reached"]) == pytest.approx(sorted(100 * shown["share_of_bandwidth"]))
     assert reached.title.startswith("fast: ")
@@ -395,7 +395,7 @@ def test_without_a_survey_the_figures_say_so(tables, rungs):
     for figure in (
         chart.products(nothing["survey"], nothing["survey_classes"], rungs),
         chart.on_data(nothing["survey_data"], rungs, "cublas"),
-        chart.dram_shares(nothing["survey"], nothing["survey_classes"], rungs),
+        chart.reached_bandwidth(nothing["survey"], nothing["survey_classes"], rungs),
     ):
         assert figure.empty.startswith("No ")
         draw(figure, "caption")

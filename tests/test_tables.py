@@ -429,7 +429,7 @@ def test_equal_evidence_gives_equal_bytes(tmp_path, monkeypatch):
         f"{name}.csv"
         for name in (
             *("rungs", "timings", "geomeans", "checks", "resources", "instructions", "paper", "profiles", "advice"),
-            *("predictions", "prediction_fit", "memory", "levers", "hot_instructions", "executed"),
+            *("predictions", "prediction_fit", "memory", "levers", "hot_instructions", "executed", "ways"),
             *("metrics_by_rung", "slots", "diagnosis", "hotspots", "environment", "records", "samples", "sustained"),
         )
     }

@@ -31,6 +31,7 @@ rule inspect:
         CONDA
     params:
         shapes=SHAPES,
+        products=lambda wildcards: PLAN.asked_products(wildcards.kernel),
         gpu=[PLAN.gpu],
         nvcc=SETTINGS["compile"]["nvcc"],
     script:

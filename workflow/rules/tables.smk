@@ -6,6 +6,7 @@ TABLES = [
     "checks",
     "resources",
     "instructions",
+    "ways",
     "paper",
     "predictions",
     "prediction_fit",

@@ -12,5 +12,6 @@ with job(snakemake):
     (gpu,), shapes, log = snakemake.params.gpu, snakemake.params.shapes, Path(snakemake.log[0])
     nvcc = find_nvcc(snakemake.params.nvcc)
     calculator = Path(snakemake.input.calculator) if snakemake.input.calculator else None
-    record = inspect(Build(Path(snakemake.input.build)), shapes, gpu, log, nvcc, calculator)
+    products = list(snakemake.params.products)
+    record = inspect(Build(Path(snakemake.input.build)), shapes, gpu, log, nvcc, calculator, products)
     store.write_json(Path(snakemake.output[0]), record)

@@ -28,6 +28,6 @@ with job(snakemake):
     caption = f"Recorded on {params.recorded}. {changed_line(tables[1])}".strip()
     names = read_table(snakemake.input.rungs)
     on_data = survey.on_data(tables[2], names, params.baseline, params.ladder)
-    figures = survey.products(*tables[:2], names), survey.dram_shares(*tables[:2], names), on_data
+    figures = survey.products(*tables[:2], names), survey.reached_bandwidth(*tables[:2], names), on_data
     for figure, *paths in zip(figures, output.svg, output.png, strict=True):
         save(draw(figure, caption), list(map(Path, paths)))

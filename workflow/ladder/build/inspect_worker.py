@@ -6,6 +6,7 @@ import math
 from pathlib import Path
 
 from ladder.build.library import Launch, Library
+from ladder.model.cases import Case
 from ladder.model.shape import Shape
 from ladder.system import process
 
@@ -13,7 +14,7 @@ MOST_SMS = 256  # times those of the GPU
 
 
 def main() -> None:
-    """Report the launches at each shape of the request, one event a shape."""
+    """Report the launches at each shape of the request, one event a shape, then the kernels of each product."""
     with process.request() as asked:
         library = Library(Path(asked["library"]))
         for shape in asked["shapes"]:
@@ -28,6 +29,9 @@ def main() -> None:
                 for launch in library.launches(product, sms)
             ]
             process.emit(shape=shape, launches=launches, workspace_bytes=library.workspace_asked(product, sms))
+        for case in map(Case.of, asked["products"]):
+            launches = library.launches(case.shape, asked["sms"], case.paddings)
+            process.emit(product=case.as_record(), kernels=[launch.kernel for launch in launches])
 
 
 def _tiles(library: Library, shape: Shape, sms: int) -> dict[str, int]:

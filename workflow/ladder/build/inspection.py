@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ from ladder.build.compile import Build
 from ladder.build.occupancy import occupancy
 from ladder.build.resources import demangled, resource_report
 from ladder.build.toolchain import Nvcc
+from ladder.model.cases import Case
 from ladder.model.gpu import Gpu
 from ladder.system.process import run_worker
 
@@ -24,6 +26,7 @@ def inspect(
     log: Path,
     nvcc: Nvcc | None = None,
     calculator: Path | None = None,
+    products: Sequence[Case] = (),
 ) -> dict[str, Any]:
     """The inspection record of a rung.
 
@@ -31,10 +34,11 @@ def inspect(
     symbol, what `resource_report` gives for each kernel of the library, and its `code`), launches (for each shape the
     launches that the rung makes on a GPU with as many SMs: symbol, grid, block, dynamic_shared_bytes, and the
     `occupancy` where the calculator is given, and `tiles`: the blocks that it has where SMs are no limit, null where
-    these have no end), workspace_bytes (for each shape what the rung asks for on a GPU with as many SMs). `code` is
-    what `sass.code_summary` says of the whole kernel and of its inner loop (null where none multiplies), with that loop
-    as SASS and PTX and the source lines that it is of (`sass.source_lines`); null where the kernel is launched at none
-    of the shapes.
+    these have no end), workspace_bytes (for each shape what the rung asks for on a GPU with as many SMs), ways
+    (for each of the products its shape, padding and the names of the kernels that are launched, in their order). `code`
+    is what `sass.code_summary` says of the whole kernel and of its inner loop (null where none multiplies), with that
+    loop as SASS and PTX and the source lines that it is of (`sass.source_lines`); null where the kernel is launched at
+    none of the shapes.
     """
     compiled = made.record
     record: dict[str, Any] = {key: compiled[key] for key in ("status", "message", "rung")}
@@ -42,10 +46,15 @@ def inspect(
     report = resource_report(compiled["log"]) if compiled["status"] == "ok" else {}
     launches: dict[str, Any] = {}
     workspace: dict[str, int] = {}
+    ways: list[tuple[dict[str, Any], list[str]]] = []
     if compiled["status"] == "ok":
         request = {"library": str(made.library), "shapes": shapes, "sms": gpu.sms}
+        request |= {"products": [case.as_record() for case in products]}
 
         def keep(event: dict[str, Any]) -> None:
+            if "product" in event:
+                ways.append((event["product"], event["kernels"]))
+                return
             launches[event["shape"]] = event["launches"]
             workspace[event["shape"]] = event["workspace_bytes"]
 
@@ -55,9 +64,9 @@ def inspect(
             record |= {"status": UNUSABLE, "message": outcome.message}
     made_launches = [launch for at_shape in launches.values() for launch in at_shape]
     code = _code(made, {launch["symbol"] for launch in made_launches} & set(report), nvcc)
-    names = demangled(list(report))
+    names = {symbol: name.split("(")[0] for symbol, name in demangled(list(report)).items()}
     record["kernels"] = [
-        {"kernel": names[symbol].split("(")[0], "symbol": symbol, **resources, "code": code.get(symbol)}
+        {"kernel": names[symbol], "symbol": symbol, **resources, "code": code.get(symbol)}
         for symbol, resources in report.items()
     ]
     for launch in made_launches:
@@ -68,6 +77,10 @@ def inspect(
                 calculator, gpu, resources["registers"], resources["static_shared_bytes"], threads,
                 launch["dynamic_shared_bytes"],
             )  # fmt: skip
+    record["ways"] = [
+        {key: case[key] for key in ("shape", "padding")} | {"kernels": [names.get(each, each) for each in kernels]}
+        for case, kernels in ways
+    ]
     return record | {"launches": launches, "workspace_bytes": workspace}
 
 

@@ -151,10 +151,11 @@ class Library:
             shape.m, shape.n, shape.k, alpha, o.A, o.lda, o.B, o.ldb, beta, o.C, o.ldc, workspace, needed, stream
         )  # fmt: skip
 
-    def launches(self, shape: Shape, sms: int) -> list[Launch]:
+    def launches(self, shape: Shape, sms: int, gaps: tuple[int, int, int] = (0, 0, 0)) -> list[Launch]:
         """The launches of C = A . B for a shape on a GPU with so many SMs, observed and not made: needs no GPU.
 
-        Empty where the rung starts its kernels without the contract's `launch`, as cuBLAS does.
+        `gaps` are the elements between the rows of A, B and C. Empty where the rung starts its kernels
+        without the contract's `launch`, as cuBLAS does.
         """
         made: list[Launch] = []
 
@@ -164,7 +165,7 @@ class Library:
 
         with self.observed(sms, observe) as observed:
             if observed:
-                self.queue(shape, 1.0, 0.0, _nowhere(shape), workspace=OBSERVED_ADDRESS)
+                self.queue(shape, 1.0, 0.0, _nowhere(shape, gaps), workspace=OBSERVED_ADDRESS)
         return made
 
     def workspace_asked(self, shape: Shape, sms: int) -> int:
@@ -206,10 +207,9 @@ class Library:
 OBSERVED_ADDRESS = 1 << 20  # any address will do where nothing is read
 
 
-def _nowhere(shape: Shape) -> Operands:
-    return Operands(
-        OBSERVED_ADDRESS, max(1, shape.k), OBSERVED_ADDRESS, max(1, shape.n), OBSERVED_ADDRESS, max(1, shape.n)
-    )
+def _nowhere(shape: Shape, gaps: tuple[int, int, int] = (0, 0, 0)) -> Operands:
+    lda, ldb, ldc = (max(1, columns) + gap for columns, gap in zip((shape.k, shape.n, shape.n), gaps, strict=True))
+    return Operands(OBSERVED_ADDRESS, lda, OBSERVED_ADDRESS, ldb, OBSERVED_ADDRESS, ldc)
 
 
 def _symbols(path: Path) -> dict[int, str]:

@@ -23,12 +23,13 @@ from ladder.config.sources import sources as sources_of
 from ladder.config.tuned_file import odd_shapes, tuned_file, with_tuned
 from ladder.config.wrapper import parameters_of
 from ladder.model.cases import Case, all_cases, emulated_cases, sanitizer_cases
-from ladder.model.claims import claimed_cases, claimed_shapes, in_words, not_as_timed
+from ladder.model.claims import claimed, claimed_cases, claimed_shapes, in_words, not_as_timed
 from ladder.model.drawn import ON_A_CPU, ON_A_GPU, SANITIZED, Drawing, Reach
 from ladder.model.gpu import Gpu, ceiling_gflops
 from ladder.model.precision import BOUNDS
 from ladder.model.rung import Rung
 from ladder.model.shape import Shape, in_order, work_key
+from ladder.model.survey import WAYS_SEED, draw_products
 from ladder.records import store
 from ladder.records.digests import source_of
 from ladder.records.identity import DEVICES, RecordPlace, names_devices
@@ -220,6 +221,13 @@ class Plan:
     def surveyed(self) -> list[str]:
         """The rungs that `snakemake survey` measures: all but the floors."""
         return [rung.name for rung in self.rungs if rung.role != "floor"]
+
+    def asked_products(self, name: str) -> list[Case]:
+        """The products of which a rung's host function is asked what it launches: always those of one survey."""
+        keys = schema("config")["properties"]["survey"]["properties"]
+        count, largest, *limits = (keys[key]["default"] for key in ("products", "largest", "least_flop", "most_flop"))
+        products = draw_products(count, largest, tuple(limits), WAYS_SEED)
+        return [case for case in products if claimed(self.by_name(name).claims, case)]
 
     def surveyed_beside(self, name: str) -> list[str]:
         """A rung and the libraries of which the faster at each product counts."""

@@ -15,6 +15,7 @@ MULTIPLES = 0.4  # of the shapes have m, n and k rounded to multiples of MULTIPL
 GAPS = 0.25  # of the products have gaps between the rows of A, B and C
 LARGEST_GAP = 64  # elements
 MOST_GRIDS = 100
+WAYS_SEED = 1  # draws the products of which host functions are asked what they launch: the same on each machine
 FAR = 8  # one dimension is long, or short, where it is so many times another one
 
 

@@ -156,9 +156,12 @@ def _levers(rung: str, at: Mapping[str, pd.DataFrame]) -> Iterator[str]:
         yield "The model knows no lever that gains 2 %."
     for row in _of(at["predictions"], rung).itertuples():
         yield ""
+        measured = "it was not timed"
+        if row.timed:
+            measured = f"{row.measured_gflops / 1e3:.3g} were measured (error {signed(row.error_percent)} %)"
         yield (
-            f"The model, fitted to the other rungs, predicts {row.predicted_gflops / 1e3:.3g} TFLOP/s;"
-            f" {row.measured_gflops / 1e3:.3g} were measured (error {signed(row.error_percent)} %). It expects"
+            f"The model, fitted to the other rungs, predicts {row.predicted_gflops / 1e3:.3g} TFLOP/s; {measured}. It"
+            " expects"
             f" {number(row.busy_ms)} ms of {_work(row)}{_prepass(row.prepass_ms)} and {number(row.waiting_ms)} ms of"
             " waits that no other warp hides."
         )

@@ -19,6 +19,7 @@ from ladder.model.metrics import METRICS, RATIOS, STALLS
 from ladder.model.precision import TITLES
 from ladder.model.rung import Rung
 from ladder.model.shape import Shape
+from ladder.model.survey import EVERY_PRODUCT
 from ladder.show.drawings import picture
 from ladder.show.explanation import explanation
 from ladder.show.numbers import number, percent
@@ -31,6 +32,7 @@ from ladder.tables.survey import SLOWER_BELOW
 from ladder.tables.timings import headline_shape, largest
 
 LINES = 60  # of an inner loop that a page shows at most
+CHOICE = "Which kernel computes a product"  # how the comment of a rung's source begins what decides its way
 TOP_LINES = 10  # of its source that a page lists
 LISTED = 4  # limits of a rung that a page lists, of those that are shares of the same
 _share = partial(percent, decimals=1)
@@ -118,6 +120,7 @@ def page(rung: Rung, inspection: Mapping[str, Any], tables: Mapping[str, pd.Data
     parts += _benchmark(own["timings"])
     parts += _sustained(own.get("sustained"))
     parts += _survey(own)
+    parts += ways_section(own["ways"], CHOICE in own_words(rung))
     parts += _against(rung, tables, shape)
     parts += explanation(rung, tables)
     parts += _limits(own["diagnosis"])
@@ -186,6 +189,41 @@ def _sustained(sustained: pd.DataFrame | None) -> list[str]:
         *table,
         *_picture("sustained", "Sustained launches of all rungs"),
     ]
+
+
+def ways_section(ways: pd.DataFrame, explained: bool) -> list[str]:
+    """Which kernels the host function launches for which drawn products; nothing where it launches none itself."""
+    whole = ways[ways["class"] == EVERY_PRODUCT]
+    if whole.empty:
+        return []
+    total = whole["products"].sum()
+    asked = (
+        f"For {total} products drawn at random, as a survey draws them, its host function was asked what it launches."
+    )
+    title = ["## Which way each product takes", ""]
+    if len(whole) == 1:
+        return [*title, f"{asked} It is `{whole['way'].iloc[0]}` for all of them.", ""]
+    builds = whole.assign(
+        way="`" + whole["way"] + "`",
+        least_side=_ends(whole, "least_side"), k=_ends(whole, "k"), flop=_ends(whole, "flop"),
+    )  # fmt: skip
+    heads = {
+        "way": "kernels, in their order", "products": "products", "builds": "builds of them",
+        "least_side": "smaller of m and n", "k": "k", "flop": "FLOP", "example": "for example",
+    }  # fmt: skip
+    why = " Why, and at which limits, says the comment of its source above." if explained else ""
+    text = f"{asked} No GPU is needed for that.{why} The second table has how many percent of each class go each way."
+    shares = ways.pivot_table("percent", "class", "way", sort=False).reindex(columns=list(whole["way"])).fillna(0)
+    rows = [
+        (name, *(f"{share:.0f}" for share in row)) for name, row in zip(shares.index, shares.to_numpy(), strict=True)
+    ]
+    parts = [*title, text, "", *_columns(builds, heads)]
+    return [*parts, *markdown_table(rows, ["products", *(f"`{way}`" for way in shares.columns)])]
+
+
+def _ends(frame: pd.DataFrame, name: str) -> list[str]:
+    lows, highs = frame[f"{name}_low"], frame[f"{name}_high"]
+    return [f"{number(low)} to {number(high)}" for low, high in zip(lows, highs, strict=True)]
 
 
 def _survey(own: Mapping[str, pd.DataFrame]) -> list[str]:

@@ -220,7 +220,7 @@ def _figures(material: Material) -> dict[str, Specification]:
         found["sustained"] = sustained.figure(tables["sustained"], rungs)
     if "survey" in tables:
         found["survey"] = survey.products(tables["survey"], tables["survey_classes"], rungs)
-        found["survey_bandwidth"] = survey.dram_shares(tables["survey"], tables["survey_classes"], rungs)
+        found["survey_bandwidth"] = survey.reached_bandwidth(tables["survey"], tables["survey_classes"], rungs)
         found["survey_data"] = survey.on_data(tables["survey_data"], rungs, baseline, ladder)
     if "published" in tables:
         found["published"] = published.figure(tables["published"], list(rungs["rung"]))

@@ -100,10 +100,11 @@ def _predictions(tables: Mapping[str, pd.DataFrame]) -> list[str]:
         cells = []
         for n in sizes:
             found = by_size.loc[(rung, n)] if (rung, n) in by_size.index else None
-            rates = (
-                "" if found is None else f"{found['predicted_gflops'] / 1e3:.1f} / {found['measured_gflops'] / 1e3:.1f}"
-            )
-            cells.append(rates)
+            if found is None:
+                cells.append("")
+                continue
+            measured = f"{found['measured_gflops'] / 1e3:.1f}" if found["timed"] else "not timed"
+            cells.append(f"{found['predicted_gflops'] / 1e3:.1f} / {measured}")
         rows.append((rung, *cells))
     numbers = [
         (row.unit_of, row.parameter, row.value, f"{number(row.lowest)} to {number(row.highest)}", row.unit, row.meaning)

@@ -30,6 +30,7 @@ from ladder.tables.records import record_table, sample_table
 from ladder.tables.rungs import rung_table
 from ladder.tables.sustained import sustained_table
 from ladder.tables.timings import geomean_table, timing_table
+from ladder.tables.ways import way_table
 
 
 def environment_table(evidence: Sequence[Evidence], gpu: Gpu) -> pd.DataFrame:
@@ -81,6 +82,7 @@ def all_tables(
         "checks": check_table(evidence),
         "resources": resources,
         "instructions": instructions,
+        "ways": way_table(evidence),
         "paper": paper,
         "predictions": prediction_table(model),
         "prediction_fit": fit_table(model),

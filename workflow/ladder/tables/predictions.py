@@ -200,7 +200,18 @@ def works(evidence: Sequence[Evidence], paper: pd.DataFrame, resources: pd.DataF
 
 
 PREDICTION_COLUMNS = [
-    *("rung", "shape", "n", "by", "predicted_gflops", "measured_gflops", "error_percent", "ceiling_gflops", "bound_by"),
+    *(
+        "rung",
+        "shape",
+        "n",
+        "timed",
+        "by",
+        "predicted_gflops",
+        "measured_gflops",
+        "error_percent",
+        "ceiling_gflops",
+        "bound_by",
+    ),
     *("launch_ms", "busy_ms", "waiting_ms", "prepass_ms", "counted_from"),
 ]
 FIT_COLUMNS = ["unit_of", "parameter", "value", "lowest", "highest", "unit", "meaning", "times"]
@@ -277,25 +288,26 @@ def whole(text: str) -> bool:
 
 
 def prediction_table(model: Model) -> pd.DataFrame:
-    """One row a rung and square product from SMALLEST to LARGEST that was timed.
+    """One row a rung and square product of the run from SMALLEST to LARGEST.
 
-    Columns: PREDICTION_COLUMNS. by (`FFMA`, `mma.sync` or `wgmma`), predicted_gflops by the fit to the other rungs of
-    its unit, error_percent of it over the measured one, ceiling_gflops (the lowest, by measured floors and probes where
-    there are any), launch_ms, busy_ms, waiting_ms and prepass_ms (what the predicted time is made of), counted_from (of
-    FFMAs where the passes are from, as paper's wavefronts_from; of tensor cores where their rates are, `probes` or
-    `GPU file`).
+    Columns: PREDICTION_COLUMNS. timed (whether the rung was; else measured_gflops and error_percent are empty), by
+    (`FFMA`, `mma.sync` or `wgmma`), predicted_gflops by the fit to the other rungs of its unit, error_percent of it
+    over the measured one, ceiling_gflops (the lowest, by measured floors and probes where there are any), launch_ms,
+    busy_ms, waiting_ms and prepass_ms (what the predicted time is made of), counted_from (of FFMAs where the passes are
+    from, as paper's wavefronts_from; of tensor cores where their rates are, `probes` or `GPU file`).
     """
     machine, rows = model.machine, []
     for (rung, text), work in model.works.items():
         numbers = model.without(fitted_with(work), rung)
-        if numbers is None or (rung, text) not in model.times:
+        if numbers is None:
             continue
         ceiling = work.ceiling_gflops(machine)
         predicted = min(ceiling, work.flop / time_ms(work, machine, numbers) / 1e6)
-        measured = work.flop / model.times[rung, text] / 1e6
+        timed = (rung, text) in model.times
+        measured = work.flop / model.times[rung, text] / 1e6 if timed else math.nan
         rows.append(
             {
-                **{"rung": rung, "shape": text, "n": int(text), "by": work.by},
+                **{"rung": rung, "shape": text, "n": int(text), "timed": timed, "by": work.by},
                 **{"predicted_gflops": predicted, "measured_gflops": measured},
                 "error_percent": 100 * (predicted / measured - 1),
                 **{"ceiling_gflops": ceiling, "bound_by": work.bound_by(machine)},
@@ -307,10 +319,11 @@ def prediction_table(model: Model) -> pd.DataFrame:
 
 
 def error_table(predictions: pd.DataFrame) -> pd.DataFrame:
-    """How far predicted rates are off, by what multiplies.
+    """How far predicted rates are off, by what multiplies; of what was timed.
 
     Columns: by, rungs, predictions, median_error_percent and largest_error_percent (magnitudes), `all` in the last row.
     """
+    predictions = predictions[predictions["timed"].astype(bool)]
     groups = [(by, rows) for by, rows in predictions.groupby("by", sort=False)]
     rows = [
         (by, rows["rung"].nunique(), len(rows), rows["error_percent"].abs().median(), rows["error_percent"].abs().max())

@@ -13,11 +13,11 @@ UNIT_PANELS = {True: "FP32 units (FFMA)", False: "tensor cores (mma.sync, wgmma)
 
 
 def figure(predictions: pd.DataFrame, order: Sequence[str]) -> Specification:
-    """A mark a rung and size, with a line where both rates are equal, a panel for each unit that multiplies.
+    """A mark a rung and size that was timed, with a line where both are equal, a panel for each unit that multiplies.
 
     `predictions` is the table of that name.
     """
-    table = predictions[predictions["rung"].isin(order)]
+    table = predictions[predictions["rung"].isin(order) & predictions["timed"].astype(bool)]
     data = table[["rung", "by", "error_percent", "bound_by", "counted_from"]].assign(
         n=table["n"].map(str),
         measured=table["measured_gflops"] / 1e3,

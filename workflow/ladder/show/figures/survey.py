@@ -63,7 +63,7 @@ def products(survey: pd.DataFrame, classes: pd.DataFrame, rungs: pd.DataFrame) -
     )
 
 
-def dram_shares(survey: pd.DataFrame, classes: pd.DataFrame, rungs: pd.DataFrame) -> Specification:
+def reached_bandwidth(survey: pd.DataFrame, classes: pd.DataFrame, rungs: pd.DataFrame) -> Specification:
     """A dot a drawn product that is bound by memory: its bytes and the share of the DRAM bandwidth that they had.
 
     The tables are those of `products`; a panel a rung, in the colours of the share of cuBLAS.
