@@ -170,6 +170,20 @@ def test_a_rung_that_the_gpu_is_too_old_for_says_so():
     assert result.stderr.splitlines()[-1] == "bench: tma: needs compute capability 9.0; NVIDIA Tesla T4 has 7.5"
 
 
+@pytest.mark.parametrize("package", ["numpy", "pandas", "cupy"])
+def test_what_only_workers_tables_or_triton_need_is_not_imported(package):
+    code = f"import sys, ladder.commands.bench; sys.exit({package!r} in sys.modules)"
+    variables = environment(ROOT, gpu=False, PYTHONPATH=str(ROOT / "workflow"))
+    assert subprocess.run([sys.executable, "-c", code], env=variables, check=False).returncode == 0
+
+
+def test_the_bytecode_of_the_package_is_kept_also_where_python_is_told_to_write_none(tmp_path):
+    variables = {"PYTHONDONTWRITEBYTECODE": "1", "PYTHONPYCACHEPREFIX": str(tmp_path)}
+    command = [sys.executable, ROOT / "workflow" / "bench.py", "--help"]
+    subprocess.run(command, env={**environment(ROOT, gpu=False), **variables}, check=True, capture_output=True)
+    assert list(tmp_path.rglob("bench.*.pyc"))
+
+
 def test_results_stay_as_they_are():
     before = contents(ROOT / "results")
     run("naive", *QUICK)

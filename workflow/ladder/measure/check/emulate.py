@@ -23,8 +23,6 @@ from ladder.build.other_code import other_code
 from ladder.build.resources import first_warning
 from ladder.config.sources import defined_macros, generated, header_folders, is_compiled, source_of_rung, sources
 from ladder.config.wrapper import macros_of_classes
-from ladder.measure.check.interpreted import interpreted_cases
-from ladder.measure.check.judge import HUGE
 from ladder.measure.check.stage import run_cases
 from ladder.model.cases import Case, emulated_runs
 from ladder.model.rung import Rung
@@ -146,6 +144,9 @@ def interpret(
     progress: Callable[[int, Case], None],
 ) -> dict[str, Any]:
     """`emulate_source` of a rung in Triton, by Triton's interpreter."""
+    from ladder.measure.check.interpreted import interpreted_cases  # whose NumPy takes longer to import than all else
+    from ladder.measure.check.judge import HUGE
+
     if why := why_no_compiler(rung.language):
         return {"status": NOT_EMULATED, "message": why, "cases": []}
     ends = [each.below_flop for each in rung.tuned] or [HUGE]
