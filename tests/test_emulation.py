@@ -566,6 +566,15 @@ def test_what_nvcc_includes_before_a_source_need_not_be_included(tmp_path):
     assert record["status"] == "emulated", record["message"]
 
 
+@pytest.mark.parametrize("name", ["__of_no_emulator", "ours::of_no_emulator"])
+def test_a_function_that_the_emulator_lacks_is_told_by_its_name_and_place(tmp_path, name):
+    text = (ROOT / "tests/kernels/sound.cu").read_text().replace("float sum = 0.0f;", f"float sum = {name}();")
+    record = emulated(tmp_path, write(tmp_path / "lacks.cu", text), CASES[:1])
+    lacks = f"the emulator cannot run {name.partition('::')[0]}; it has nothing of that name: leave it out"
+    assert record["status"] == "needs a GPU"
+    assert record["message"] == f"{tmp_path}/lacks.cu:13:15: {lacks}, or check it on a GPU"
+
+
 def test_a_function_of_another_file_is_told_to_be_included(tmp_path):
     record = emulated(tmp_path, ROOT / "tests/kernels/undefined_symbol.cu", CASES[:1])
     assert record["status"] == "needs a GPU"

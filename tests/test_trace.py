@@ -1,6 +1,7 @@
 """Results as a portable trace: what is exported keeps the schema, and what is imported is the same again."""
 
 import copy
+import errno
 import json
 
 import numpy as np
@@ -54,6 +55,20 @@ def test_what_is_imported_is_exported_as_the_same_trace(trace, tmp_path):
     assert trace_of(tmp_path / "new/h100-sxm/raw", "h100-sxm", RUNGS) == trace
     timing = read_time_record(tmp_path / "new/h100-sxm/raw/time/naive.zip")[Shape.parse("512")]
     assert timing.own.times_s.tolist() == [float(np.float32(2e-4)), float(np.float32(3e-4))]
+
+
+def test_an_import_that_a_full_disk_ends_leaves_no_record(trace, tmp_path, monkeypatch):
+    def full(path, members):
+        raise OSError(errno.ENOSPC, "No space left on device", str(path))
+
+    made = records_of(trace, tmp_path / "new")
+    with monkeypatch.context() as patch:
+        patch.setattr(store, "write_archive", full)
+        with pytest.raises(OSError, match="No space left"):
+            write_records(made)
+    assert not any(path.is_file() for path in (tmp_path / "new").rglob("*"))
+    write_records(made)
+    assert all(path.is_file() for path in made)
 
 
 def test_an_import_overwrites_nothing_and_writes_nothing_where_a_record_is_there(trace, raw, tmp_path):

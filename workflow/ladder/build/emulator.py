@@ -41,6 +41,7 @@ _INSTEAD = {
         "{}",
         "write it in CUDA C++ with FP32 and the functions of kernels/include",
     ),
+    r"error: '([\w:]+)' (?:was not|has not been) declared": ("{}", "it has nothing of that name: leave it out"),
 }
 _UNDEFINED = re.compile(r"undefined reference to [`']([^(']+)")  # which nvcc says of no shared library
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -104,15 +105,24 @@ def records_of(trace: Mapping[str, Any], results: Path) -> dict[Path, dict[str, 
 
 
 def write_records(made: Mapping[Path, Any]) -> None:
-    """Write records where none are; raises LadderError, before it writes any, where one is there already."""
+    """Write records where none are: all, or none where one cannot be written.
+
+    Raises LadderError, before it writes any, where one is there already.
+    """
     if there := [path for path in made if path.exists()]:
         more = f" (and {len(there) - 1} more)" if len(there) > 1 else ""
         raise LadderError(f"{there[0]}: is there already{more}; import into an empty folder")
-    for path, content in made.items():
-        if path.suffix == ".zip":
-            store.write_archive(path, content)
-        else:
-            store.write_json(path, content)
+    try:
+        for path, content in made.items():
+            if path.suffix == ".zip":
+                store.write_archive(path, content)
+            else:
+                store.write_json(path, content)
+    except BaseException:
+        for path in made:
+            with contextlib.suppress(OSError):
+                path.unlink()
+        raise
 
 
 def _environment(trace: Mapping[str, Any], place: int, at: str) -> Mapping[str, Any]:
