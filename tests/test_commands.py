@@ -62,6 +62,30 @@ def test_a_command_whose_output_is_full_says_so_in_one_line(arguments):
     assert "No space left on device; make room on that disk" in line
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        [sys.executable, ROOT / "workflow" / "bench.py", "own.cu"],
+        [sys.executable, "-m", "snakemake", "--cores", "1", "-n", "--config", "kernels=[naive]"],
+    ],
+    ids=["bench", "snakemake"],
+)
+def test_a_locale_that_cannot_hold_utf_8_is_one_line_that_says_what_to_set(tmp_path, command):
+    write(tmp_path / "own.cu", "// größe\n" + (ROOT / "tests/kernels/sound.cu").read_text())
+    ascii_only = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    ended = subprocess.run(
+        command,
+        cwd=ROOT if "-m" in command else tmp_path,
+        env={**environment(ROOT, gpu=False), **ascii_only},
+        capture_output=True,
+        check=False,
+    )
+    line = ended.stderr.splitlines()[-1].decode()
+    assert ended.returncode == 1
+    assert "in ascii; set LC_ALL=C.UTF-8" in line
+    assert b"Traceback" not in ended.stderr
+
+
 # Where a run writes
 
 

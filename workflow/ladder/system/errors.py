@@ -54,6 +54,8 @@ def one_line(error: Exception) -> str:
         return f"out of memory; {_REMEDIES[errno.ENOMEM]}"
     if isinstance(error, UnicodeEncodeError):
         return f"{error.object[:80]!a}: cannot be said in {error.encoding}; set LC_ALL=C.UTF-8, or give it another name"
+    if isinstance(error, UnicodeDecodeError) and error.encoding != "utf-8":  # by the locale, not by one of our readers
+        return f"{error.object[:40]!a}: cannot be read in {error.encoding}; set LC_ALL=C.UTF-8, for all text is UTF-8"
     if package := _broken_package(error):
         said = " ".join(str(error).split())
         return f"{package}: Python cannot import it ({said}); make the environment anew: rm -rf .venv; make env"
