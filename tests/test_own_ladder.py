@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 import yaml
 from conftest import line_of, write
+from ladder.commands import bench
 from ladder.config.plan import RESULTS, plan
 from ladder.config.sources import source_digest, source_of_rung
 from pipeline import CHECK, TEST_KERNELS, contents, copy_project, snakemake
@@ -33,6 +34,14 @@ def test_all_means_the_rungs_of_the_own_ladder_and_ours_are_what_they_are_compar
     assert [rung.name for rung in found.rungs] == ["mine", "faster@WIDTH=2", "faster@WIDTH=8"]
     assert found.side_by_side("mine") == ["mine", "cublas", "cublas_best", "naive", "coalesced"]
     assert (found.baseline.name, found.first.name) == ("cublas", "naive")
+
+
+def test_a_path_in_a_setting_of_a_command_begins_where_the_command_was_given(ladder, tmp_path, monkeypatch):
+    file = ladder(mine=MINE)
+    monkeypatch.chdir(tmp_path)
+    run = bench.planned("mine", ["64"], ["gpu=h100-sxm", "ladder=mine/kernels.yaml", "results=kept"])
+    assert run.rungs[0].file == str(file)
+    assert run.results == tmp_path / "kept"
 
 
 def test_rungs_of_both_ladders_can_be_chosen_by_name(ladder):

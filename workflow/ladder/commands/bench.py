@@ -147,12 +147,18 @@ def planned(name: str, sizes: Sequence[str], overrides: Sequence[str]) -> Plan:
 
 
 def setting(text: str) -> tuple[str, Any]:
-    """A setting KEY=VALUE of the command line; raises LadderError for what is none, and for rungs and sizes."""
+    """A setting KEY=VALUE of the command line; raises LadderError for what is none, and for rungs and sizes.
+
+    A relative path begins where the command was given, as that of a rung's file does.
+    """
     key, equals, value = text.partition("=")
     try:
         if not equals or key in ("kernels", "sizes"):
             raise ValueError
-        return key, yaml.safe_load(value)
+        given = yaml.safe_load(value)
+        if key in ("ladder", "results") and isinstance(given, str) and not given.startswith("~"):
+            given = str(Path.cwd() / given)
+        return key, given
     except (ValueError, yaml.YAMLError):
         problem = "is no setting; write KEY=VALUE, with a key of config/config.yaml other than kernels and sizes"
         raise LadderError(f"{COMMAND_LINE}: --config: {text!r} {problem}") from None
