@@ -48,7 +48,7 @@ define CHECK_PYTHON
 	  echo 'make: $(PYTHON) has no venv module; on Debian and Ubuntu the package python3-venv brings it' >&2; exit 1; }
 endef
 
-.PHONY: help env run doctor dev test newest test-slurm lint format docs library faults seeds mutants architectures lock wheels clean other
+.PHONY: help env run bundle doctor dev test newest test-slurm lint format docs library faults seeds mutants architectures lock wheels clean other
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -92,6 +92,11 @@ $(VENV)/.$(ENV): envs/build.txt envs/$(ENV).txt envs/$(CUBLAS).txt $(OTHER)
 run: env ## run the pipeline (ARGS=... goes to snakemake)
 	@$(TOOLS) python -m snakemake --workflow-profile none --rerun-incomplete --quiet rules --logger ladder --nolock \
 	  --scheduler greedy --cores all $(ARGS)
+
+# A stage that fails, as where no compute-sanitizer is, leaves its records out and not the bundle.
+bundle: env ## measure all on the GPU of this machine, then write one file that you can send in (docs/send-in.md)
+	-@$(MAKE) --no-print-directory run ARGS='--keep-going all survey sanitize hardware'
+	$(TOOLS) python workflow/bundle.py make $(ARGS)
 
 doctor: env ## say what this machine lacks to compile, measure and profile, and what to do
 	$(TOOLS) python workflow/doctor.py

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import io
 import json
@@ -12,7 +13,19 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from ladder.commands.bundle import refusals
+from ladder.config.documents import read_yaml
+from ladder.config.plan import plan
+from ladder.config.sources import source_digest
+from ladder.config.tuned_file import Tuned, tuned_text
+from ladder.measure.hardware.stage import HARDWARE_PROBES
+from ladder.measure.sanitize.stage import TOOLS
+from ladder.measure.survey.stage import drawn
+from ladder.measure.tune.stage import trial_rungs
 from ladder.records import store
+from ladder.records.survey import SURVEY_SETTINGS
+from ladder.records.trials import FINAL, SCREEN, Record
+from ladder.system.paths import ROOT
 from pipeline import H100, RECORDED, a_machine, copied, copy_project, environment, once, snakemake, with_stand_ins
 from test_pool import NOT_MEASURED
 
@@ -193,7 +206,7 @@ def test_what_holds_no_result_is_left_out_in_one_line_each(sender, tmp_path):
         "raw/check/cublas.json: left out, for its rung did not pass its check",
         "raw/profile/naive.json.xz: left out, for it holds no result",
     ]
-    assert lines[2] == f"made.zip: 2 records of {RECORDED} ({DEVICE}); docs/send-in.md says where it goes"
+    assert lines[2] == f"made.zip: 2 files of {RECORDED} ({DEVICE}); docs/send-in.md says where it goes"
     with zipfile.ZipFile(project / "made.zip") as archive:
         assert sorted(archive.namelist()) == sorted([CHECK, TIME, "manifest.json"])
 
@@ -263,3 +276,179 @@ def test_what_is_no_bundle_or_no_device_is_one_line(taker, tmp_path):
     assert lines == ["results: folders of devices with records: none; measure on a GPU first: make run"]
     line = f"results/{RECORDED}: holds no records of a device; name results/GPU/devices/DEVICE"
     assert bundle(taker, "make", f"results/{RECORDED}") == (1, [line])
+
+
+# Survey, sanitizer, hardware, trials and what is tuned by them
+
+SURVEY, SANITIZE, HARDWARE = "raw/survey/naive.json.gz", "raw/sanitize/naive.json", "raw/hardware.json"
+TRIALS, TUNED = "raw/trials/tiled_1d.json.gz", f"tuned/{RECORDED}.yaml"
+
+
+@pytest.fixture(scope="module")
+def whole(sender, tmp_path_factory):
+    """A copy of the sender's project with a record of each other kind, as their stages write them."""
+    project = copied(sender / "project", tmp_path_factory.mktemp("whole") / "project")
+    home = project / f"results/{RECORDED}/devices/{DEVICE}"
+    run = plan({**read_yaml(ROOT / "config/config.yaml"), "gpu": RECORDED, "measure": False, "records": "shipped"})
+    where = store.read_record(home / CHECK)["where"]
+    of_naive = {"rung": "naive", "status": "pass", "message": "", "where": where}
+
+    cases = [case.as_record() for case in run.sanitizer_cases("naive")]
+    tools = [{"tool": tool, "verdict": "pass", "message": "", "findings": [], "wall_s": 1.0} for tool in TOOLS]
+    store.write_json(home / SANITIZE, {"stage": "sanitize", **of_naive, "cases": cases, "tools": tools})
+
+    settings = {key: run.settings["survey"][key] for key in SURVEY_SETTINGS}
+    products, data = drawn(settings, {}, 7)
+    times = {name: [9e5, 8e5] for name in run.surveyed_beside("naive")}
+    found = {"times_us": [9e5], "error_normwise": 1e-6, "error_componentwise": 1e-6}
+    record = {
+        "products": [
+            {"shape": str(each.shape), "padding": list(each.paddings), "times_us": times} for each in products
+        ],
+        "data": [{**each, "amount": 0.5, "kernels": dict.fromkeys(times, found)} for each in data],
+    }
+    record = {**of_naive, "status": "ok", "seed": 7, "settings": settings, "builds": {}, **record}
+    store.write_json(home / SURVEY, {"stage": "survey", **record})
+
+    probes = [
+        {"of": "FFMA", "kind": "rate", "how": "FP32", "count": 2e8, "blocks": 132, "cycles": [1e6], "ns": [1e6]},
+        {"of": "DRAM", "kind": "bandwidth", "how": "load", "count": 2e7, "blocks": 132, "cycles": [1e6], "ns": [1e6]},
+    ]
+    compiled = {**where["compile"], "source_digest": source_digest(HARDWARE_PROBES)}
+    record = {"status": "ok", "message": "", "where": {**where, "compile": compiled}, "probes": probes}
+    store.write_json(home / HARDWARE, {"stage": "hardware", **record})
+
+    rungs = trial_rungs(run.of_entry("tiled_1d"), run.gpu)
+    shapes = [str(shape) for shape in run.tune_shapes_of("tiled_1d")]
+    trials = Record(home / TRIALS, "tiled_1d", {}, {})
+    each = {"status": "ok", "message": "", "build_digest": "", "registers": 32, "spill_bytes": 0}
+    for stage in (SCREEN, FINAL):
+        batch = {"id": stage, "where": where, "times_s": {shape: [1.0] for shape in shapes}}
+        trials.add(
+            (
+                {**each, "trial": rung.name, "round": stage, "source_digest": source_digest(rung)}
+                | {"times_s": {shape: [1.0 + (rung is not rungs[-1])] for shape in shapes}}
+                for rung in rungs
+            ),
+            batch,
+        )
+    fastest = {key: int(value) for key, value in rungs[-1].macros.items()}
+    best = {"tiled_1d": dict.fromkeys(run.tune_shapes_of("tiled_1d"), fastest)}
+    store.write_text(home / TUNED, tuned_text(RECORDED, Tuned(run.tune_shapes, best)))
+    return project
+
+
+@pytest.fixture(scope="module")
+def sent(whole):
+    """The bundle of that project."""
+    status, lines = bundle(whole, "make", "-o", "whole.zip")
+    assert status == 0, lines
+    return whole / "whole.zip"
+
+
+def test_a_bundle_holds_every_kind_of_record_and_what_was_tuned_by_them(sent, taker):
+    status, lines = bundle(taker, "take", sent)
+    assert status == 0, lines
+    home, made = (project / f"results/{RECORDED}/devices/{DEVICE}" for project in (taker, sent.parent))
+    for name in (SURVEY, SANITIZE, HARDWARE, TRIALS, TUNED):
+        assert (home / name).read_bytes() == (made / name).read_bytes()
+
+
+def packed(name, change):
+    """Changes a JSON record of a bundle by its name, and leaves its digest out."""
+
+    def of(members):
+        pack, unpack = (gzip.compress, gzip.decompress) if name.endswith(".gz") else (bytes, bytes)
+        record = json.loads(unpack(members[name]))
+        del record["content_digest"]
+        change(record)
+        members[name] = pack(json.dumps(record).encode())
+
+    return of
+
+
+REFUSED_OF_OTHERS = {
+    "a tool that found something": (
+        packed(SANITIZE, lambda record: record["tools"][0].update(verdict="failed")),
+        f"{SANITIZE}: memcheck did not pass",
+    ),
+    "a tool left out": (
+        packed(SANITIZE, lambda record: record["tools"].pop()),
+        f"{SANITIZE}: synccheck did not pass",
+    ),
+    "sanitizer's cases left out": (
+        packed(SANITIZE, lambda record: record["cases"].clear()),
+        "cases that config/config.yaml asks for are missing",
+    ),
+    "a survey by another seed": (
+        packed(SURVEY, lambda record: record.update(seed=8)),
+        f"{SURVEY}: its products are not those that seed 8 draws",
+    ),
+    "a survey of fewer products": (
+        packed(SURVEY, lambda record: record["settings"].update(products=1)),
+        f"{SURVEY}: has other settings than the survey of config/config.yaml",
+    ),
+    "a survey too fast": (
+        packed(SURVEY, lambda record: record["products"][0]["times_us"].update(cublas=[1e-9])),
+        "TFLOP/s is impossible: this class reaches at most",
+    ),
+    "a survey on data too fast": (
+        packed(SURVEY, lambda record: record["data"][0]["kernels"]["naive"].update(times_us=[1e-9])),
+        "TFLOP/s is impossible: this class reaches at most",
+    ),
+    "a survey of another build": (
+        packed(SURVEY, lambda record: record["where"]["compile"].update(build_digest="0" * 16)),
+        f"{SURVEY}: measured another build than the one that was checked",
+    ),
+    "a survey that failed": (
+        packed(SURVEY, lambda record: record.update(status="dishonest")),
+        f"{SURVEY}: ended as 'dishonest'",
+    ),
+    "hardware too fast": (
+        packed(HARDWARE, lambda record: record["probes"][0].update(ns=[1e5], cycles=[1e5])),
+        f"{HARDWARE}: FFMA, rate, FP32: 2.64e+05 GFLOP/s is impossible: this GPU reaches at most",
+    ),
+    "memory too fast": (
+        packed(HARDWARE, lambda record: record["probes"][1].update(ns=[1e5])),
+        f"{HARDWARE}: DRAM, bandwidth, load: 2.64e+04 GB/s is impossible: this GPU reaches at most",
+    ),
+    "other probes": (
+        packed(HARDWARE, lambda record: record["where"]["compile"].update(source_digest="0" * 16)),
+        f"{HARDWARE}: of other sources of hardware than this checkout's; take it in one of commit ",
+    ),
+    "a trial too fast": (
+        packed(TRIALS, lambda record: next(iter(record["trials"][0]["times_s"].values())).append(1e-12)),
+        "TFLOP/s is impossible: this class reaches at most",
+    ),
+    "a trial of other sources": (
+        packed(TRIALS, lambda record: record["trials"][0].update(source_digest="0" * 16)),
+        f"{TRIALS}: of other sources of tiled_1d@",
+    ),
+    "a trial of no combination": (
+        packed(TRIALS, lambda record: record["trials"][0].update(trial="tiled_1d@BM=7")),
+        f"{TRIALS}: tiled_1d@BM=7: is none of the combinations that config/kernels.yaml declares",
+    ),
+    "parameters without their trials": (
+        lambda members: members.pop(TRIALS),
+        f"{TUNED}: is not what the trials in the bundle choose",
+    ),
+    "parameters that no trial chose": (
+        lambda members: members.update({TUNED: members[TUNED].replace(b"BK: ", b"BK: 1")}),
+        f"{TUNED}: is not what the trials in the bundle choose",
+    ),
+    "parameters of no rung": (
+        lambda members: members.update({TUNED: members[TUNED].replace(b"tiled_1d:", b"tiled_9d:")}),
+        f"{TUNED}: rungs.tiled_9d: is no rung; did you mean",
+    ),
+    "parameters of another GPU": (
+        lambda members: members.update({"tuned/t4.yaml": members.pop(TUNED)}),
+        "tuned/t4.yaml: is not what the trials in the bundle choose",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", REFUSED_OF_OTHERS)
+def test_what_cannot_be_in_the_other_records_is_one_line(sent, tmp_path, what):
+    change, line = REFUSED_OF_OTHERS[what]
+    lines = refusals(changed(sent, tmp_path / "changed.zip", change), tmp_path)
+    assert [each for each in lines if line in each], lines

@@ -7,12 +7,13 @@ import hashlib
 import io
 import json
 import lzma
+import math
 import os
 import re
 import tempfile
 import zipfile
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,22 +22,38 @@ from ladder.config import gpus
 from ladder.config.documents import read_yaml, validated
 from ladder.config.plan import Plan, plan
 from ladder.config.sources import source_digest
+from ladder.config.tuned_file import Tuned, tuned_file, tuned_text, with_tuned
+from ladder.measure.hardware.stage import HARDWARE_PROBES
+from ladder.measure.sanitize.stage import TOOLS
+from ladder.measure.survey.stage import drawn
 from ladder.measure.sustained.stage import impossible
-from ladder.measure.time.plausible import beyond_the_gpu, implausible
+from ladder.measure.time.plausible import FLOOR, above_ceiling, beyond_the_gpu, implausible
+from ladder.measure.tune.stage import trial_rungs
 from ladder.model.cases import Case
+from ladder.model.shape import Shape
 from ladder.records import digests, store
+from ladder.records.hardware import read_hardware
 from ladder.records.identity import DEVICES, places_of
 from ladder.records.provenance import now
+from ladder.records.survey import SURVEY_SETTINGS, read_survey
 from ladder.records.sustained import read_sustained
 from ladder.records.timings import BEFORE, LAUNCHES, measurements, unfinished
+from ladder.records.trials import Record
 from ladder.system.errors import LadderError
 from ladder.system.paths import ROOT, require_file, resolved, shown
 from ladder.system.terminal import say, told
+from ladder.tables.hardware import said_of
+from ladder.tables.trials import choose
 
 MANIFEST = "manifest.json"
-SENT = {"check": ".json", "time": ".zip", "sustained": ".json", "profile": ".json.xz", "accuracy": ".json"}
+SENT = {
+    **{"check": ".json", "time": ".zip", "sustained": ".json", "profile": ".json.xz", "accuracy": ".json"},
+    **{"survey": ".json.gz", "sanitize": ".json", "trials": ".json.gz"},
+}
+HARDWARE = "raw/hardware.json"
 _RUNG = r"[a-z][a-z0-9_]*(@[A-Z][A-Z0-9_]*=[A-Za-z0-9_]+(,[A-Z][A-Z0-9_]*=[A-Za-z0-9_]+)*)?"
-_MEMBER = re.compile(rf"raw/({'|'.join(f'{stage}/{_RUNG}{re.escape(end)}' for stage, end in SENT.items())})")
+_RECORDS = "|".join(f"{stage}/{_RUNG}{re.escape(end)}" for stage, end in SENT.items())
+_MEMBER = re.compile(rf"raw/({_RECORDS})|{re.escape(HARDWARE)}|tuned/[A-Za-z0-9][A-Za-z0-9_-]*\.yaml")
 MOST_FILES, MOST_BYTES = 2000, 256 << 20  # of a bundle; the bytes are also the most of one record unpacked
 
 
@@ -88,6 +105,11 @@ def make(folder: Path, output: Path | None = None) -> int:
             failed |= {rung} if stage == "check" else set()
             why = "its rung did not pass its check" if rung in failed else "it holds no result"
             say(f"gemm-ladder: raw/{stage}/{path.name}: left out, for {why}")
+    for path in (folder / HARDWARE, tuned_file(gpu, folder)):
+        if path.exists() and (path.suffix == ".yaml" or _holds_a_result(path)):
+            members[str(path.relative_to(folder))] = path.read_bytes()
+        elif path.exists():
+            say(f"gemm-ladder: {HARDWARE}: left out, for it holds no result")
     files = {name: hashlib.sha256(content).hexdigest() for name, content in members.items()}
     manifest = {"schema_version": 1, "gpu": gpu, "device": device, "made_at": now(), "files": files}
     output = output or Path(f"gemm-ladder-{gpu}-{device}.zip")
@@ -100,7 +122,7 @@ def make(folder: Path, output: Path | None = None) -> int:
         if not refused:
             store.write_bytes(output, made.read_bytes())
     if not refused:
-        say(f"gemm-ladder: {output}: {len(members)} records of {gpu} ({device}); docs/send-in.md says where it goes")
+        say(f"gemm-ladder: {output}: {len(members)} files of {gpu} ({device}); docs/send-in.md says where it goes")
     return int(bool(refused))
 
 
@@ -130,11 +152,15 @@ def take(bundle: Path, results: Path, ship: bool = False) -> int:
             return 1
         (raw,) = Path(place).glob(f"results/*/{DEVICES}/*/raw")
         gpu, device = raw.parents[2].name, raw.parent.name
-        target = results / gpu / ("raw" if ship else f"{DEVICES}/{device}/raw")
-        if target.exists():
-            raise LadderError(f"{shown(target)}: holds records already; move them away, or leave the bundle")
+        home = results / gpu / ("" if ship else f"{DEVICES}/{device}")
+        target, tuned = home / "raw", tuned_file(gpu, None if ship else home)
+        sent = tuned_file(gpu, raw.parent)
+        if there := [path for path in (target, tuned) if path.exists() and (path == target or sent.exists())]:
+            raise LadderError(f"{shown(there[0])}: holds records already; move them away, or leave the bundle")
         target.parent.mkdir(parents=True, exist_ok=True)
         number = sum(path.is_file() for path in raw.rglob("*"))
+        if sent.exists():
+            store.write_bytes(tuned, sent.read_bytes())
         os.rename(raw, target)  # at once, on one file system
     see = f"snakemake --cores all --config gpu={gpu} measure=false records={'shipped' if ship else device}"
     say(f"gemm-ladder: {shown(target)}: {number} records taken; to see them: {see}")
@@ -163,13 +189,25 @@ def refusals(bundle: Path, place: Path) -> list[str]:
         store.write_bytes(raw.parent / name, content)
     settings = read_yaml(ROOT / "config/config.yaml")
     run = plan({**settings, "gpu": gpu, "measure": False, "records": "shipped"})
-    judges = {"check": _check, "time": _time, "sustained": _sustained, "profile": _parts, "accuracy": _parts}
+    judges = {
+        **{"check": _check, "time": _time, "sustained": _sustained, "profile": _parts, "accuracy": _parts},
+        **{"survey": _survey, "sanitize": _sanitize, "trials": _trials, "raw": _hardware, "tuned": _tuned},
+    }
+
+    def without_place(error: LadderError) -> str:
+        return str(error).replace(f"{place}/", "").replace(f"results/{gpu}/{DEVICES}/{device}/", "")
+
+    try:
+        ladder = with_tuned(run.ladder, tuned_file(gpu, raw.parent))
+    except LadderError as error:
+        return [without_place(error)]
+    run = replace(run, ladder=ladder, rungs=tuple(ladder.get(rung.name, rung) for rung in run.rungs))
     for name in sorted(members):
         path = raw.parent / name
         try:
             found += [f"{name}: {line}" for line in judges[path.parent.name](path, run)]
         except LadderError as error:
-            found.append(str(error).replace(f"{place}/", "").replace(f"results/{gpu}/{DEVICES}/{device}/", ""))
+            found.append(without_place(error))
         except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
             found.append(f"{name}: not as this version writes it ({type(error).__name__}: {error})")
     return found
@@ -220,9 +258,13 @@ def _unpacked_bytes(name: str, content: bytes) -> int:
 
 
 def _of_this_ladder(record: Mapping[str, Any], run: Plan) -> Iterator[str]:
-    """What is wrong with the places where parts of a record were made, and with the sources that they are of."""
+    """What is wrong with the places where parts of a rung's record were made, and with the sources that they are of."""
     rung = run.by_name(record["rung"])
-    sources = {source_digest(each) for each in (rung, replace(rung, tuned=()))}
+    yield from _places(record, rung.name, {source_digest(each) for each in (rung, replace(rung, tuned=()))})
+
+
+def _places(record: Mapping[str, Any], name: str, sources: set[str]) -> Iterator[str]:
+    """What is wrong with those places; the sources of parts are not looked at where none are given."""
     places = list(places_of(record))
     if not places:
         yield "says nothing of where it was made"
@@ -232,8 +274,12 @@ def _of_this_ladder(record: Mapping[str, Any], run: Plan) -> Iterator[str]:
             yield "names no card, UUID or driver"
         elif not re.fullmatch("[0-9a-f]{40}", commit):
             yield f"commit: {commit!r} is none; measure in a checkout of git"
-        elif digests.source_of(where) not in sources:
-            yield f"of other sources of {rung.name} than this checkout's; take it in one of commit {commit[:12]}"
+        elif sources and digests.source_of(where) not in sources:
+            yield _of_other_sources(name, commit)
+
+
+def _of_other_sources(name: str, commit: str) -> str:
+    return f"of other sources of {name} than this checkout's; take it in one of commit {commit[:12]}"
 
 
 def _check(path: Path, run: Plan) -> Iterator[str]:
@@ -268,7 +314,7 @@ def _time(path: Path, run: Plan) -> Iterator[str]:
             continue
         rung, settings = record["rung"], record["settings"]
         floor = run.by_name(rung).role == "floor"
-        yield from [] if floor else _of_the_checked_build(path, record)
+        yield from [] if floor else _of_the_checked_build(path, record, record["shapes"])
         if record.get("launches") != LAUNCHES:
             yield "its launches are not verified"
             continue
@@ -293,7 +339,7 @@ def _time(path: Path, run: Plan) -> Iterator[str]:
 def _sustained(path: Path, run: Plan) -> Iterator[str]:
     record = store.read_record(path)
     yield from _of_this_ladder(record, run)
-    yield from _of_the_checked_build(path, record)
+    yield from _of_the_checked_build(path, record, record["shapes"])
     if record["status"] != "ok" or not read_sustained(path):
         yield f"ended as {record['status']!r}"
     elif wrong := impossible(record["rung"], record["parts"], run.expected([record["rung"]])["ceiling"]):
@@ -308,7 +354,103 @@ def _parts(path: Path, run: Plan) -> Iterator[str]:
         yield from _of_this_ladder(record, run)
 
 
-def _of_the_checked_build(path: Path, record: Mapping[str, Any]) -> Iterator[str]:
+def _survey(path: Path, run: Plan) -> Iterator[str]:
+    record = store.read_record(path)
+    yield from _of_this_ladder(record, run)
+    yield from _of_the_checked_build(path, record, ())
+    if not read_survey(path):
+        yield f"ended as {record['status']!r}"
+        return
+    if record["settings"] != {key: run.settings["survey"][key] for key in SURVEY_SETTINGS}:
+        yield "has other settings than the survey of config/config.yaml"
+        return
+    own = record["rung"]
+    products, data = drawn(record["settings"], run.by_name(own).claims, record["seed"])
+    found = [(each["shape"], each["padding"]) for each in record["products"]]
+    if found != [(str(case.shape), list(case.paddings)) for case in products]:
+        yield f"its products are not those that seed {record['seed']} draws"
+    if [{key: each[key] for key in ("family", "shape", "seed")} for each in record["data"]] != data:
+        yield f"its data is not that which seed {record['seed']} draws"
+    rows = [(each["shape"], each["times_us"]) for each in record["products"]]
+    rows += [(each["shape"], {k: v["times_us"] for k, v in each["kernels"].items()}) for each in record["data"]]
+    for shape, times in rows:
+        for name, times_us in times.items():
+            if wrong := _too_fast(run, name, shape, min(times_us) / 1e6):
+                yield wrong
+    if not all(math.isfinite(each["kernels"][own]["error_normwise"]) for each in record["data"]):
+        yield "an error is no number"
+
+
+def _sanitize(path: Path, run: Plan) -> Iterator[str]:
+    record = store.read_record(path)
+    yield from _of_this_ladder(record, run)
+    yield from _of_the_checked_build(path, record, ())
+    passed = {each["tool"] for each in record["tools"] if each["verdict"] == "pass" and not each["findings"]}
+    if record["status"] != "pass" or passed != set(TOOLS):
+        yield f"{', '.join(sorted(set(TOOLS) - passed)) or 'a tool'} did not pass"
+    wanted = set(run.sanitizer_cases(record["rung"]))
+    if missing := wanted - set(map(Case.of, record["cases"])):
+        yield f"{len(missing)} of the {len(wanted)} cases that config/config.yaml asks for are missing"
+
+
+def _hardware(path: Path, run: Plan) -> Iterator[str]:
+    record = store.read_record(path)
+    yield from _places(record, HARDWARE_PROBES.name, {source_digest(HARDWARE_PROBES)})
+    found = read_hardware(path)
+    if record["status"] != "ok" or not found:
+        yield f"ended as {record['status']!r}"
+        return
+    for probe in found.probes:
+        said = said_of(probe, run.gpu)
+        if math.isnan(said):
+            continue
+        amounts = [probe.count * probe.blocks / ns for ns in probe.ns]  # GB/s or GFLOP/s
+        most, unit = said / FLOOR, "GB/s"
+        if probe.kind == "rate":
+            clock_mhz = max(1e3 * cycles / ns for cycles, ns in zip(probe.cycles, probe.ns, strict=True))
+            most, unit = 1e3 * said * max(1.0, clock_mhz / run.gpu.sm_clock_mhz), "GFLOP/s"
+        if max(amounts) > most:
+            what = f"{probe.of}, {probe.kind}, {probe.how}"
+            yield f"{what}: {max(amounts):.4g} {unit} is impossible: this GPU reaches at most {most:.4g}"
+
+
+def _trials(path: Path, run: Plan) -> Iterator[str]:
+    entry = path.name.partition(".")[0]
+    record = Record.read(path, entry)
+    if entry not in run.tuned_entries:
+        yield "is no entry that is tuned on this GPU"
+        return
+    yield from _places({"batches": list(record.batches.values())}, entry, set())
+    rung = run.of_entry(entry)
+    sources = {each.name: source_digest(each) for each in trial_rungs(rung, run.gpu)}
+    for (name, _), trial in record.trials.items():
+        if name not in sources:
+            yield f"{name}: is none of the combinations that config/kernels.yaml declares"
+        elif trial["times_s"] and digests.present_source(trial["source_digest"]) != sources[name]:
+            yield _of_other_sources(name, record.batches[trial["batch"]]["where"]["software"]["git_commit"])
+        for shape, times_s in trial["times_s"].items():
+            if wrong := _too_fast(run, rung.name, shape, min(times_s)):
+                yield f"{name}: {wrong}"
+
+
+def _tuned(path: Path, run: Plan) -> Iterator[str]:
+    trials = path.parents[1] / "raw/trials"
+    found = [Record.read(trials / f"{e}.json.gz", e) for e in run.tuned_entries if (trials / f"{e}.json.gz").exists()]
+    rungs = [rung for record in found for rung in trial_rungs(run.of_entry(record.entry), run.gpu)]
+    shapes = {record.entry: run.tune_shapes_of(record.entry) for record in found}
+    best = choose(found, run.ladder, shapes, {rung.name: source_digest(rung) for rung in rungs})
+    if path.stem != run.gpu.name or path.read_text() != tuned_text(run.gpu.name, Tuned(run.tune_shapes, best)):
+        yield "is not what the trials in the bundle choose"
+
+
+def _too_fast(run: Plan, name: str, shape: str, seconds: float) -> str:
+    """What is impossible about the shortest launch of a rung at a shape, whose clock is not recorded; or nothing."""
+    ceiling = run.expected([name])["ceiling"]
+    found = above_ceiling(Shape.parse(shape), seconds, ceiling[1], ceiling) if seconds > 0 else "no time"
+    return f"{name} at {shape}: {found}" if found else ""
+
+
+def _of_the_checked_build(path: Path, record: Mapping[str, Any], shapes: Iterable[str]) -> Iterator[str]:
     """What is wrong where what was measured did not pass its check before, as this build and at these shapes."""
     place = path.parents[1] / "check" / f"{record['rung']}.json"
     if not place.exists():
@@ -317,5 +459,5 @@ def _of_the_checked_build(path: Path, record: Mapping[str, Any]) -> Iterator[str
     check = store.read_record(place)
     if digests.build_of(check["where"]) != digests.build_of(record["where"]):
         yield "measured another build than the one that was checked"
-    if unchecked := set(record["shapes"]) - {str(case.shape) for case in _passed(check)}:
+    if unchecked := set(shapes) - {str(case.shape) for case in _passed(check)}:
         yield f"measured at {', '.join(sorted(unchecked))}, where it was not checked"

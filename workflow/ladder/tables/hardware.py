@@ -59,12 +59,12 @@ def _row(probe: Probed, gpu: Gpu) -> dict[str, object]:
         row |= {f"value_percentile_{p}": float(np.percentile(values, p)) for p in (10, 90)}
         if probe.kind != "latency":
             row["sm_clock_mhz"] = 1e3 * float(np.median(cycles / ns))
-    says = _of_file(probe, gpu)
+    says = said_of(probe, gpu)
     share = float(np.median(wholes)) / says
     return {**row, "whole_unit": whole_unit, "gpu_file": says, "share_of_gpu_file": share}
 
 
-def _of_file(probe: Probed, gpu: Gpu) -> float:
+def said_of(probe: Probed, gpu: Gpu) -> float:
     """What is said of a probe's bandwidth (GB/s) or rate (TFLOP/s); not a number where nothing is."""
     if (probe.of, probe.kind) == ("DRAM", "bandwidth"):
         return gpu.memory_bandwidth_gb_s
