@@ -11,7 +11,10 @@ sys.path.insert(1, str(Path(__file__).resolve().parents[1] / "workflow"))
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # small references: threads of NumPy's would wait for each other
 
-TOOLS = ("architectures", "attacks", "errors", "faults", "languages", "measuring", "mutants", "neighbour", "regression")
+TOOLS = (
+    *("architectures", "attacks", "errors", "faults", "languages", "library", "measuring", "mutants", "neighbour"),
+    *("pair", "regression"),
+)
 
 
 class Parser(argparse.ArgumentParser):

@@ -15,8 +15,8 @@ from ladder.system.paths import ROOT, shown
 from ladder.system.process import gpu_lease
 
 
-def record_as(name: str, on_gpu: Callable[[Plan], Mapping[str, Any]], gpus: int = 1, **sections: Any) -> None:
-    """Write what is measured on this machine's GPU, alone on it and on so many of its kind, into results/GPU/raw/NAME.
+def planned(name: str, gpus: int = 1, **sections: Any) -> Plan:
+    """The plan by which this machine's GPUs are measured for results/GPU/raw/NAME.
 
     `sections` replace those of the configuration. Raises LadderError where there are fewer GPUs.
     """
@@ -25,6 +25,15 @@ def record_as(name: str, on_gpu: Callable[[Plan], Mapping[str, Any]], gpus: int 
         raise LadderError(f"{run.headline}; run where `nvidia-smi` lists a GPU")
     if len(run.devices) < gpus:
         raise LadderError(f"{name}: needs {gpus} GPUs of one kind; of {run.gpu.title} there are {len(run.devices)}")
+    return run
+
+
+def record_as(name: str, on_gpu: Callable[[Plan], Mapping[str, Any]], gpus: int = 1, **sections: Any) -> None:
+    """Write what is measured on this machine's GPU, alone on it and on so many of its kind, into results/GPU/raw/NAME.
+
+    It is measured by the plan of `planned`.
+    """
+    run = planned(name, gpus, **sections)
     first, *others = [device.uuid for device in run.devices[:gpus]]
     with gpu_lease([first], resting=others):
         record = on_gpu(run)
