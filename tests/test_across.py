@@ -180,11 +180,24 @@ def test_each_gpus_points_stand_at_its_values(results):
     figure = gpus_figure.figure(table, "cublas", {})
     picture = draw(figure, "")
     at = table[(table["n"] == 512) & (table["rung"] == "tiled")].sort_values("gpu")
-    metrics = {"gflops": 1e-3, "share_of_peak": 100, "share_of_cublas": 100}
+    metrics = {"gflops": 1e-3, "share_of_cublas": 100, "share_of_peak": 100}
     for axes, (column, factor) in zip(picture.axes, metrics.items(), strict=True):
         points = [tuple(place) for each in axes.collections[:1] for place in each.get_offsets()]
-        own = sorted((y, x) for x, y in points if abs(y - figure.y.names.index("tiled")) < 0.5)
+        own = sorted((y, x) for x, y in points if abs(y - figure.axes("FP32: TFLOP/s")[1].names.index("tiled")) < 0.5)
         assert [x for _, x in own] == pytest.approx(list(factor * at[column]))
+
+
+def test_rungs_on_tensor_cores_have_panels_and_axes_of_their_own_and_their_class_in_their_label(results):
+    table = table_of(results)
+    fast = {"rung": "split", "precision": "3xtf32", "share_of_cublas": 3.3, "share_of_peak": float("nan")}
+    figure = gpus_figure.figure(pd.concat([table, table.assign(**fast)], ignore_index=True), "cublas", {})
+    shown = {panel: figure.axes(panel)[1].names for panel in figure.panels.options}
+    of_fp32 = ["FP32: TFLOP/s", "FP32: % of cuBLAS", "FP32: % of FP32 peak"]
+    assert {panel for panel, names in shown.items() if names == ["naive", "tiled"]} == set(of_fp32)
+    assert {panel for panel, names in shown.items() if names == ["split (3xTF32)"]} == set(shown) - set(of_fp32)
+    assert list(shown) == [*of_fp32, "Tensor cores: TFLOP/s", "Tensor cores: % of cuBLAS"]
+    at = {axes.get_title(loc="left"): axes for axes in draw(figure, "").axes}
+    assert at["FP32: % of cuBLAS"].get_xlim()[1] < 330 < at["Tensor cores: % of cuBLAS"].get_xlim()[1]
 
 
 def test_every_gpu_has_a_line_in_each_rungs_panel(results):
@@ -197,7 +210,7 @@ def test_every_gpu_has_a_line_in_each_rungs_panel(results):
 def test_a_restricted_rung_is_told_apart_in_both_figures(results):
     claims = {"tiled": "beta = 0"}
     both = gpus_figure.figure(table_of(results), "cublas", claims), gpus_by_size.figure(table_of(results), claims)
-    assert both[0].y.names == ["naive", "tiled (restricted)"]
+    assert both[0].axes("FP32: TFLOP/s")[1].names == ["naive", "tiled (restricted)"]
     assert both[1].panels.options == ["naive", "tiled (restricted)"]
 
 

@@ -85,7 +85,8 @@ derive("published", named=named, **tables | {{"trials": [tables["trials"]]}})
 erring = [str(path) for rung in RUNGS if (path := run.raw() / f"accuracy/{{rung}}.json").exists()]
 accurate = {{"rungs": list(run.accurate)}}
 derive("accuracy", named=drawn("accuracy", "accuracy"), params=accurate, records=erring, rungs=tables["rungs"])
-derive("overview", named=drawn("accuracy", "overview"), **tables)
+dark = {{"dark": str(results / "figures/overview_dark.png")}}
+derive("overview", named=drawn("accuracy", "overview") | dark, **tables)
 zips = [str(path) for path in sorted((run.raw() / "experiments").glob("*.zip"))]
 derive("experiments", str(results / "tables/experiments.csv"), records=zips)
 derive("analysis", str(results / "figures/any"), tables=list(tables.values()))

@@ -11,12 +11,14 @@ from conftest import ROUND_GPU, a_rung, a_timing, an_evidence
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from ladder.model.shape import Shape
+from ladder.show import interactive
 from ladder.show.dark import PAGE, for_both, on_dark
 from ladder.show.figures import by_size
 from ladder.show.figures.by_size import best_rung, irregular
 from ladder.show.figures.specification import Axis, Key, Layer, Specification, apart, one_of, size_axis
 from ladder.show.static import draw, save, spread
 from ladder.show.style import MOST, families, rung_key
+from ladder.system.paths import ROOT
 from ladder.tables.every import all_tables
 from ladder.tables.files import read_table, write_table
 from ladder.tables.timings import square_rows
@@ -312,6 +314,21 @@ def test_the_other_families_lie_in_grey_behind_and_widen_no_axis():
     grey = [line for line in second.lines if list(line.get_ydata()) == [50.0, 90.0]]
     assert len({to_rgb(line.get_color()) for line in grey}) == 1
     assert np.ptp(to_rgb(grey[0].get_color())) == 0
+
+
+def test_behind_each_familys_lines_lie_those_of_all_other_families_in_grey_on_paper_alone():
+    tables = [read_table(ROOT / f"results/h100-sxm/tables/{name}.csv") for name in ("timings", "rungs")]
+    for figure in by_size.figures(*tables, "cublas", 66900.0).values():
+        grey, own = figure.layers[1:]
+        assert (grey.behind, own.behind) == (True, False)
+        for panel in figure.panels.options:
+            rungs = set(figure.rows(own, panel)["rung"])
+            assert 1 < len(rungs) <= MOST + 1
+            assert set(figure.rows(grey, panel)["other"]) == set(own.data["rung"]) - rungs
+        charts = interactive.charts(figure).values()
+        drawn = [row for chart in charts for rows in chart["datasets"].values() for row in rows]
+        assert drawn
+        assert not any("other" in row for row in drawn)
 
 
 @settings(max_examples=30, deadline=None)

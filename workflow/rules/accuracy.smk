@@ -62,6 +62,7 @@ if ACCURACY:
         output:
             svg=in_report(f"{DERIVED}/figures/overview.svg", "overview"),
             png=f"{DERIVED}/figures/overview.png",
+            dark=f"{DERIVED}/figures/overview_dark.png",
         log:
             f"{LOGS}/{GPU}/overview.log",
         conda:

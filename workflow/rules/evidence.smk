@@ -16,7 +16,7 @@ rule evidence:
         derived=[
             path for path in ALL_TABLES if Path(path).stem not in ("checks", "samples")
         ]
-        + figure_files(OVERVIEW, "png")
+        + figure_files(OVERVIEW + [f"{name}_dark" for name in OVERVIEW], "png")
         + expand(
             f"{ACROSS}/{{name}}",
             name=[

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from ladder.show.dark import darken
 from ladder.show.figures import overview
 from ladder.show.static import draw, save
 from ladder.system.terminal import job
@@ -11,4 +12,6 @@ with job(snakemake):
     params, given, output = snakemake.params, snakemake.input, snakemake.output
     tables = [read_table(path) for path in (given.timings, given.rungs, given.accuracy)]
     figure = overview.figure(*tables, params.baseline, params.ladder)
-    save(draw(figure, f"Recorded on {params.recorded}; medians."), [Path(output.svg), Path(output.png)])
+    picture = draw(figure, f"Recorded on {params.recorded}; medians.")
+    save(picture, [Path(output.svg), Path(output.png)])
+    save(darken(picture), [Path(output.dark)])

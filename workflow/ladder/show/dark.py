@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from colorsys import hls_to_rgb, rgb_to_hls
 
-from matplotlib.colors import to_hex, to_rgb
+from matplotlib.axes import Axes
+from matplotlib.colors import to_hex, to_rgb, to_rgba, to_rgba_array
+from matplotlib.figure import Figure
 
 PAGE, _TEXT = "#0d1117", "#e6edf3"  # as workflow/report/report.css has them
 
@@ -34,6 +36,19 @@ def on_dark(color: str) -> str:
     if saturation < 0.2 or lightness > 0.8 or lightness < 0.2:
         return to_hex(hls_to_rgb(hue, 0.08 + 0.86 * (1 - lightness), min(saturation, 0.4)))
     return legible(color)
+
+
+def darken(picture: Figure) -> Figure:
+    """The picture itself, with the colours that it has on a dark page."""
+    for artist in picture.findobj(lambda artist: not isinstance(artist, (Axes, Figure))):  # these have patches
+        kinds = ("color", "facecolor", "edgecolor", "markerfacecolor", "markeredgecolor")
+        kinds = [kind for kind in kinds if hasattr(artist, f"get_{kind}") and hasattr(artist, f"set_{kind}")]
+        found = {kind: to_rgba_array(getattr(artist, f"get_{kind}")()) for kind in kinds}  # before any is set
+        for kind, colors in found.items():
+            dark = [to_rgba(on_dark(tuple(color[:3])), color[3]) for color in colors]
+            if dark:
+                getattr(artist, f"set_{kind}")(dark if len(dark) > 1 else dark[0])
+    return picture
 
 
 def for_both(svg: str) -> str:

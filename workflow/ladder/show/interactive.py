@@ -98,6 +98,8 @@ def _chart(figure: Specification, panel: str) -> dict[str, Any]:
     keys = {layer.key.column for layer in figure.layers if layer.key}
     parts, crowd = [], 0
     for layer in sorted(figure.layers, key=lambda layer: not layer.behind):
+        if layer.printed:
+            continue
         rows = layer.data
         if panel and figure.panels.column in rows:
             rows = rows[rows[figure.panels.column] == panel]

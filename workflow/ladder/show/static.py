@@ -69,10 +69,11 @@ def draw(figure: Specification, caption: str) -> Figure:
         if isinstance(figure.x, Axis):  # the same for all, and said once a column
             for axes in grid.flat[: len(panels) - columns]:
                 axes.set_xlabel("")
-        if isinstance(figure.y, Axis):  # and once a row
-            for axes in grid[:, 1:].flat:
+        for place, (axes, panel) in enumerate(zip(grid.flat, panels, strict=False)):
+            y = figure.axes(panel)[1]
+            if place % columns and y == figure.axes(panels[place - 1])[1]:  # and once a row
                 axes.set_ylabel("")
-                axes.tick_params(labelleft=figure.y.scale != "names")
+                axes.tick_params(labelleft=y.scale != "names")
         plain = {"handles": handles, "fontsize": 8, "frameon": False}
         if handles and beside:
             grid[0, 0].legend(**plain, loc="upper left", bbox_to_anchor=(1.0, 1.0))

@@ -66,6 +66,12 @@ def in_panels(rows: pd.DataFrame, members: Mapping[str, Sequence[str]]) -> pd.Da
     return pd.concat([rows[rows["rung"].isin(names)].assign(family=title) for title, names in members.items()])
 
 
+def behind_panels(rows: pd.DataFrame, members: Mapping[str, Sequence[str]]) -> pd.DataFrame:
+    """The rows of the rungs that stand in other panels alone, for each panel, with the rung in the column `other`."""
+    shown = rows[rows["rung"].isin(set().union(*members.values()))].rename(columns={"rung": "other"})
+    return pd.concat([shown[~shown["other"].isin(names)].assign(family=title) for title, names in members.items()])
+
+
 def family_choice(members: Mapping[str, Sequence[str]]) -> Choice:
     """The choice of one of the panels of `families`."""
     return Choice("family", "Rungs", list(members), next(iter(members)))

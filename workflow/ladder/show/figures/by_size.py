@@ -11,7 +11,7 @@ import pandas as pd
 from ladder.model.precision import labelled, shared_in
 from ladder.show.figures.specification import Axis, Layer, Specification, size_axis
 from ladder.show.numbers import percent
-from ladder.show.style import families, family_choice, in_panels, rung_key
+from ladder.show.style import behind_panels, families, family_choice, in_panels, rung_key
 from ladder.tables.timings import headline_shape, square_rows
 
 # unit -> (column of the table of timings, factor)
@@ -72,7 +72,10 @@ def share_note(rungs: pd.DataFrame) -> str:
 def figures(
     timings: pd.DataFrame, rungs: pd.DataFrame, baseline: str, peak_gflops: float, ladder: Sequence[str] = ()
 ) -> dict[str, Specification]:
-    """A figure for each metric, by its file's name: a panel a family, a line a rung, its interval a band."""
+    """A figure for each metric, by its file's name: a panel a family, a line a rung, its interval a band.
+
+    The rungs of the other families stand grey behind.
+    """
     rungs = rungs[rungs["role"] != "floor"]
     alike = rungs.loc[(rungs["precision"] == "fp32") & (rungs["role"] == "rung"), "rung"]
     best = best_rung(timings[timings["rung"].isin(alike)])
@@ -100,9 +103,10 @@ def figures(
         peak = [{"value": peak_gflops / 1e3, "text": "FP32 peak"}] if metric == "TFLOP/s" else []
         found[name] = Specification(
             title=titles[metric],
-            note=notes[metric],
+            note=notes[metric] + (" Grey: the rungs of the other panels." if len(members) > 1 else ""),
             layers=[
                 Layer("rule", pd.DataFrame(peak, columns=["value", "text"]), y="value", text="text"),
+                Layer("line", behind_panels(rows, members), "n", "value", group="other", behind=True, printed=True),
                 Layer(
                     "line", in_panels(rows, members), "n", "value", key=rung_key(rungs, baseline, ladder), low="low",
                     high="high", hints=HINTS,

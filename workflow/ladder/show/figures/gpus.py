@@ -6,16 +6,16 @@ from collections.abc import Mapping
 
 import pandas as pd
 
-from ladder.model.precision import label
+from ladder.model.precision import TITLES, label
 from ladder.show.figures.specification import MARKERS, PALETTE, Axis, Choice, Key, Layer, Specification
 from ladder.tables.across import common_size
 from ladder.tables.timings import square_rows
 
-# unit -> (column of the table, factor)
+# unit -> (column of the table, factor); only rungs of FP32 have a share of its peak
 _METRICS = {
     "TFLOP/s": ("gflops", 1e-3),
-    "% of FP32 peak": ("share_of_peak", 100),
     "% of cuBLAS": ("share_of_cublas", 100),
+    "% of FP32 peak": ("share_of_peak", 100),
 }
 
 
@@ -35,31 +35,50 @@ def with_labels(table: pd.DataFrame, claims: Mapping[str, str]) -> pd.DataFrame:
 
 
 def figure(table: pd.DataFrame, baseline: str, claims: Mapping[str, str]) -> Specification:
-    """Rate, share of peak and share of cuBLAS of each rung on each GPU; the arguments are those of `with_labels`."""
+    """Rate, share of cuBLAS and share of peak of each rung on each GPU; the arguments are those of `with_labels`.
+
+    The rungs of FP32 stand apart from those of tensor cores.
+    """
     size = common_size(table)
     rows = square_rows(table)
     rows = rows[rows["n"] == size]
-    order = list(with_labels(table, claims)["rung"].unique())
-    named = with_labels(rows, claims)
+    named, kinds = with_labels(rows, claims), _kinds(rows)
     nan = float("nan")
     parts = [
         named[["rung", "gpu"]].assign(
-            metric=metric,
+            panel=kinds + f": {metric}",
             value=factor * rows[column],
             **{end: factor * rows.get(f"{column}_ci_{end}", nan) for end in ("low", "high")},
         )
         for metric, (column, factor) in _METRICS.items()
     ]
     data = pd.concat(parts, ignore_index=True).dropna(subset=["value"])
+    order = with_labels(table, claims)["rung"].groupby(_kinds(table)).unique()  # as the ladder climbs
+    recorded = {kind: [name for name in names if name in set(data["rung"])] for kind, names in order.items()}
+    y = {f"{kind}: {metric}": Axis(scale="names", names=recorded[kind]) for kind in recorded for metric in _METRICS}
+    panels = [panel for panel in y if panel in set(data["panel"])]
     return Specification(
         title=_title(rows, baseline, size),
-        note="Medians with their 95 % intervals; shares of cuBLAS are measured side by side.",
+        note=f"Medians with their 95 % intervals. {_shares(rows)}",
         layers=[Layer("point", data, "value", "rung", key=gpu_key(table), low="low", high="high", dodge=True)],
-        x={metric: Axis(metric, limits=(0, None)) for metric in _METRICS},
-        y=Axis(scale="names", names=[name for name in order if name in set(data["rung"])]),
-        panels=Choice("metric", "metric", list(_METRICS), next(iter(_METRICS))),
-        columns=3,
+        x=Axis(limits=(0, None)),
+        y=y if panels else Axis(),
+        panels=Choice("panel", "Panel", panels, panels[0]) if panels else None,
+        columns=len(_METRICS),
     )
+
+
+def _kinds(table: pd.DataFrame) -> pd.Series:
+    """Which panels the rungs of each row stand in."""
+    return table["precision"].eq("fp32").map({True: "FP32", False: "Tensor cores"})
+
+
+def _shares(rows: pd.DataFrame) -> str:
+    """Which library each class's shares of cuBLAS are of."""
+    of = rows.groupby("precision", sort=False)["baseline"].agg(lambda names: " or ".join(sorted(set(names))))
+    named = {library: [TITLES[each] for each in of.index[of == library]] for library in of.unique()}
+    said = ", ".join(f"of {library} for {' and '.join(titles)}" for library, titles in named.items())
+    return f"Shares of cuBLAS are {said}, measured side by side." if said else ""
 
 
 def _title(rows: pd.DataFrame, baseline: str, size: int | None) -> str:

@@ -72,6 +72,7 @@ class Layer:
     offset: tuple[int, int] = (4, 0)  # of a text, to the right and up, in points or pixels
     dodge: bool = False  # those of one name one below the other, so that no mark hides another
     behind: bool = False  # drawn first, in grey, and no reason to widen an axis
+    printed: bool = False  # no part of an interactive chart, whose reader picks what to see and whose axes fit that
     hints: Mapping[str, str] = field(default_factory=dict)
 
 
