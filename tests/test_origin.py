@@ -5,7 +5,7 @@ import pytest
 from conftest import a_device, a_timing, a_where, an_evidence
 from ladder.model.shape import Shape
 from ladder.records.provenance import origin
-from ladder.show.origin import origin_columns, origin_line
+from ladder.show.origin import origin_columns, origin_groups, origin_line
 from ladder.tables.evidence import Evidence
 from ladder.tables.records import record_table, sample_table
 from ladder.tables.rungs import rung_table
@@ -55,6 +55,13 @@ def test_several_days_are_no_disagreement_but_a_column():
     assert origin_line(table).startswith("All of these numbers come from one card and one commit: ")
     assert origin_line(table).endswith(", 2026-01-02 to 2026-01-03.")
     assert list(origin_columns(table)) == ["day"]
+
+
+def test_where_rungs_differ_in_origin_each_is_told_once_with_those_of_its_own():
+    one, other = a_place(), a_place(uuid="GPU-89abcdef-0123", commit="d" * 40)
+    table = rows(one, other, one, one).assign(rung=["naive", "tiled", "tma", "tma"])
+    assert origin_groups(table) == ["GPU-01234567, cccccccccccc: naive, tma", "GPU-89abcdef, dddddddddddd: tiled"]
+    assert origin_groups(table[table["rung"] != "tiled"]) == []
 
 
 def test_what_old_records_lack_is_said_and_a_cublaslt_of_its_own_is_named():

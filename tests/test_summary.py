@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from conftest import ROUND_GPU, a_check, a_rung, a_timing, an_evidence
+from conftest import ROUND_GPU, a_check, a_rung, a_timing, a_where, an_evidence
 from ladder.show.summary import run_summary, why_run_fails
 from ladder.tables.every import all_tables
 from ladder.tables.files import read_table, write_table
@@ -50,6 +50,16 @@ def test_each_rung_has_its_time_rate_and_speedups_at_the_largest_square(told):
     ]
     origin = ["All of these numbers come from one card and one commit: NVIDIA H100 80GB HBM3 (GPU-0), cuBLAS not"]
     assert lines[7:] == ["", *origin, "recorded, commit 000000000000, 2026-01-02.", "", LAST.strip()]
+
+
+def test_where_rungs_come_from_several_days_and_commits_the_summary_says_which_from_which(told):
+    where = a_where(measured_at="2026-01-03T00:00:00+00:00")
+    where["software"] = where["software"] | {"git_commit": "d" * 40}
+    item = good("tiled")
+    later = tuple(replace(timing, where=where) for timing in item.timings.values())
+    lines = told(good("cublas"), good("naive"), an_evidence("tiled", later, rung=item.rung)).splitlines()
+    assert "  000000000000, 2026-01-02: cublas, naive" in lines
+    assert "  dddddddddddd, 2026-01-03: tiled" in lines
 
 
 def test_a_class_with_a_baseline_of_its_own_is_said_to_be_compared_with_that(told):

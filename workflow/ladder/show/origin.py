@@ -52,6 +52,18 @@ def origin_words(rows: pd.DataFrame) -> str:
     )
 
 
+def origin_groups(rows: pd.DataFrame) -> list[str]:
+    """`GPU-01234567, 0123456789ab, 2026-01-02: naive, tiled`: what rows differ in, with the rungs of each origin.
+
+    Empty where all agree.
+    """
+    differing = origin_columns(rows)
+    if differing.empty:
+        return []
+    groups = rows["rung"].groupby([differing[title] for title in differing], sort=False)
+    return [f"{', '.join(origin)}: {', '.join(dict.fromkeys(rungs))}" for origin, rungs in groups]
+
+
 def _found(rows: pd.DataFrame) -> dict[str, list[str]]:
     return {
         title: sorted({part for text in texts for part in text.split("; ")}) for title, texts in origins(rows).items()

@@ -12,7 +12,7 @@ import pandas as pd
 from ladder.build.emulator import NEEDS_GPU
 from ladder.model.precision import label, shared_in
 from ladder.model.survey import EVERY_PRODUCT
-from ladder.show.origin import changed_line, origin_line
+from ladder.show.origin import changed_line, origin_groups, origin_line
 from ladder.show.shipped import shipped_line
 from ladder.tables.sustained import best_sustained
 from ladder.tables.timings import headline_shape
@@ -44,11 +44,14 @@ def run_summary(
     is the folder of what the run derived.
     """
     lines = [headline, ""]
-    shape = headline_shape(timings[~timings["rung"].isin(rungs.loc[rungs["role"] == "floor", "rung"])])
+    timings = timings[~timings["rung"].isin(rungs.loc[rungs["role"] == "floor", "rung"])]
+    shape = headline_shape(timings)
     if shape:
         at = timings[timings["shape"] == shape]
         beside = {} if shipped is None else dict(shipped.loc[shipped["shape"] == shape, _RATIO].to_numpy())
         lines += [*_table(rungs, at, shape, beside), "", *textwrap.wrap(origin_line(at), 100, break_on_hyphens=False)]
+        for group in origin_groups(at):
+            lines += textwrap.wrap(group, 100, initial_indent="  ", subsequent_indent="    ", break_on_hyphens=False)
         if shipped is not None and (baseline := shipped_line(shipped)):
             lines += ["", *textwrap.wrap(baseline, 100, break_on_hyphens=False)]
     else:
