@@ -169,6 +169,10 @@ def test_rules_that_take_the_gpu_are_known_by_their_resources(tmp_path):
 # The plugin
 
 
+def a_failed_script() -> logging.LogRecord:
+    return record("error", "CalledProcessError in file a.smk, line 9", logging.ERROR, exception="CalledProcessError")
+
+
 INSTALLED = {}  # what a handler installed, by the number of the signal
 
 
@@ -211,9 +215,45 @@ def test_snakemakes_own_words_are_shown_where_the_user_wants_them(monkeypatch, t
 def test_warnings_and_errors_of_snakemake_are_shown(monkeypatch, tmp_path):
     handler, stream = a_handler(monkeypatch, tmp_path, "ALL")
     handler.emit(record(None, "the disk is full", logging.WARNING))
-    handler.emit(record("error", "MissingInputException in rule x", logging.ERROR))
+    handler.emit(record("error", "no such file", logging.ERROR, exception="MissingInputException"))
     handler.close()
-    assert stream.getvalue() == "the disk is full\nMissingInputException in rule x\n"
+    assert stream.getvalue() == "the disk is full\nno such file\n"
+
+
+def test_that_a_failed_job_had_no_earlier_output_is_no_warning_for_the_user(monkeypatch, tmp_path):
+    handler, stream = a_handler(monkeypatch, tmp_path, "RULES")
+    handler.emit(record(None, "whatever Snakemake calls it", logging.WARNING, funcName="restore_output"))
+    assert stream.getvalue() == ""
+
+
+@pytest.mark.parametrize("word", ["target", "tables", "result/x.csv"])
+def test_a_target_that_nothing_makes_is_named_whatever_snakemake_says_of_it(monkeypatch, tmp_path, word):
+    monkeypatch.setattr("sys.argv", ["snakemake", "--quiet", "figures", word])
+    handler, stream = a_handler(monkeypatch, tmp_path, "RULES")
+    text = f"Nobody makes {word} today\n(a hint)"
+    handler.emit(record("error", text, logging.ERROR, exception="MissingRuleException"))
+    handler.close()
+    assert stream.getvalue().startswith(f"gemm-ladder: {word}: nothing makes it; ")
+    assert stream.getvalue().count("\n") == 1
+
+
+AGAIN = "nothing is recorded of it, so run again"
+
+
+@pytest.mark.parametrize(
+    ("reason", "told"),
+    [
+        ("job '7' is in state TIMEOUT", f"Slurm job 7: out of time; raise its runtime in the profile; {AGAIN}"),
+        ("status: 'OUT_OF_MEMORY'", f"Slurm job 7: out of memory; raise its mem_mb in the profile; {AGAIN}"),
+        ("lost\nin space", "job 7 of the batch system failed, and nothing is recorded of it: lost in space"),
+    ],
+)
+def test_why_a_batch_system_ended_a_job_is_one_line_with_the_jobs_number(monkeypatch, tmp_path, reason, told):
+    handler, stream = a_handler(monkeypatch, tmp_path, "RULES")
+    failed = {"log": ["log"], "rule_name": "time", "rule_msg": reason, "aux": {"external_jobid": "7"}}
+    handler.emit(record("job_error", "", logging.ERROR, **failed))
+    handler.close()
+    assert stream.getvalue() == f"gemm-ladder: time: {told}; see log\n"
 
 
 def test_a_run_without_a_job_says_so(monkeypatch, tmp_path):
@@ -233,7 +273,7 @@ def test_a_run_that_the_user_interrupts_says_so_in_one_line_and_calls_no_job_fai
     handler, stream = a_handler(monkeypatch, tmp_path, "RULES")
     with pytest.raises(KeyboardInterrupt):
         INSTALLED[signal.SIGINT](signal.SIGINT, None)
-    handler.emit(record("error", "CalledProcessError in file a.smk, line 9", logging.ERROR))
+    handler.emit(a_failed_script())
     handler.emit(record("job_error", "", logging.ERROR, log=["log"], rule_name="time"))
     sys.excepthook(KeyboardInterrupt, KeyboardInterrupt(), None)
     handler.close()
@@ -252,7 +292,7 @@ def test_what_ends_a_run_otherwise_keeps_its_traceback(monkeypatch, tmp_path):
 def test_a_job_that_said_what_failed_is_not_told_of_again(monkeypatch, tmp_path, told):
     handler, stream = a_handler(monkeypatch, tmp_path, "RULES")
     (tmp_path / "log").write_text("gemm-ladder: no such size\n" if told else "killed\n")
-    handler.emit(record("error", "CalledProcessError in file a.smk, line 9", logging.ERROR))
+    handler.emit(a_failed_script())
     handler.emit(record("job_error", "", logging.ERROR, log=["log"], rule_name="time"))
     handler.close()
     shown = "CalledProcessError in file a.smk, line 9\ngemm-ladder: time: the job failed; see log\n"

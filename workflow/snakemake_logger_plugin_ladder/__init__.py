@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import logging
 import os
-import re
 import signal
 import sys
 import traceback
@@ -24,7 +23,10 @@ from snakemake_interface_logger_plugins.common import LogEvent
 from snakemake_logger_plugin_ladder.board import Board
 
 DURATIONS = Path("build/durations.json")
-# What Slurm says of a job that did not end by itself, and what to do about it.
+# What Snakemake has no event or field for: that nothing is to be done (its text), that a failed job had no earlier
+# output to go back to (the function that warns), that an error holds Python's traceback, and the state of Slurm's job
+# (its name in the reason; here with what to do about it).
+NOTHING, NO_EARLIER_OUTPUT, PYTHONS = "Nothing to be done", "restore_output", "Traceback (most recent call last):"
 STATES = {
     "TIMEOUT": "out of time; raise its runtime in the profile",
     "OUT_OF_MEMORY": "out of memory; raise its mem_mb in the profile",
@@ -52,22 +54,22 @@ def _check_command_line() -> None:
         check_folders(Path.cwd())
 
 
-def _of_slurm(reason: str) -> str:
-    """A batch system's reason for the failure of a job, in words: the state of Slurm's job with what to do about it."""
-    found = re.search(r"SLURM-job '(.*?)' failed, SLURM status is: '(.*?)'", reason)
-    if found is None:
-        return f"the job failed: {reason}"
-    job, state = found.groups()
-    return f"Slurm job {job}: {STATES.get(state, f'failed ({state})')}; nothing is recorded of it, so run again"
+def _of_batch_system(job: str, reason: str) -> str:
+    """Why a batch system's job failed: what to do about the state of Slurm's, else the batch system's own reason."""
+    for state, words in STATES.items():
+        if state in reason:
+            return f"Slurm job {job}: {words}; nothing is recorded of it, so run again"
+    return f"job {job} of the batch system failed, and nothing is recorded of it: {reason}"
 
 
-def _in_one_line(text: str) -> str:
+def _in_one_line(record: LogRecord, text: str) -> str:
     """What an error comes to: in one line where a target is none, or where Snakemake would show where in Python."""
-    if unmade := re.search(r"^No rule to produce (.*) \(if you use input functions", text, re.MULTILINE):
+    if record.exception == "MissingRuleException":
         from ladder.commands.session import no_target
 
-        return f"gemm-ladder: {no_target(unmade[1])}"
-    if "Traceback (most recent call last):" not in text:
+        asked = [word for word in sys.argv[1:] if f" {word} " in text]
+        return f"gemm-ladder: {no_target(asked[0])}" if asked else text
+    if PYTHONS not in text:
         return text
     return f"gemm-ladder: {text.strip().splitlines()[-1]}; --verbose shows where"
 
@@ -115,18 +117,18 @@ class LogHandler(LogHandlerBase):
         event = getattr(record, "event", None)
         if not self.ours:
             told = event == LogEvent.ERROR and not self.common_settings.verbose
-            self._write(_in_one_line(self.format(record)) if told else self.format(record))
+            self._write(_in_one_line(record, self.format(record)) if told else self.format(record))
         elif self.interrupted and event in (LogEvent.JOB_ERROR, LogEvent.ERROR):
             self.untold.clear()
         elif event == LogEvent.JOB_ERROR:
             self._job_failed(record)
         elif event == LogEvent.ERROR:
-            self.untold.append(_in_one_line(self.format(record)))
+            self.untold.append(_in_one_line(record, self.format(record)))
         elif record.levelno >= logging.WARNING:
-            if not record.getMessage().endswith("no backup found."):  # of a record that there was not yet
+            if record.funcName != NO_EARLIER_OUTPUT:
                 self._write(self.format(record))
         elif self.board is not None:
-            if record.getMessage().startswith("Nothing to be done"):
+            if record.getMessage().startswith(NOTHING):
                 self._write("Nothing to be done: all that was asked for is there and up to date.")
             self.board.follow(record)
 
@@ -137,7 +139,8 @@ class LogHandler(LogHandlerBase):
         said = [line for text in texts for line in text.splitlines() if line.startswith("gemm-ladder: ")]
         where = f"; see {', '.join(map(str, logs))}" if logs else ""
         if reason := " ".join((getattr(record, "rule_msg", None) or "").split()):  # of a batch system
-            self._write(said[-1] if said else f"gemm-ladder: {record.rule_name}: {_of_slurm(reason)}{where}")
+            why = _of_batch_system(record.aux.get("external_jobid", ""), reason)
+            self._write(said[-1] if said else f"gemm-ladder: {record.rule_name}: {why}{where}")
         elif not said:
             self._write("\n".join([*self.untold, f"gemm-ladder: {record.rule_name}: the job failed{where}"]))
         self.untold.clear()
