@@ -55,7 +55,7 @@ with told():
         require_architecture(find_nvcc(PLAN.settings["compile"]["nvcc"]), PLAN.gpu)
     if workflow.is_main_process:
         run_alone(
-            Path(".snakemake"),
+            Path("build"),
             lambda: say(
                 "gemm-ladder: jobs of a run that was killed are at work; this run begins when they end"
             ),
@@ -68,7 +68,7 @@ onstart:
 
 
 # An input of what measures. Its time counts, so that Snakemake runs the stage again, only where that is asked for.
-REMEASURE = ".snakemake/remeasure"
+REMEASURE = "build/remeasure"
 if workflow.is_main_process and (config["remeasure"] or not os.path.exists(REMEASURE)):
     Path(REMEASURE).write_text(
         str(time.time_ns())
@@ -139,7 +139,7 @@ GPUS_OF_A_JOB = min(1, len(PLAN.devices))
 GPUS_OF_A_TIMING = len(PLAN.devices) if SETTINGS["exclusive"] else GPUS_OF_A_JOB
 
 # An input of what measures: the devices and software of this run. Where one changes, the stages that measure run again.
-MEASURED_ON = ".snakemake/measured_on"
+MEASURED_ON = "build/measured_on"
 if workflow.is_main_process and PLAN.measuring:
     software = {} if uses_conda(ARGUMENTS) else cublas_versions()
     devices = [
@@ -151,13 +151,13 @@ if workflow.is_main_process and PLAN.measuring:
 
 
 # Each run writes it anew: an input whose time counts where the machine kept an earlier run from profiling.
-THIS_RUN = ".snakemake/this_run"
+THIS_RUN = "build/this_run"
 if workflow.is_main_process:
     Path(THIS_RUN).write_text(str(time.time_ns()))
 
 
 # Each run that measures draws a seed: all rungs that it surveys get the same products and data.
-SURVEY_SEED = ".snakemake/survey_seed"
+SURVEY_SEED = "build/survey_seed"
 if workflow.is_main_process and PLAN.measuring:
     Path(SURVEY_SEED).write_text(str(drawn_seed(SETTINGS["survey"]["seed"])))
 

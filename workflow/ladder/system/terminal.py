@@ -118,7 +118,7 @@ def job(snakemake: Any, stage: str = "") -> Iterator[Progress]:
     Where the fault is this program's, the log has the traceback. Either way the script ends with exit status 1. Until
     it ends, no other run begins in its folder.
     """
-    hold_as_job(Path(".snakemake"))
+    hold_as_job(Path("build"))
     name = snakemake.wildcards.get("kernel") or snakemake.wildcards.get("entry") or ""
     with contextlib.suppress(OSError):
         Path(snakemake.log[0]).unlink(missing_ok=True)  # what an earlier job said is not said by this one
