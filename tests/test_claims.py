@@ -50,8 +50,8 @@ def test_cases_are_moved_to_the_next_that_are_claimed(claims, cases):
 @pytest.mark.parametrize(
     ("claims", "products"),
     [
-        ({"m": "m % 32 == 0", "n": "n % 64 == 0", "k": "k % 32 == 0", "lda": "lda == k"}, ["65568x65600x32"]),
-        ({"ldb": "ldb % 16 == 0"}, ["65541x65540x4"]),
+        ({"m": "m % 32 == 0", "n": "n % 64 == 0", "k": "k % 32 == 0", "lda": "lda == k"}, ["140032x140032x32"]),
+        ({"ldb": "ldb % 16 == 0"}, ["140003x140004x4"]),
         ({"m": "m == n", "k": "k == n"}, []),
     ],
 )

@@ -91,6 +91,16 @@ def test_where_a_source_asks_for_few_columns_sums_of_any_number_of_warps_have_as
     assert any(shape.k % 32 for shape in few)
 
 
+@pytest.mark.parametrize("seed", range(1, 6))
+def test_some_products_of_few_columns_have_rows_for_vectors_and_in_some_of_them_one_address_is_not_aligned(seed):
+    named = replace(NAMED, tile=Shape(32, 32, 16), few=(("n", 1),))
+    few = [case for case in drawn_cases(seed, 121, named) if case.shape.n == 1 and case.paddings[1] == 0]
+    vectors = [case for case in few if (case.shape.k + case.paddings[0]) % 4 == 0]
+    unaligned = [tuple(offset % 4 != 0 for offset in case.offsets) for case in vectors]
+    assert {(False, False, False), (False, True, False), (False, False, True)} <= set(unaligned)
+    assert any(case.shape.k % 4 for case in vectors)
+
+
 def test_the_small_numbers_that_a_source_compares_a_dimension_with_are_named(tmp_path):
     (tmp_path / "mine.cu").write_text("if (g.n == 1 || m<=4 || g.k > 900 || g.k % 4 == 0 || bn < 8 || g.m > 0) {}\n")
     source = os.path.relpath(tmp_path / "mine.cu", ROOT / "kernels")

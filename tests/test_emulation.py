@@ -256,7 +256,26 @@ def test_what_a_rung_keeps_from_its_first_product_is_found(tmp_path):
     source = tmp_path / "rung.cu"
     source.write_text(kept)
     cases = [asked(shape) for shape in ("5", "6", "40", "41")]
-    assert emulated(tmp_path, source, cases)["message"].startswith("40x40x40: NaN or infinity")
+    message = emulated(tmp_path, source, cases)["message"]
+    assert message.startswith("40x40x40: NaN or infinity")
+    assert "as the first product of a process it is right" in message
+
+
+def test_of_a_product_that_is_wrong_as_the_first_one_too_nothing_is_said_of_earlier_ones(tmp_path):
+    text = (ROOT / "tests/faults/control_tiled.cu").read_text()
+    source = tmp_path / "rung.cu"
+    source.write_text(text.replace("? g.alpha * sum :", "? 2 * g.alpha * sum :"))
+    message = emulated(tmp_path, source, [asked("5"), asked("6")])["message"]
+    assert message.startswith("5x5x5: ")
+    assert "first product" not in message
+
+
+def test_who_reads_c_where_beta_is_0_is_told_so(tmp_path):
+    text = (ROOT / "tests/faults/control_tiled.cu").read_text()
+    source = tmp_path / "rung.cu"
+    source.write_text(text.replace("g.beta == 0.0f ? g.alpha * sum : ", ""))
+    message = emulated(tmp_path, source, [asked("5")])["message"]
+    assert "], which is not to be read where beta = 0" in message
 
 
 OWN = """\

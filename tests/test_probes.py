@@ -90,6 +90,7 @@ FORK = """static cudaStream_t beside; static cudaEvent_t begun, done;
   cudaMemsetAsync(sums, 0, 4, beside);
 """
 SMS = "int sms = 0; cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, 0);"
+MEMSET = "cudaMemsetAsync(sums, 0, 4, stream)"
 CALL = "although call number {} of the CUDA runtime"
 TOLD = "if (launch_observer) launch_observer(reinterpret_cast<const void*>(add), dim3(1), dim3(1), 0);"
 JOIN = "cudaEventRecord(done, beside); cudaStreamWaitEvent(stream, done);"
@@ -158,11 +159,15 @@ COPIED = {
             {},
             "query",
         ),
+        (with_sgemm(query="*bytes = 8 * m * n; return 0;"), {}, "asked for the workspace of 70001x70003x70005: "),
+        (SOURCE, {"FIRST": f"if (g.k > 1024 && {MEMSET}) return cudaSuccess;"}, CALL.format(1) + " (a memset)"),
+        (SOURCE, {"FIRST": f"{SMS} if (sms == 0) return cudaSuccess;"}, CALL.format(1) + " (cudaDeviceGetAttribute)"),
+        (SOURCE, {"FIRST": "if (auto e = cudaPeekAtLastError()) return e;"}, "returned the error of an earlier call"),
         (with_sgemm(query="static size_t most; *bytes = needed(g) + (most += 256); return 0;"), {}, "the workspace"),
         (
             SOURCE.replace("if (error != cudaSuccess) return error;", "(void)error;"),
             {},
-            CALL.format(1),
+            CALL.format(1) + " (a launch of halves), at alpha = 1.5, failed",
         ),
         (
             SOURCE.replace("return launch(add", "launch(add").replace(
@@ -171,7 +176,6 @@ COPIED = {
             {},
             CALL.format(2),
         ),
-        (SOURCE, {"FIRST": SMS + "if (sms == 0) return cudaSuccess;"}, CALL.format(1)),
         (with_sgemm(query="*bytes = k == 0 || alpha == 0 ? 0 : needed(g); return 0;"), {}, "integer overflow in *"),
         (with_sgemm(refused=REFUSED.replace("ldb <", "int(ldb) <")), {}, "with leading dimensions of 4294967297"),
         (with_sgemm(refused=REFUSED.replace("std::max(1, n)", "n")), {}, "ldb = 0 with n = 0"),
@@ -185,7 +189,11 @@ COPIED = {
         ),
         (SOURCE.replace("add(Gemm g, float* sums) {", f"add(Gemm, float* sums) {{ {G_OF_COPY}"), COPIED, "two at once"),
         (SOURCE, {"FIRST": FORK}, "stream: "),
-        (SOURCE, {"FIRST": "if (auto e = cudaMemsetAsync(sums, 0, 4)) return e;"}, "stream: "),
+        (
+            SOURCE,
+            {"FIRST": "if (auto e = cudaMemsetAsync(sums, 0, 4)) return e;"},
+            "stream: host code queues a memset on another stream than it was given",
+        ),
         (SOURCE, {"FIRST": "cudaMemsetAsync(sums, 0, needed(g) + 4, stream);"}, "out of bounds: host code fills"),
         (
             SOURCE,

@@ -53,7 +53,7 @@ inline CUresult cuTensorMapEncodeTiled(CUtensorMap* map, CUtensorMapDataType typ
                                        const cuuint32_t* step, CUtensorMapInterleave interleave,
                                        CUtensorMapSwizzle swizzle, CUtensorMapL2promotion,
                                        CUtensorMapFloatOOBfill fill) {
-  if (emulator::call_fails()) {
+  if (emulator::call_fails(__func__)) {
     return CUDA_ERROR_NOT_SUPPORTED;
   }
   constexpr uint8_t BYTES[] = {1, 2, 4, 4, 8, 8, 2, 4, 8, 2, 4, 4, 4};

@@ -377,7 +377,7 @@ inline cudaError_t emulator_error(int error) {  // an error of a call, which the
 }
 // Begins each call that may fail; emulator_fail says which one does.
 #define EMULATOR_CALL                        \
-  if (emulator::call_fails()) {              \
+  if (emulator::call_fails(__func__)) {      \
     return emulator_error(cudaErrorUnknown); \
   }
 inline cudaError_t cudaPeekAtLastError() { return static_cast<cudaError_t>(emulator::last_error); }

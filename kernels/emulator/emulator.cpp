@@ -386,6 +386,9 @@ EMULATOR_NOINLINE static void fiber() {
   launch.invoke(launch.closure);
   Thread* t = this_thread();
   Block& b = *t->block;
+  if (b.ptx != nullptr) {
+    check_stores_done(t);
+  }
   t->state = EXITED;
   --b.ready;
   ++b.exited;
@@ -1072,7 +1075,9 @@ EMULATOR_NOINLINE void require_threads(unsigned most, unsigned, unsigned) {
 EMULATOR_NOINLINE int run_grid(void (*invoke)(const void*), const void* closure, uintptr_t kernel, bool is_kernel,
                                const char* name, const Configuration& as) {
   prepare_library();
-  if (fails()) {
+  if (fails("a launch")) {
+    failed.name = name;
+    failed.kernel = kernel;
     return 719;  // cudaErrorLaunchFailure
   }
   if (told_count < sizeof told_launches / sizeof *told_launches) {
@@ -1091,7 +1096,7 @@ EMULATOR_NOINLINE int run_grid(void (*invoke)(const void*), const void* closure,
   launch.as = as;
   device.launches[0] = &launch;
   device.launch_count = 1;
-  check_stream(as.stream);
+  check_stream(as.stream, "work", "fourth argument of the launch");
   uint3 grid = as.grid, block = as.block, cluster = as.cluster;
   uint64_t threads = static_cast<uint64_t>(block.x) * block.y * block.z;
   uint64_t cluster_blocks = static_cast<uint64_t>(cluster.x) * cluster.y * cluster.z;
@@ -1604,6 +1609,16 @@ EMULATOR_API uint64_t emulator_launches(const void** first) {
 }
 EMULATOR_API uint64_t emulator_calls() { return emulator::call_count; }
 EMULATOR_API void emulator_fail(uint64_t call) { emulator::failing = call == 0 ? 0 : emulator::call_count + call; }
+EMULATOR_API void emulator_set_last_error(int error) { emulator::last_error = error; }
+EMULATOR_API const char* emulator_failed() {
+  using namespace emulator;
+  static char text[256];
+  const char* kernel = failed.name != nullptr ? failed.name
+                       : failed.kernel != 0   ? place_of(failed.kernel).function
+                                              : "";
+  snprintf(text, sizeof text, "%s%s%s", failed.call, *kernel != 0 ? " of " : "", kernel);
+  return text;
+}
 EMULATOR_API void emulator_set_workers(int count) { emulator::worker_limit = count; }
 EMULATOR_API void emulator_set_most_blocks(uint64_t count) { emulator::most_blocks = count; }
 EMULATOR_API void emulator_set_most_accesses(uint64_t count) { emulator::most_accesses = count; }

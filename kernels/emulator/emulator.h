@@ -71,7 +71,7 @@ void wait_for_copies(unsigned newest);
 void report_host(const char* kind, const char* text);
 extern int last_error;  // what cudaGetLastError tells
 // Counts a call of the runtime or of the driver; whether it is the one that has to fail.
-bool call_fails();
+bool call_fails(const char* name);
 
 // Streams and events. Work on a stream that does not come behind the one that sgemm was given is a finding, and so is work
 // that the latter does not wait for.

@@ -84,7 +84,10 @@ struct Ptx {  // of a block
   unsigned background_count;
   Transfer transfers[MAX_TRANSFERS];
   unsigned transfer_count;
-  uint32_t stores_issued[MAX_THREADS], stores_committed[MAX_THREADS], stores_done[MAX_THREADS];
+  // Groups of bulk stores: how many have been committed and are done, and which the latest store is of, from 1 on.
+  uint32_t stores_committed[MAX_THREADS], stores_done[MAX_THREADS], latest_store[MAX_THREADS];
+  uintptr_t code_of_store[MAX_THREADS];
+  bool has_stores;
   uint32_t store_background[MAX_THREADS];
   Waiting waiting[MAX_THREADS];
   WarpGroup* groups[MAX_GROUPS];
@@ -233,12 +236,33 @@ EMULATOR_PLAIN inline unsigned background_number(Block& b, BackgroundKind kind, 
   return last > first ? last - 1 : MAX_KNOWN - 1;
 }
 
+// Is this reader the bulk stores of a thread, in a group that the thread has not waited for? A barrier holds up no engine.
+EMULATOR_PLAIN inline bool still_stores(const Block& b, unsigned number, uint32_t group) {
+  unsigned first = cluster_threads(b);
+  if (number < first || number - first >= b.ptx->background_count) {
+    return false;
+  }
+  const Background& by = b.ptx->background[number - first];
+  return by.kind == STORES_OF_THREAD && b.ptx->store_background[by.owner] == number &&
+         b.ptx->stores_done[by.owner] <= group;
+}
+
 // A word is read for the first time in this interval.
 EMULATOR_NOINLINE static void forget_readers(Block& b, Shadow& s, Readers& r) {
-  bool keeps = b.shares_memory && s.read >= b.block_start;  // other blocks, which that barrier has not held up
+  bool of_this_block = s.read >= b.block_start;
+  bool keeps = b.shares_memory && of_this_block;  // other blocks, which that barrier has not held up
   for (uint64_t& each : r.of) {
     unsigned first = static_cast<unsigned>(each >> 52) * 32;
-    each = keeps && first >= b.count && first < cluster_threads(b) ? each : 0;
+    if (keeps && first >= b.count && first < cluster_threads(b)) {
+      continue;
+    }
+    uint32_t storing = 0;
+    for (uint32_t lanes = b.ptx->has_stores && of_this_block ? static_cast<uint32_t>(each) : 0; lanes != 0;
+         lanes &= lanes - 1) {
+      unsigned lane = __builtin_ctz(lanes);
+      storing |= still_stores(b, first + lane, each >> 32 & 0xFFFFF) ? 1u << lane : 0;
+    }
+    each = storing == 0 ? 0 : (each >> 32 << 32 | storing);
   }
 }
 // Notes that a thread (or what goes on in the background) has read a word of the block.

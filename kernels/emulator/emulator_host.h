@@ -48,11 +48,11 @@ EMULATOR_PLAIN static void come_behind(uint32_t* behind, const uint32_t* other) 
   }
 }
 
-EMULATOR_NOINLINE void check_stream(const void* queued_on) {
+// `which` argument of the call names the stream, as in `fourth argument of the launch`.
+EMULATOR_NOINLINE void check_stream(const void* queued_on, const char* work, const char* which) {
   Stream& s = stream_of(queued_on);
   if (s.behind[0] == 0) {
-    report("stream", Where(),
-           "queues work on another stream than it was given; name the stream as the fourth argument of the launch");
+    report("stream", Where(), "queues %s on another stream than it was given; name the stream as the %s", work, which);
     s.behind[0] = 1;
     streams[0].behind[&s - streams] = ~0u;  // told once
   }
@@ -102,6 +102,11 @@ static bool capturing;
 static uint64_t work_count;   // queued since the host has asked
 static uint64_t call_count;   // calls of the runtime since then, of which those that queue work are some
 static uint64_t failing = 0;  // which of these fails; 0 for none
+struct Failed {               // the call that did: of a launch also the kernel's name or, without one, its address
+  const char *call, *name;
+  uintptr_t kernel;
+};
+static Failed failed;
 
 struct Told {                                                    // of a launch since then
   uint64_t kernel, grid[3], block[3], dynamic_bytes, by_launch;  // the last: whether launch.cuh starts it
@@ -121,12 +126,18 @@ EMULATOR_PLAIN static void forget_graphs() {
   capturing = false;
 }
 
-EMULATOR_NOINLINE bool call_fails() { return ++call_count == failing; }
+EMULATOR_NOINLINE bool call_fails(const char* name) {
+  bool does = ++call_count == failing;
+  if (does) {
+    failed = {name, nullptr, 0};
+  }
+  return does;
+}
 
 // Whether this work is the one that has to fail.
-EMULATOR_PLAIN static bool fails() {
+EMULATOR_PLAIN static bool fails(const char* name) {
   ++work_count;
-  return call_fails();
+  return call_fails(name);
 }
 
 EMULATOR_PLAIN static void set_turns(Launch& launch) {
@@ -251,10 +262,10 @@ EMULATOR_NOINLINE static bool on_host_stack(const void* pointer) {
 EMULATOR_NOINLINE int queue_copy(void* to, size_t to_pitch, const void* from, size_t from_pitch, int value,
                                  size_t width, size_t height, const void* queued_on) {
   prepare_library();
-  if (fails()) {
+  if (fails(from != nullptr ? "a copy" : "a memset")) {
     return 719;  // cudaErrorLaunchFailure
   }
-  check_stream(queued_on);
+  check_stream(queued_on, from != nullptr ? "a copy" : "a memset", "call's last argument");
   Work w = {};
   w.to = to;
   w.from = from;

@@ -142,7 +142,8 @@ EMULATOR_PLAIN inline __attribute__((always_inline)) void note_read(Block& b, si
 EMULATOR_NOINLINE static void check_readers(Thread* t, Block& b, size_t word, const char* verb, uintptr_t code) {
   const Shadow& s = b.shadow[word];
   bool now = static_cast<uint32_t>(s.read >> 32) == b.interval;
-  if (!now && (!b.shares_memory || s.read < b.block_start)) {
+  bool has_stores = b.ptx != nullptr && b.ptx->has_stores;
+  if (!now && ((!b.shares_memory && !has_stores) || s.read < b.block_start)) {
     return;
   }
   const uint32_t* known = &b == t->block ? known_by(b, t->number) : nullptr;
@@ -153,7 +154,8 @@ EMULATOR_NOINLINE static void check_readers(Thread* t, Block& b, size_t word, co
         continue;
       }
       bool before = !now && (number >= cluster_threads(b) || (&b == t->block && number < b.count));
-      if (before || is_known(t, b, number, each >> 32 & 0xFFFFF)) {
+      uint32_t epoch = each >> 32 & 0xFFFFF;
+      if (before ? !has_stores || !still_stores(b, number, epoch) : is_known(t, b, number, epoch)) {
         continue;
       }
       Where where;
@@ -279,6 +281,13 @@ EMULATOR_PLAIN static const char* element_name(const Buffer& b, uintptr_t word, 
   return text;
 }
 
+// Why there is nothing to read in a buffer: that of which no other block needs anything is a result, which is not to be read
+// before it is written.
+EMULATOR_PLAIN static const char* nothing_in(const Buffer& b) {
+  return b.between_blocks || b.variable ? "holds nothing yet"
+                                        : "is not to be read where beta = 0, for it may hold a NaN";
+}
+
 EMULATOR_NOINLINE static void report_global_race(Thread* t, const Where& where, const Buffer& b, uintptr_t word,
                                                  GlobalStamp other, const char* what, const char* did,
                                                  const char* why) {
@@ -393,7 +402,7 @@ EMULATOR_NOINLINE static void buffer_access(Thread* t, Buffer& b, uintptr_t addr
       if (device.skipped > 0) {
         report("timeout", where, "reads %s, which a block that did not run may write", element_name(b, word, name));
       } else {
-        report("uninitialised read", where, "reads %s, which holds nothing yet", element_name(b, word, name));
+        report("uninitialised read", where, "reads %s, which %s", element_name(b, word, name), nothing_in(b));
       }
     } else if ((access == READ || access == READ_ONLY) && b.variable && other == OF_EARLIER_PRODUCT) {
       report("state", where, "reads %s, which an earlier product has written", element_name(b, word, name));
@@ -415,7 +424,9 @@ EMULATOR_NOINLINE static void buffer_access(Thread* t, Buffer& b, uintptr_t addr
         kind = kind_of(other) != FIRST_SUM && is_zero(address, bytes) ? FIRST_SUM : SUM;
         if (kind_of(other) == SUM && id_of(other) != t->block->id &&
             global_race(t, other, part, false, strong, true, &why)) {
-          report("nondeterminism", where, "adds to %s as other blocks do, in whatever order they come",
+          report("nondeterminism", where,
+                 "adds to %s as other blocks do, in whatever order they come; add in one order, or say in kernels.yaml "
+                 "deterministic: false",
                  element_name(b, word, name));
         }
       }
@@ -581,6 +592,7 @@ EMULATOR_PLAIN inline __attribute__((always_inline)) bool usual(Block& b, size_t
     return safe;
   }
   bool first = s.written < b.interval_start && s.read < b.interval_start;  // access of anybody in this interval
+  first = first && (b.ptx == nullptr || !b.ptx->has_stores);
   if (first) {
     s.written = b.stamp;
     b.places[word].written = place_of_code(code, ALL_BYTES);
@@ -663,7 +675,7 @@ EMULATOR_NOINLINE static void host_access(const void* pointer, size_t bytes, boo
       }
       found->shadow[word] = GLOBAL_WRITTEN;
     } else if (found->shadow[word] == 0 && !found->defined && !found->variable) {  // which may be the host's own
-      report("uninitialised read", Where(), "%s %s, which holds nothing yet", what, found->name);
+      report("uninitialised read", Where(), "%s %s, which %s", what, found->name, nothing_in(*found));
       break;
     }
   }

@@ -113,7 +113,8 @@ EMULATOR_NOINLINE static Ptx& ptx_of(Block& b) {
     }
     memset(p.interval_of_known, 0, sizeof p.interval_of_known);
     memset(p.first_epochs, 0, sizeof p.first_epochs);
-    memset(p.stores_issued, 0, sizeof p.stores_issued);
+    memset(p.latest_store, 0, sizeof p.latest_store);
+    p.has_stores = false;
     memset(p.stores_committed, 0, sizeof p.stores_committed);
     memset(p.stores_done, 0, sizeof p.stores_done);
     memset(p.waiting, 0, sizeof p.waiting);
@@ -692,13 +693,15 @@ EMULATOR_NOINLINE void bulk_load(void* to, const void* from, uint32_t bytes, voi
   }
 }
 
-EMULATOR_PLAIN static unsigned store_number(Thread* t) {
+EMULATOR_PLAIN static unsigned store_number(Thread* t, uintptr_t code) {
   Block& b = *t->block;
   Ptx& p = *b.ptx;
-  if (p.stores_issued[t->number] == 0) {
+  if (p.latest_store[t->number] == 0) {
     p.store_background[t->number] = background_number(b, STORES_OF_THREAD, t->number);
   }
-  ++p.stores_issued[t->number];
+  p.latest_store[t->number] = p.stores_committed[t->number] + 1;
+  p.code_of_store[t->number] = code;
+  p.has_stores = true;
   return p.store_background[t->number];
 }
 
@@ -708,7 +711,7 @@ EMULATOR_NOINLINE void bulk_store(void* to, const void* from, uint32_t bytes, Re
   Block& b = *t->block;
   Ptx& p = ptx_of(b);
   check_bulk(from, to, bytes, code);
-  unsigned number = store_number(t);
+  unsigned number = store_number(t, code);
   check_source(t, reinterpret_cast<uintptr_t>(from) - b.shared, bytes, number, p.stores_committed[t->number],
                "stores from", code);
   check_global(reinterpret_cast<uintptr_t>(to), bytes, reduce != nullptr ? ATOMIC_ACCESS : WRITE, code);
@@ -730,10 +733,20 @@ EMULATOR_NOINLINE void bulk_wait(uint32_t newest, bool read) {
   Block& b = *t->block;
   Ptx& p = ptx_of(b);
   uint32_t committed = p.stores_committed[t->number];
-  if (p.stores_issued[t->number] > 0 && committed > newest) {
+  if (p.latest_store[t->number] > 0 && committed > newest) {
     p.stores_done[t->number] = committed - newest;
     uint32_t& known = known_by(b, t->number)[p.store_background[t->number]];
     known = known > committed - newest ? known : committed - newest;
+  }
+}
+
+// The thread is about to leave the kernel: what its bulk stores read may then be another block's.
+EMULATOR_PLAIN static void check_stores_done(Thread* t) {
+  const Ptx& p = *t->block->ptx;
+  if (p.latest_store[t->number] > p.stores_done[t->number]) {
+    find("asynchronous copy", p.code_of_store[t->number],
+         "leaves the kernel while a bulk store may still read shared memory; wait for it by "
+         "cp.async.bulk.wait_group.read");
   }
 }
 
@@ -882,7 +895,7 @@ EMULATOR_NOINLINE void tensor_store(const void* pointer, int dimensions, const i
   }
   uintptr_t address = reinterpret_cast<uintptr_t>(from);
   uint32_t start = static_cast<uint32_t>(address - window(b));
-  unsigned number = store_number(t);
+  unsigned number = store_number(t, code);
   check_source(t, address - b.shared, bytes, number, p.stores_committed[t->number], "stores from", code);
   for_each_run(map, at, [&](uint64_t place, uint32_t count, char* to) EMULATOR_PLAIN {
     if (to == nullptr) {

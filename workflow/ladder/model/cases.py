@@ -121,8 +121,9 @@ def _short(value: float) -> str:
 # into a matrix needs more than 31 bits, into two of them more than 32, that eight rows need so, and that a leading
 # dimension does; more than a group of rows of tiles, each added to C once; more elements than a float counts; a tall
 # and a wide C with a rest of k; more tiles of k than 8 bits count, with so many columns that rounding in one direction
-# shows; so large a product that tensor cores pay for a pre-pass, and tiles for 66 SMs; sums of zero times infinity;
-# scalars near 0 that matter, for the matrices are huge, and scalars near 1.
+# shows, and rows of B so far apart that a later chunk of k begins beyond 31 bits; so large a product that tensor cores
+# pay for a pre-pass, and tiles for 66 SMs; sums of zero times infinity; scalars near 0 that matter, for the matrices
+# are huge, and scalars near 1.
 EMULATED_ALONE = (
     *(
         Case(Shape(65, 68, 20), alpha=-1, beta=-1, padding=4, offset=offset)
@@ -137,7 +138,7 @@ EMULATED_ALONE = (
     Case(Shape(4097, 4097, 1), padding=(3, 0, 3), blocks=8),
     Case(Shape(1030, 5, 133)),
     Case(Shape(5, 1030, 133)),
-    Case(Shape(5, 70, 8223), padding=(1, 0, 0), sms=1),
+    Case(Shape(5, 70, 8223), padding=(1, 1 << 22, 0), sms=1),
     Case(Shape(1370, 1358, 579), alpha=-1.25, padding=(1, 2, 0), family="normal", sms=66, blocks=EMULATED_FEW),
     Case(Shape(17, 20, 36), alpha=math.inf, family="signed_zeros"),
     Case(Shape(17, 20, 36), alpha=2.0**-110, beta=-(2.0**-120), family="huge"),
@@ -159,8 +160,8 @@ _QUEUED_ONLY = (Case(Shape((1 << 30) + 1, 3, 5)), Case(Shape(3, (1 << 30) + 1, 5
 def probes(names: Iterable[str]) -> list[Case]:
     """The cases that probe the host function in each of these ways."""
     of = {
-        MANY_ELEMENTS: (replace(_PROBED[0], shape=Shape(65541, 65540, 4)),),
-        "errors": (*_PROBED, replace(_PROBED[1], sms=1)),
+        MANY_ELEMENTS: (replace(_PROBED[0], shape=Shape(140003, 140004, 4)),),
+        "errors": (*_PROBED, replace(_PROBED[1], sms=1), replace(_PROBED[1], shape=Shape(33, 36, 8197))),
         "queued only": _QUEUED_ONLY,
     }
     return [replace(case, probe=name) for name in names for case in of.get(name, _PROBED)]

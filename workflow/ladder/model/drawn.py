@@ -87,19 +87,17 @@ def drawn_cases(seed: int, count: int, named: Named, sms: Sequence[int] = (), re
     and above a limit of work.
     """
     random = Random(f"{seed}")
-    shapes = [
-        *_whole_tiles(random, named, reach),
-        *_long_sum(random, named, reach),
-        *_few(random, named, reach),
-        *_around_work(random, named, reach),
-    ]
+    first = [*_whole_tiles(random, named, reach), *_long_sum(random, named, reach)]
+    few = _few(random, named, reach)
+    shapes = [*first, *few, *_around_work(random, named, reach)]
+    tight = dict(zip(range(len(first), len(first) + len(few), 2), cycle(_TIGHT)))
     special = {name: cycle(random.sample(of, len(of))) for name, of in _SPECIAL.items()}
     found = []
     for turn, row in enumerate(_array(random, count)):
         level = dict(zip(_FACTORS, row, strict=False))
         if turn < len(shapes):
             shape = shapes[turn]
-            level |= {name: level[name] % _PLAIN for name in ("alpha", "beta")}
+            level |= {name: level[name] % _PLAIN for name in ("alpha", "beta")} | tight.get(turn, {})
         else:
             work = (reach.most, 4 * reach.of_tiles) if turn % 8 == 0 else (reach.flop, reach.of_tiles)
             shape = _shape(random, [level[name] for name in "mnk"], named, *work)
@@ -274,6 +272,8 @@ _BETAS = (_ZERO, _ZERO, _ZERO, _ONE, _ONE, _MINUS, _ordinary, _ordinary, _tiny, 
 _SPECIAL = {"alpha": (math.nan, math.inf, -math.inf, 0, -0.0), "beta": (math.nan, math.inf, -math.inf, -0.0)}
 
 
+_UNALIGNED = 7  # of these levels: no gap, and no aligned address
+
 # The layout of a matrix, by level: the gap that makes the leading dimension what it is to be, and the first element
 
 
@@ -298,6 +298,13 @@ def _layout(random: Random, level: int, columns: int, named: Named) -> tuple[int
         lambda: (random.choice(named.own or POWERS), random.choice((0, 4))),
         lambda: (gap(2, 1), random.choice((1, 3))),
     )[level]()
+
+
+# Levels for every other product of few rows, columns or steps, for which a kernel of its own may ask for vectors: B and
+# C have no gaps, and rows of A begin at multiples of a vector. All addresses are aligned, or all but one.
+_TIGHT = tuple(
+    {"A": A, "B": B, "C": C} for A, B, C in ((2, 0, 0), (2, _UNALIGNED, 0), (_UNALIGNED, 0, 0), (2, 0, _UNALIGNED))
+)
 
 
 def _sms(random: Random, level: int, sms: Sequence[int]) -> int:

@@ -19,16 +19,18 @@ from ladder.measure.check.judge import case_error
 from ladder.measure.check.worker import Buffer, buffer
 from ladder.measure.devices import EMULATED_SMS, GUARD, SENTINEL, Call, CudaDevice, EmulatedDevice
 from ladder.measure.inputs import draw_inputs
-from ladder.model.cases import MANY_ELEMENTS, OTHER_ARGUMENTS, Case, is_unfinished
+from ladder.model.cases import EMULATED_SHORT, MANY_ELEMENTS, OTHER_ARGUMENTS, Case, is_unfinished
 from ladder.model.shape import Shape
 
 Device = CudaDevice | EmulatedDevice
 INVALID = 1  # cudaErrorInvalidValue
+LAUNCH_FAILURE = 719  # cudaErrorLaunchFailure
 REPLAYS = 2
 OBSERVED_BYTES = {"launch_observer": 8, "observed_sms": 4}  # of the variables of launch.cuh
 MANY_BLOCKS = 64  # of a C of more than 2^32 elements are computed,
 MANY_ACCESSES = 1 << 24  # of C by kernels, in which blocks that compute one tile after the other do not end
 BEYOND_32_BITS = (1 << 32) + 1  # a leading dimension
+MOST_FAILURES = 32  # calls of the CUDA runtime that fail, of the first ones and of the last, for a long sum
 HUGE_SHAPES = (Shape(70001, 70003, 70005), Shape((1 << 31) - 1, 3, 5), Shape(3, (1 << 31) - 1, 5))
 
 ONE_ELEMENT, ONE_LONG_SUM = Shape(1, 1, 1), Shape(1, 1, 1 << 17)
@@ -160,6 +162,11 @@ def _count(function: Any) -> int:
     return int(function())
 
 
+def _text(function: Any) -> str:
+    function.restype = ctypes.c_char_p
+    return str(function().decode())
+
+
 def _refusals(device: Device, library: Library, case: Case, make: _Make) -> str:
     """Arguments outside the contract are refused, before anything is queued."""
     product = make()
@@ -238,12 +245,14 @@ def _query(device: Device, library: Library, case: Case, make: _Make) -> str:
         Operands(0, case.shape.k, 0, case.shape.n, 0, case.shape.n),
     ):
         answers.add(library.workspace_bytes(case.shape, case.alpha, case.beta, operands))
+    _wait(device)
     if isinstance(device, EmulatedDevice):  # which finds what overflows
+        if wrong := device.found(library, product.call):
+            return wrong
         for shape in HUGE_SHAPES:
             library.workspace_bytes(shape, case.alpha, case.beta, Operands(0, shape.k, 0, shape.n, 0, shape.n))
-    _wait(device)
-    if isinstance(device, EmulatedDevice) and (wrong := device.found(library, product.call)):
-        return wrong
+            if wrong := device.found(library, product.call):
+                return f"asked for the workspace of {shape}: {wrong}"
     if not product.untouched() or (isinstance(device, EmulatedDevice) and _work(library)):
         return "the query of the workspace queues work"
     return (
@@ -259,24 +268,66 @@ def _errors(device: Device, library: Library, case: Case, make: _Make) -> str:
     So it is of a product that is none, too; and after that sgemm computes as before.
     """
     assert isinstance(device, EmulatedDevice)
-    for alpha in (case.alpha, 0.0):
+    long = case.shape.k > EMULATED_SHORT
+    for alpha in (case.alpha,) if long else (case.alpha, 0.0):
         product = make(alpha=alpha)
         call = product.call
-        if wrong := device.compute(library, call, 0):
-            return wrong
-        for number in range(1, _count(library.functions.emulator_calls) + 1):
+        numbers = _calls_that_fail_unnoticed(device, library, call) if long else ()
+        if not long:
+            if wrong := device.compute(library, call, 0):
+                return wrong
+            numbers = range(1, _count(library.functions.emulator_calls) + 1)
+        for number in numbers:
             product.fill()
-            device.begin(library, [call])
-            library.functions.emulator_fail(ctypes.c_uint64(number))
-            workspace, stream = device.address(call.workspace), device.stream
-            error = library.queue(call.shape, call.alpha, call.beta, call.operands, workspace, stream)
+            error = _queue_with_a_failure(device, library, call, number)
             if not error and (wrong := product.judge()):
-                failed = f"call number {number} of the CUDA runtime, at alpha = {alpha:g}, failed"
+                name = _text(library.functions.emulator_failed)
+                failed = f"call number {number} of the CUDA runtime ({name}), at alpha = {alpha:g}, failed"
                 return f"sgemm returned cudaSuccess although {failed}: {wrong}"
-        product.fill()
-        if wrong := device.compute(library, call, 1) or product.judge():
-            return wrong
+        if not long:
+            product.fill()
+            if wrong := device.compute(library, call, 1) or product.judge() or _keeps_an_error(device, library, call):
+                return wrong
     return ""
+
+
+def _keeps_an_error(device: EmulatedDevice, library: Library, call: Call) -> str:
+    """Whether the second product after an error of an earlier call fails for it; the first one may tell of it."""
+    device.begin(library, [call])
+    library.functions.emulator_set_last_error(ctypes.c_int(LAUNCH_FAILURE))
+    workspace, stream = device.address(call.workspace), device.stream
+    for _ in range(2):
+        error = library.queue(call.shape, call.alpha, call.beta, call.operands, workspace, stream)
+    if error != LAUNCH_FAILURE:
+        return ""
+    return "sgemm returned the error of an earlier call, and did so again; read it by cudaGetLastError, which clears it"
+
+
+def _queue_with_a_failure(
+    device: EmulatedDevice, library: Library, call: Call, number: int, captured: bool = False
+) -> int:
+    """What sgemm returns where the call of the CUDA runtime of this number, from 1 on, fails; of 0, none does.
+
+    Its work is computed, or `captured` and not computed.
+    """
+    device.begin(library, [call])
+    library.functions.emulator_fail(ctypes.c_uint64(number))
+    if captured:
+        library.functions.emulator_begin_capture()
+    workspace, stream = device.address(call.workspace), device.stream
+    error = library.queue(call.shape, call.alpha, call.beta, call.operands, workspace, stream)
+    if captured:
+        library.functions.emulator_end_capture()
+    return error
+
+
+def _calls_that_fail_unnoticed(device: EmulatedDevice, library: Library, call: Call) -> list[int]:
+    """The first and the last call of the CUDA runtime, if there are any, of whose failure sgemm says nothing."""
+    _queue_with_a_failure(device, library, call, 0, captured=True)
+    calls = range(1, _count(library.functions.emulator_calls) + 1)
+    some = sorted({*calls[:MOST_FAILURES], *calls[-MOST_FAILURES:]})
+    unnoticed = [number for number in some if not _queue_with_a_failure(device, library, call, number, captured=True)]
+    return [*unnoticed[:1], *unnoticed[1:][-1:]]
 
 
 def _observed(device: Device, library: Library, case: Case, make: _Make) -> str:
