@@ -259,7 +259,7 @@ def test_without_any_folder_for_temporary_files_one_line_names_those_that_were_t
     monkeypatch.setattr(tempfile, "gettempdir", none)
     with pytest.raises(SystemExit) as ended:
         bench.main(["naive", "8"])
-    assert str(ended.value.code).startswith("bench: No usable temporary directory found in ['/tmp']; ")
+    assert str(ended.value.code).startswith("bench: TMPDIR: No usable temporary directory found in ['/tmp']; ")
 
 
 def test_where_the_checkout_cannot_be_written_to_the_engine_is_compiled_for_one_run(monkeypatch, tmp_path):

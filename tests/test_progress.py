@@ -299,6 +299,17 @@ def test_a_job_that_said_what_failed_is_not_told_of_again(monkeypatch, tmp_path,
     assert stream.getvalue() == ("" if told else shown)
 
 
+def test_a_job_that_a_signal_killed_is_one_line(monkeypatch, tmp_path):
+    handler, stream = a_handler(monkeypatch, tmp_path, "RULES")
+    died = subprocess.CalledProcessError(-signal.SIGKILL, "python a.py")
+    told = f"RuleException:\nCalledProcessError in file a.smk, line 9\n{died}"
+    handler.emit(record("error", told, logging.ERROR, exception="CalledProcessError"))
+    handler.emit(record("job_error", "", logging.ERROR, log=["logs/naive.log"], rule_name="emulate"))
+    handler.close()
+    killed = "gemm-ladder: emulate: killed by SIGKILL; nothing is recorded of it, so run again; see logs/naive.log\n"
+    assert stream.getvalue() == killed
+
+
 # The stages' own lines
 
 

@@ -62,6 +62,11 @@ def _of_batch_system(job: str, reason: str) -> str:
     return f"job {job} of the batch system failed, and nothing is recorded of it: {reason}"
 
 
+def _killed_by(text: str) -> str:
+    """The signal that ended a process, where Python's text of the error names one; Snakemake's record has no other."""
+    return next((each.name for each in signal.Signals if repr(each) in text), "")
+
+
 def _in_one_line(record: LogRecord, text: str) -> str:
     """What an error comes to: in one line where a target is none, or where Snakemake would show where in Python."""
     if record.exception == "MissingRuleException":
@@ -141,6 +146,9 @@ class LogHandler(LogHandlerBase):
         if reason := " ".join((getattr(record, "rule_msg", None) or "").split()):  # of a batch system
             why = _of_batch_system(record.aux.get("external_jobid", ""), reason)
             self._write(said[-1] if said else f"gemm-ladder: {record.rule_name}: {why}{where}")
+        elif not said and (killed := _killed_by("\n".join(self.untold))):
+            ended = f"killed by {killed}; nothing is recorded of it, so run again"
+            self._write(f"gemm-ladder: {record.rule_name}: {ended}{where}")
         elif not said:
             self._write("\n".join([*self.untold, f"gemm-ladder: {record.rule_name}: the job failed{where}"]))
         self.untold.clear()

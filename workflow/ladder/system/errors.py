@@ -49,7 +49,7 @@ def one_line(error: Exception) -> str:
     if isinstance(error, OSError) and error.errno:
         named = " to ".join(os.fsdecode(name) for name in (error.filename, error.filename2) if name is not None)
         remedy = _REMEDIES.get(error.errno, "mend that, and run again")
-        return f"{named + ': ' if named else ''}{error.strerror or os.strerror(error.errno)}; {remedy}"
+        return f"{named + ': ' if named else ''}{os.strerror(error.errno)}; {remedy}"
     if isinstance(error, MemoryError):
         return f"out of memory; {_REMEDIES[errno.ENOMEM]}"
     if isinstance(error, UnicodeEncodeError):

@@ -35,9 +35,12 @@ def read_text(path: Path) -> str:
 def require_temporary_folder() -> None:
     """Let compilers put their temporary files where Python does: not in TMPDIR if no file can be written there.
 
-    Raises FileNotFoundError, which names the folders that were tried, where none can be written to.
+    Raises LadderError, which names the folders that were tried, where none can be written to.
     """
-    os.environ["TMPDIR"] = tempfile.gettempdir()
+    try:
+        os.environ["TMPDIR"] = tempfile.gettempdir()
+    except FileNotFoundError as error:
+        raise LadderError(f"TMPDIR: {error.strerror}; make room in one, or set TMPDIR to a folder with room") from None
 
 
 ROOM = 64 << 10  # bytes: any file that a run writes before its first job has fewer
