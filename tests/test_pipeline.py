@@ -317,8 +317,9 @@ esac
 """
 
 
-def test_with_conda_every_job_runs_in_the_environment(project, tmp_path):
-    prefix, jobs = tmp_path / "conda", tmp_path / "jobs"
+def a_conda(folder: Path) -> tuple[str, Path]:
+    """A PATH with a conda that is made in this folder, and the file in which its Pythons note what they run."""
+    prefix, jobs = folder / "conda", folder / "jobs"
     (prefix / "bin").mkdir(parents=True)
     (prefix / "bin/activate").write_text('PATH="$1/bin:$PATH"\n')
     for path, script in {
@@ -327,10 +328,14 @@ def test_with_conda_every_job_runs_in_the_environment(project, tmp_path):
     }.items():
         path.write_text(script)
         path.chmod(0o755)
-    path = os.pathsep.join([str(prefix / "bin"), os.environ["PATH"]])
+    return os.pathsep.join([str(prefix / "bin"), os.environ["PATH"]]), jobs
+
+
+def test_with_conda_every_job_runs_in_the_environment(project, tmp_path):
+    path, jobs = a_conda(tmp_path)
     run = snakemake(project, ["kernels=[naive]", "sizes=[512]", CHECK], "--sdm", "conda", "--forceall", PATH=path)
     assert run.status == 0, run.output
-    assert (prefix / "asked.yaml").read_bytes() == (ROOT / "envs/gemm-ladder.yaml").read_bytes()
+    assert (tmp_path / "conda/asked.yaml").read_bytes() == (ROOT / "envs/gemm-ladder.yaml").read_bytes()
     steps = int(re.search(r"^(\d+) of \1 steps", run.output, re.MULTILINE)[1])
     assert len(re.findall(r"\.snakemake/scripts/", jobs.read_text())) == steps
     assert "Activating" not in run.output

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
+import shutil
 import signal
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -26,6 +28,7 @@ from pipeline import (
     with_stand_ins,
 )
 from slurm import ASKS_OFTEN, a_cluster, missing
+from test_pipeline import a_conda
 from test_pool import NOT_MEASURED, Stay, stays
 
 pytestmark = pytest.mark.skipif(bool(missing()), reason=missing())
@@ -33,6 +36,7 @@ pytestmark = pytest.mark.skipif(bool(missing()), reason=missing())
 OPTIONS = ["--slurm-no-account", "--slurm-status-command", "squeue", "--slurm-init-seconds-before-status-checks", "1"]
 PROFILE = ["--workflow-profile", "profiles/slurm", *OPTIONS]
 MEASURED = f"results/{RECORDED}/devices/cluster/raw"
+OTHER = "h200-sxm"
 CARDS = [(H100, "GPU-aaaaaaaa-slurm"), (H100, "GPU-bbbbbbbb-slurm"), (H200, "GPU-cccccccc-slurm")]
 
 # At the end of a project's store.py: what a job has recorded is seen some seconds after it has ended.
@@ -79,10 +83,10 @@ class Node:
         (folder / "nvml/sitecustomize.py").write_text(ASKS_OFTEN)
         self.config = [*FEW, *NOT_MEASURED, f"gpu={RECORDED}"]
 
-    def run(self, *config: str, until: str = "time"):
+    def run(self, *config: str, until: str = "time", arguments: Sequence[str] = (), **variables: str):
         """Run until a stage has ended."""
-        arguments = [*PROFILE, "--until", until]
-        return snakemake(self.project, [*self.config, *config], *arguments, gpu=True, **self.variables)
+        arguments = [*PROFILE, "--until", until, *arguments]
+        return snakemake(self.project, [*self.config, *config], *arguments, gpu=True, **self.variables | variables)
 
     @contextmanager
     def started(self, **variables: str) -> Iterator[subprocess.Popen[bytes]]:
@@ -137,6 +141,33 @@ def test_what_only_says_something_says_it_on_the_login_node(measured):
     run = snakemake(node.project, node.config, *PROFILE, "help", gpu=True, **node.variables)
     assert run.status == 0, run.output
     assert "Targets (snakemake TARGET):" in run.output
+
+
+def test_two_kinds_of_gpu_are_measured_at_once_each_on_its_own(node):
+    build = node.project / "build"
+    shutil.copytree(build / RECORDED, build / OTHER)  # of the same architecture: nothing is left to compile
+    shutil.rmtree(node.project / MEASURED / "check")
+    node.config.remove(f"gpu={RECORDED}")
+    run = node.run(f"gpus=[{RECORDED},{OTHER}]", STAND_IN_SECONDS="4")
+    assert run.status == 0, run.output
+    assert run.said[0] == f"2 kinds of GPU, at once: {RECORDED}, {OTHER}"
+    for kind in (RECORDED, OTHER):
+        assert f"\n{kind}: gemm-ladder: measuring on nodes of the cluster" in run.output
+        times = (node.project / f"results/{kind}/devices/cluster/raw/time").glob("*.zip")
+        assert {path.stem for path in times} == set(FEW_RUNGS)
+    found = stays(node.notes)
+    of_other = [stay for stay in found if stay.uuid == "GPU-cccccccc-slurm"]
+    assert {stay.rung for stay in of_other} >= set(FEW_RUNGS)
+    assert [stay for stay in of_other for other in found if other.uuid != stay.uuid and stay.beside(other)]
+
+
+def test_with_conda_jobs_run_on_nodes_in_the_environment_that_the_login_node_made(node, tmp_path):
+    path, jobs = a_conda(tmp_path)
+    shutil.rmtree(node.project / f"build/{RECORDED}/rungs/naive")
+    run = node.run("kernels=[naive]", until="compile", arguments=["--sdm", "conda"], PATH=path)
+    assert run.status == 0, run.output
+    assert (node.project / f"build/{RECORDED}/rungs/naive/compile.json").exists()
+    assert re.findall(r"\.snakemake/scripts/\S+\.compile\.py", jobs.read_text())
 
 
 def test_jobs_that_are_killed_preempted_or_out_of_time_lose_no_record_and_are_measured_once(node):

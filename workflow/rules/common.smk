@@ -10,8 +10,9 @@ sys.path.insert(0, str(WORKFLOW))
 from ladder.build.emulator import gxx_version
 from ladder.build.languages.compile import state_of_compiler
 from ladder.build.toolchain import find_nvcc, require_architecture
-from ladder.commands.kinds import kinds, run_each
+from ladder.commands.kinds import kinds, ONE_OF, run_each
 from ladder.commands.session import (
+    begin_alone,
     check_place,
     config_sources,
     forced,
@@ -31,7 +32,6 @@ from ladder.records.provenance import made_on
 from ladder.records.store import digest_files
 from ladder.system.code import code_files
 from ladder.system.cublas import cublas_versions
-from ladder.system.locks import run_alone
 from ladder.system.paths import require_room, shown
 from ladder.system.terminal import say, told
 
@@ -54,12 +54,8 @@ with told():
     if not uses_conda(ARGUMENTS):
         require_architecture(find_nvcc(PLAN.settings["compile"]["nvcc"]), PLAN.gpu)
     if workflow.is_main_process:
-        run_alone(
-            Path("build"),
-            lambda: say(
-                "gemm-ladder: jobs of a run that was killed are at work; this run begins when they end"
-            ),
-        )
+        if ONE_OF not in os.environ:
+            begin_alone(Path("build"))
         print(f"gemm-ladder: {PLAN.headline}", file=sys.stderr, flush=True)
 
 

@@ -18,6 +18,7 @@ from typing import Any
 from ladder.config.documents import leaves, nearest, parse_yaml, read_yaml, schema
 from ladder.model.rung import Rung
 from ladder.system.errors import LadderError
+from ladder.system.locks import run_alone
 from ladder.system.paths import (
     GPU_FILES,
     ROOT,
@@ -27,6 +28,7 @@ from ladder.system.paths import (
     resolved,
     shown,
 )
+from ladder.system.terminal import say
 
 MEASURING = ("check", "time", "sustained", "survey", "hardware", "profile")  # the stages that need a GPU
 _targets: list[str] = []
@@ -170,6 +172,12 @@ def uses_conda(arguments: Sequence[str]) -> bool:
     """Whether jobs run in conda environments (--sdm conda), whose compiler this process does not see."""
     given = _given(arguments)
     return given.use_conda or "conda" in given.sdm
+
+
+def begin_alone(folder: Path) -> int:
+    """`run_alone`, which says what is waited for."""
+    waits = "gemm-ladder: jobs of a run that was killed are at work; this run begins when they end"
+    return run_alone(folder, lambda: say(waits))
 
 
 def forced(arguments: Sequence[str]) -> bool:

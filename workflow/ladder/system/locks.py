@@ -16,15 +16,17 @@ from ladder.system.errors import LadderError
 _held: list[int] = []
 
 
-def run_alone(folder: Path, wait: Callable[[], None]) -> None:
-    """Hold the lock of a run on a folder until this process ends; raises LadderError where another run holds it.
+def run_alone(folder: Path, wait: Callable[[], None]) -> int:
+    """Hold the lock of a run on a folder until this process ends, and all that inherit the handle that is returned.
+
+    Raises LadderError where another run holds it.
 
     Jobs outlive a run that is killed, and would write the files that this run's jobs write: where there are such jobs,
     calls `wait`, which says so, and waits for them.
     """
     folder.mkdir(exist_ok=True)
     try:
-        _hold(folder / "gemm-ladder.lock", fcntl.LOCK_EX | fcntl.LOCK_NB)
+        held = _hold(folder / "gemm-ladder.lock", fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         raise LadderError("another run is at work in this folder and holds its lock; wait until it has ended") from None
     jobs = os.open(_of_jobs(folder), os.O_RDWR | os.O_CREAT, 0o666)
@@ -35,6 +37,7 @@ def run_alone(folder: Path, wait: Callable[[], None]) -> None:
         fcntl.flock(jobs, fcntl.LOCK_EX)
     finally:
         os.close(jobs)
+    return held
 
 
 def hold_as_job(folder: Path) -> None:
@@ -47,7 +50,7 @@ def _of_jobs(folder: Path) -> Path:
     return folder / "gemm-ladder.jobs.lock"
 
 
-def _hold(path: Path, how: int) -> None:
+def _hold(path: Path, how: int) -> int:
     handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
     try:
         fcntl.flock(handle, how)
@@ -55,3 +58,4 @@ def _hold(path: Path, how: int) -> None:
         os.close(handle)
         raise
     _held.append(handle)
+    return handle
