@@ -7,6 +7,8 @@ if FIGURES:
             timings=f"{DERIVED}/tables/timings.csv",
             profiles=f"{DERIVED}/tables/profiles.csv",
             paper=f"{DERIVED}/tables/paper.csv",
+            advice=f"{DERIVED}/tables/advice.csv",
+            hardware=HARDWARE_READ,
             trials=TUNING[:1],
             gpus=sorted(
                 map(os.path.relpath, WORKFLOW.parent.glob("config/gpus/*.yaml"))

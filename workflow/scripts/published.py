@@ -13,8 +13,8 @@ from ladder.tables.published import Here, compare_published
 with job(snakemake):
     output = snakemake.output
     (gpu,), trials = snakemake.params.gpu, snakemake.input.trials
-    paths = {name: getattr(snakemake.input, name) for name in ("timings", "profiles", "paper")}
-    paths |= {"trials": trials[0]} if trials else {}
+    paths = {name: getattr(snakemake.input, name) for name in ("timings", "profiles", "paper", "advice")}
+    paths |= {name: found[0] for name, found in (("trials", trials), ("hardware", snakemake.input.hardware)) if found}
     table = compare_published(Here(gpu, **{name: read_table(path) for name, path in paths.items()}))
     caption = f"Recorded on {snakemake.params.recorded}; published figures and sources: workflow/data/published.csv"
     figure = published.figure(table, list(read_table(snakemake.input.rungs)["rung"]))

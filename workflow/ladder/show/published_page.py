@@ -40,7 +40,7 @@ def published_page(table: pd.DataFrame) -> str:
                 )
                 for row, verdict in lines
             ]
-            parts += [f"### {kernel}: `{rung}`", ""]
+            parts += [f"### {kernel}: `{rung}`" if rung else f"### {kernel}", ""]
             parts += markdown_table(cells, ["what", "over", "n", "there", "here", "verdict", "why"])
             parts += [f"{place}. {reason}" for place, reason in enumerate(reasons, 1)] + [""] * bool(reasons)
     return "\n".join(parts).rstrip() + "\n"

@@ -7,6 +7,7 @@ table gives a reason from what was measured or compiled here (`ladder.tables.rea
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -28,7 +29,8 @@ LEVEL = 0.02  # numbers that are less than this share apart agree; a step of les
 OF_CUBLAS, OVER_NAIVE, OVER_BEFORE = "share of cuBLAS", "times naive", "times the rung before"
 COMPARED_RATES = (OF_CUBLAS, OVER_NAIVE, OVER_BEFORE)  # what can be compared between GPUs
 OF_PEAK, MEDIAN_TIME = "share of the FP32 peak", "time, ms"
-ALONE = "no counterpart"  # a step between two kernels that are the same rung here
+ALONE = "no counterpart"  # as a step between two kernels that are the same rung here
+CONTRADICTS = "contradicts the publication itself"
 QUANTITIES = (*COMPARED_RATES, OF_PEAK, MEDIAN_TIME)
 _DIRECTED = (OVER_NAIVE, OVER_BEFORE)  # ratios that say faster or slower
 _SET = ["publication", "gpu", "sizes"]
@@ -124,13 +126,15 @@ def _share_of_peak(row: Mapping[str, Any]) -> Interval | None:
 
 @dataclass(frozen=True)
 class Here:
-    """What is measured here: the tables of timings, profiles, the calculation on paper, and trials, if any; the GPU."""
+    """What is measured here: the tables of those names, the last three if there are any; the GPU."""
 
     gpu: Gpu
     timings: pd.DataFrame
     profiles: pd.DataFrame
     paper: pd.DataFrame
     trials: pd.DataFrame = field(default_factory=pd.DataFrame)
+    advice: pd.DataFrame = field(default_factory=pd.DataFrame)
+    hardware: pd.DataFrame = field(default_factory=pd.DataFrame)
 
     def rate(self, rung: str, n: str, column: str) -> Interval | None:
         """A number of a rung in the table of timings with its interval, at a square size."""
@@ -211,7 +215,8 @@ def compare_published(here: Here) -> pd.DataFrame:
 
     Where a publication names the tiles of its kernel, ours with these is compared too, under that variant's name: as a
     rung where its records are there, else the share and the steps of the trial by which tuning has timed it. Profiles'
-    metrics follow.
+    metrics and Nsight Compute's estimates follow, then numbers on paper, of the hardware, and those that contradict
+    others of the same publication.
     """
     reasons = Reasons(here.gpu, here.timings, here.profiles, here.paper, here.trials)
     rows = []
@@ -224,6 +229,8 @@ def compare_published(here: Here) -> pd.DataFrame:
             for rung in dict.fromkeys((row["rung"], row["trial"] or row["rung"])):
                 rows += _compared({**row, "rung": rung}, here, naive, reasons)
     rows += compared_metrics(here, reasons)
+    rows += [*_compared_advice(here, reasons), *_compared_paper(here), *_compared_hardware(here)]
+    rows += _contradictions() if rows else []
     return pd.DataFrame(rows, columns=PUBLISHED_COLUMNS)
 
 
@@ -256,8 +263,11 @@ def _row(
 
 def read_metrics() -> tuple[Mapping[str, str], Sequence[Mapping[str, Any]]]:
     """The published metrics: reasons by their names, and a set of metrics for each publication and kernel."""
-    data = yaml.safe_load(PUBLISHED_METRICS.read_text(encoding="utf-8"))
-    return data["reasons"], data["profiles"]
+    return _data()["reasons"], _data()["profiles"]
+
+
+def _data() -> Mapping[str, Any]:
+    return yaml.safe_load(PUBLISHED_METRICS.read_text(encoding="utf-8"))
 
 
 def compared_metrics(here: Here, reasons: Reasons) -> list[dict[str, Any]]:
@@ -281,6 +291,113 @@ def compared_metrics(here: Here, reasons: Reasons) -> list[dict[str, Any]]:
     return rows
 
 
+def _sets(kind: str) -> Sequence[Mapping[str, Any]]:
+    return _data()[kind]
+
+
+def _common(each: Mapping[str, Any], **more: Any) -> dict[str, Any]:
+    """What a row says of its publication."""
+    return {**{name: each[name] for name in ("publication", "gpu", "kind", "kernel", "source")}, **more}
+
+
+def _judged_row(row: Mapping[str, Any], quantity: str, text: object, here: Interval, why: str) -> dict[str, Any]:
+    there = Interval.of_text(str(text))
+    says = judged(quantity, there, here)
+    return _row(row, quantity, "", there, here, says, "" if says == "agrees" else why)
+
+
+def _compared_advice(here: Here, reasons: Reasons) -> Iterator[dict[str, Any]]:
+    """Estimates of Nsight Compute, of rungs that have a profile, and the ratio of FP32 to FP64 units that it tells."""
+    templates = _data()["reasons"]
+    for each in _sets("advice"):
+        shape = str(each["n"])
+        for rule, title, text, key, *rest in each["estimates"]:
+            rung = rest[0] if rest else each["rung"]
+            own, row = reasons.profile(rung, shape), _common(each, rung=rung, sizes=shape)
+            if not own:
+                continue
+            name, why = (
+                f"estimate of Nsight in %: {title or rule}",
+                reasons.of_metric(templates[key], own, each["gpu_file"]),
+            )
+            value = _estimate(here.advice, rung, shape, rule, title)
+            if value is None:
+                nothing = Interval.exactly(np.nan)
+                there = Interval.of_text(str(text))
+                yield _row(row, name, "", there, nothing, ALONE, f"Nsight Compute does not advise this here. {why}")
+            else:
+                yield _judged_row(row, name, text, Interval.exactly(value), why)
+        advice = here.advice
+        told = (
+            advice[(advice["rung"] == each["rung"]) & (advice["shape"].astype(str) == shape)] if len(advice) else advice
+        )
+        ratios = [found for text in told.get("message", ()) for found in _RATIO_OF_UNITS.findall(str(text))]
+        if ratios and reasons.profile(each["rung"], shape):
+            row, ratio = _common(each, rung=each["rung"], sizes=shape), float(ratios[0])
+            why = templates["doubles"].format(here_ratio=ratio, there_ratio=each["fp32_to_fp64"])
+            yield _judged_row(row, "FP32 to FP64 peak", each["fp32_to_fp64"], Interval.exactly(ratio), why)
+
+
+_RATIO_OF_UNITS = re.compile(r"ratio of peak .*? on this device is (\d+):1")
+
+
+def _estimate(advice: pd.DataFrame, rung: str, shape: str, rule: str, title: str) -> float | None:
+    """The estimate, in percent, of a piece of advice of the kernel that multiplies; None where there is none."""
+    if advice.empty:
+        return None
+    of_rung = advice[
+        (advice["rung"] == rung) & (advice["shape"].astype(str) == shape) & advice["multiplies"].astype(bool)
+    ]
+    rows = of_rung[(of_rung["rule"] == rule) & (of_rung["title"].fillna("") == title)]
+    found = rows["estimated_speedup_percent"].dropna()
+    return None if found.empty else float(found.iloc[0])
+
+
+def _compared_paper(here: Here) -> Iterator[dict[str, Any]]:
+    """Numbers on paper: reads a result, FLOP a byte, and the least times."""
+    templates, paper = _data()["reasons"], here.paper
+    for each in _sets("paper"):
+        there, shape = read_gpu(each["gpu_file"]), str(each["n"])
+        for rung in dict.fromkeys((each.get("trial", each["rung"]), each["rung"])):
+            rows = paper[(paper["rung"] == rung) & (paper["shape"].astype(str) == shape)]
+            if len(rows):
+                break
+        else:
+            continue
+        own = rows.iloc[0]
+        facts = {"here": here.gpu, "there": there, "paper": own, "least_mb": 12 * each["n"] ** 2 / 1e6}
+        facts["dram_gb_s"] = facts["least_mb"] / own["memory_floor_ms"]
+        facts |= {"here_tflops": own["flop"] / own["compute_floor_ms"] / 1e9, "there_tflops": there.peak_gflops / 1e3}
+        for name, text, key in each["numbers"]:
+            row = _common(each, rung=rung, sizes=shape)
+            yield _judged_row(row, name, text, Interval.exactly(float(own[name])), templates[key].format(**facts))
+
+
+def _compared_hardware(here: Here) -> Iterator[dict[str, Any]]:
+    """Latencies and bandwidths of the memories, where the probes of this GPU are recorded."""
+    templates, table = _data()["reasons"], here.hardware
+    for each in _sets("hardware") if len(table) else ():
+        there = read_gpu(each["gpu_file"])
+        for name, of, kind, how, column, text, key, *rest in each["probes"]:
+            rows = table[(table["of"] == of) & (table["kind"] == kind) & (table["how"] == how)]
+            if rows.empty:
+                continue
+            own, factor = rows.iloc[0], rest[0] if rest else 1
+            value = Interval(own[f"{column}_ci_low"], own[column], own[f"{column}_ci_high"]).scaled(factor)
+            why = templates[key].format(row=own, here=here.gpu, there=there)
+            yield _judged_row(_common(each, rung="", sizes=""), name, text, value, why)
+
+
+def _contradictions() -> Iterator[dict[str, Any]]:
+    """Where a publication says of one thing two numbers: the first, and why the second is another."""
+    for each in _sets("contradictions"):
+        over, under = each["ratio"]
+        row = _common(each, rung=each["rung"], sizes=each["sizes"])
+        there, nothing = Interval.of_text(str(each["says"])), Interval.exactly(np.nan)
+        why = each["words"].format(other=over / under)
+        yield _row(row, each["quantity"], "", there, nothing, CONTRADICTS, why)
+
+
 def findings(table: pd.DataFrame) -> list[str]:
     """What the comparison says: for each publication how many numbers agree, and its largest step."""
     lines = []
@@ -289,7 +406,7 @@ def findings(table: pd.DataFrame) -> list[str]:
         said = ", ".join(f"{words} {count[name]}" for name, words in SAID_OF.items() if name in count)
         what = "expects" if (rows["kind"] == "expected").all() else "gives"
         line = f"{publication} {what} {len(rows)} numbers that can be compared: {said}."
-        steps = rows[rows["quantity"] == OVER_BEFORE]
+        steps = rows[(rows["quantity"] == OVER_BEFORE) & (rows["verdict"] != CONTRADICTS)]
         if len(steps):
             top = steps.loc[steps["published"].idxmax()]
             line += (
@@ -310,6 +427,7 @@ SAID_OF = {
     "outside": "outside the intervals",
     "opposite": "opposite",
     ALONE: ALONE,
+    CONTRADICTS: CONTRADICTS,
 }
 
 
@@ -319,7 +437,7 @@ def verdict_words(table: pd.DataFrame) -> list[str]:
 
 
 def _words(row: Mapping[str, Any] | pd.Series) -> str:
-    if row["verdict"] in ("agrees", "opposite", ALONE) or not row["times_as_much"] > 0:
+    if row["verdict"] in ("agrees", "opposite", ALONE, CONTRADICTS) or not row["times_as_much"] > 0:
         return str(row["verdict"])
     more = row["times_as_much"] > 1
     factor = row["times_as_much"] if more else 1 / row["times_as_much"]
@@ -328,5 +446,5 @@ def _words(row: Mapping[str, Any] | pd.Series) -> str:
 
 def size_words(sizes: str) -> str:
     """`2048`, or `512, 1024, 2048 and 4096`."""
-    *first, last = str(sizes).split(";")
+    *first, last = ("" if pd.isna(sizes) else str(sizes)).split(";")
     return f"{', '.join(first)} and {last}" if first else last

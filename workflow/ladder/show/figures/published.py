@@ -19,7 +19,7 @@ def figure(table: pd.DataFrame, rungs: Sequence[str]) -> Specification:
     Speedups over naive are over the rung that the publication's naive kernel is here, so a set of sizes has one mark
     for each of these.
     """
-    steps = table[table["quantity"] == OVER_BEFORE]
+    steps = table[(table["quantity"] == OVER_BEFORE) & table["here"].notna()]
     table = table[table["quantity"].isin(list(PANELS)) & table["rung"].isin(rungs)].dropna(subset=["here"])
     factor = table["quantity"].map(PANELS)
     named = table[["rung"]].assign(panel=table["quantity"])
