@@ -2,7 +2,6 @@
 
 import errno
 import os
-import re
 import shutil
 import signal
 import subprocess
@@ -88,7 +87,7 @@ def test_without_a_gpu_a_wrong_rung_is_told_with_what_the_emulator_found(source_
     found = "bench: missing_first_barrier.cu: wrong: in the emulator: 1x1x1, alpha 0.5, beta 1: uninitialised read: "
     last = result.stderr.splitlines()[-1]
     assert last.startswith(f"{found}sgemm_kernel block (0,0,0) thread (")
-    assert re.search(r"; missing_first_barrier\.cu:\d+", last)
+    assert "; missing_first_barrier.cu:" in last
 
 
 def test_without_a_gpu_what_the_emulator_cannot_run_is_not_said_to_be_right(tmp_path):

@@ -4,14 +4,13 @@ import math
 
 import pytest
 import yaml
-from conftest import asked
+from conftest import asked, line_of
 from ladder.config import plan
 from ladder.config.kernels import read_kernels
 from ladder.model.cases import EMULATED_PROBES, MANY_ELEMENTS, probes
 from ladder.model.claims import claimed, claimed_cases, claimed_shapes, in_words
 from ladder.model.precision import label
 from ladder.model.shape import Shape
-from ladder.system.errors import LadderError
 from ladder.system.paths import ROOT
 from ladder.tables.rungs import rung_table
 
@@ -87,21 +86,19 @@ def ladder(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("claims", "entry", "message"),
     [
-        ({"n": "n % 0 == 0"}, "mine", r"mine\.claims\.n: 'n % 0 == 0': divides by zero"),
-        ({"n": "size > 3"}, "mine", r"mine\.claims\.n: 'size > 3': size is no number of a product; known: m, n, k"),
-        ({"n": "__import__('os')"}, "mine", r"mine\.claims\.n: .* has no place in it"),
-        ({"n": "n %"}, "mine", r"mine\.claims\.n: 'n %': is no Python expression"),
-        ({"rows": 4}, "mine", r"mine\.claims: 'rows' "),
-        ({"n": True}, "mine", r"mine\.claims\.n: "),
-        ({"n": [1, 2]}, "mine", r"mine\.claims\.n: "),
-        ({"beta": 0}, "cublas", r"cublas\.claims: a baseline claims nothing"),
-        ({"beta": 0}, "naive", r"naive\.claims: others are compared with the first rung"),
+        ({"n": "n % 0 == 0"}, "mine", "mine.claims.n: 'n % 0 == 0': divides by zero"),
+        ({"n": "size > 3"}, "mine", "mine.claims.n: 'size > 3': size is no number of a product; known: m, n, k"),
+        ({"n": "__import__('os')"}, "mine", """mine.claims.n: "__import__('os')": """),
+        ({"n": "n %"}, "mine", "mine.claims.n: 'n %': is no Python expression"),
+        ({"rows": 4}, "mine", "mine.claims: 'rows' "),
+        ({"n": True}, "mine", "mine.claims.n: "),
+        ({"n": [1, 2]}, "mine", "mine.claims.n: "),
+        ({"beta": 0}, "cublas", "cublas.claims: a baseline claims nothing"),
+        ({"beta": 0}, "naive", "naive.claims: others are compared with the first rung"),
     ],
 )
 def test_bad_claims_are_one_line_with_file_key_and_remedy(ladder, claims, entry, message):
-    with pytest.raises(LadderError, match=message) as caught:
-        read_kernels(ladder(claims, entry))
-    assert "\n" not in str(caught.value)
+    assert message in line_of(read_kernels, ladder(claims, entry))
 
 
 def test_a_rung_is_checked_timed_and_profiled_where_it_claims_and_stands_beside_no_other(ladder):
@@ -148,8 +145,8 @@ def test_cases_move_to_the_next_claimed_number_and_gaps_stay_as_they_are():
 
 def test_sizes_of_which_a_rung_claims_none_are_one_line(ladder):
     ladder({"n": "n % 128 == 0"})
-    with pytest.raises(LadderError, match=r"sizes: mine claims none of them \(n % 128 = 0\); add one"):
-        plan.plan({"sizes": [96], "kernels": ["mine"]})
+    told = line_of(plan.plan, {"sizes": [96], "kernels": ["mine"]})
+    assert "sizes: mine claims none of them (n % 128 = 0); add one" in told
 
 
 @pytest.mark.parametrize(
@@ -158,8 +155,9 @@ def test_sizes_of_which_a_rung_claims_none_are_one_line(ladder):
 )
 def test_a_claim_that_leaves_out_how_rungs_are_timed_is_one_line(ladder, claims, name):
     ladder(claims)
-    with pytest.raises(LadderError, match=rf"mine.claims.{name}: .* leaves out how rungs are timed, at alpha = 1"):
-        plan.plan({"sizes": [128], "kernels": ["mine"]})
+    told = line_of(plan.plan, {"sizes": [128], "kernels": ["mine"]})
+    assert f"mine.claims.{name}: " in told
+    assert "leaves out how rungs are timed, at alpha = 1" in told
 
 
 def test_a_restricted_rung_is_told_apart_by_title_label_and_table(ladder, monkeypatch):

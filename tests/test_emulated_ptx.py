@@ -133,8 +133,9 @@ def test_a_fault_is_found(faulty, name):
     ],
 )
 def test_what_is_not_known_of_ptx_is_named_with_its_line(statement, unknown):
-    with pytest.raises(UnknownPtxError, match=re.escape(unknown)) as error:
+    with pytest.raises(UnknownPtxError) as error:
         ptx_in_cpp(f'# 7 "a.cu"\nvoid f() {{\n  {statement}\n}}\n')
+    assert unknown in str(error.value)
     assert error.value.place == "a.cu:8"
 
 

@@ -6,9 +6,8 @@ import doc_numbers
 import header_figures
 import pandas as pd
 import pytest
-from conftest import write
+from conftest import line_of, write
 from ladder.show.drawings import PICTURES
-from ladder.system.errors import LadderError
 from ladder.system.paths import ROOT
 
 NAIVE = (ROOT / "kernels/sgemm/naive.cu").read_text()
@@ -54,8 +53,8 @@ def test_a_row_has_the_tile_of_its_macros_and_the_numbers_of_the_kernel_that_mul
 
 def test_a_build_that_the_tables_lack_is_one_line(tables):
     tables["shape"] = "1024"
-    with pytest.raises(LadderError, match=r"resources\.csv: no row with rung=a, shape=512, multiplies=True; name one"):
-        header_figures.build_row("all", "a", "512", {"TILE": 8})
+    told = line_of(header_figures.build_row, "all", "a", "512", {"TILE": 8})
+    assert "resources.csv: no row with rung=a, shape=512, multiplies=True; name one" in told
 
 
 def test_a_stale_table_is_written_anew_with_the_words_and_the_code_as_they_were(tmp_path, monkeypatch):
@@ -66,5 +65,4 @@ def test_a_stale_table_is_written_anew_with_the_words_and_the_code_as_they_were(
     table = re.search(r"// Builds on .*?(?=^[^/])", NAIVE, re.DOTALL | re.MULTILINE)[0]
     assert header_figures.headers() == {path: NAIVE.replace(table, "// Builds on a GPU: naive\n")}
     path.write_text(2 * NAIVE)
-    with pytest.raises(LadderError, match=r"naive\.cu: 2 lines begin with '// Builds on '; leave one"):
-        header_figures.headers()
+    assert line_of(header_figures.headers).endswith("naive.cu: 2 lines begin with '// Builds on '; leave one")

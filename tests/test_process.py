@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
-from ladder.system.errors import LadderError
+from conftest import line_of
 from ladder.system.process import LOCKS, Outcome, _die_with, blamed, gpu_lock, run_worker
 
 WORKFLOW = Path(__file__).resolve().parents[1] / "workflow"
@@ -140,8 +140,9 @@ BREAKS = {
 def test_what_the_machine_did_is_told_apart_and_is_an_error_and_no_verdict(work, source):
     outcome, _, _ = work(f"worker.emit(n=1)\n{source}\n")
     assert outcome.status == "broken"
-    with pytest.raises(LadderError, match=r"^check: naive: .*run again$"):
-        outcome.of_the_work("check: naive")
+    told = line_of(outcome.of_the_work, "check: naive")
+    assert told.startswith("check: naive: ")
+    assert told.endswith("run again")
 
 
 FAULTS = {
@@ -303,7 +304,7 @@ def holder(tmp_path, monkeypatch):
             [sys.executable, "-c", HOLDER, uuid, str(seconds)], stdout=subprocess.PIPE, bufsize=0
         )
         started.append(process)
-        assert line_of(process, PROMPTLY) == "waits"
+        assert next_line(process, PROMPTLY) == "waits"
         return process
 
     yield start
@@ -313,7 +314,7 @@ def holder(tmp_path, monkeypatch):
         process.stdout.close()
 
 
-def line_of(process: subprocess.Popen, seconds: float) -> str | None:
+def next_line(process: subprocess.Popen, seconds: float) -> str | None:
     """The next line that the process prints, or None if it prints none in time."""
     ready, _, _ = select.select([process.stdout], [], [], seconds)
     return process.stdout.readline().decode().strip() if ready else None
@@ -321,31 +322,31 @@ def line_of(process: subprocess.Popen, seconds: float) -> str | None:
 
 def test_a_gpus_lock_excludes_another_process_until_it_is_given_back(holder):
     first = holder("GPU-1", 1.0)
-    assert line_of(first, PROMPTLY) == "holds"
+    assert next_line(first, PROMPTLY) == "holds"
     second = holder("GPU-1", 0)
-    assert line_of(second, 0.3) is None
-    assert line_of(second, PROMPTLY) == "holds"
+    assert next_line(second, 0.3) is None
+    assert next_line(second, PROMPTLY) == "holds"
     assert first.wait(PROMPTLY) == 0
 
 
 def test_a_holder_that_is_killed_holds_no_lock(holder):
     first = holder("GPU-1", 60)
-    assert line_of(first, PROMPTLY) == "holds"
+    assert next_line(first, PROMPTLY) == "holds"
     second = holder("GPU-1", 0)
-    assert line_of(second, 0.3) is None
+    assert next_line(second, 0.3) is None
     first.send_signal(signal.SIGKILL)
-    assert line_of(second, PROMPTLY) == "holds"
+    assert next_line(second, PROMPTLY) == "holds"
 
 
 def test_another_gpu_is_free(holder):
-    assert line_of(holder("GPU-1", 60), PROMPTLY) == "holds"
-    assert line_of(holder("GPU-2", 0), PROMPTLY) == "holds"
+    assert next_line(holder("GPU-1", 60), PROMPTLY) == "holds"
+    assert next_line(holder("GPU-2", 0), PROMPTLY) == "holds"
 
 
 def test_the_lock_is_given_back_when_its_holder_fails(holder):
     with pytest.raises(KeyError), gpu_lock("GPU-1"):
         raise KeyError("unexpected")
-    assert line_of(holder("GPU-1", 0), PROMPTLY) == "holds"
+    assert next_line(holder("GPU-1", 0), PROMPTLY) == "holds"
 
 
 def test_the_lock_is_open_to_other_users(holder, tmp_path):

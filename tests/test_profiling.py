@@ -10,7 +10,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from conftest import a_where, write
+from conftest import a_where, line_of, write
 from ladder.build.compile import Build
 from ladder.measure.profile.report import (
     HOTTEST,
@@ -308,8 +308,8 @@ def test_a_part_that_cannot_be_read_leaves_the_rest_of_the_profile(tmp_path):
 def test_a_report_that_cannot_be_read_is_one_line(tmp_path):
     pytest.importorskip("ncu_report")
     report = write(tmp_path / "512.ncu-rep", "not a report\n")
-    with pytest.raises(LadderError, match=r"512\.ncu-rep: (cannot be read|holds no kernel)"):
-        extract(report, tmp_path / "log")
+    told = line_of(extract, report, tmp_path / "log")
+    assert any(f"512.ncu-rep: {problem}" in told for problem in ("cannot be read", "holds no kernel"))
 
 
 # The registry of metrics

@@ -7,10 +7,9 @@ import json
 import time
 
 import pytest
-from conftest import a_build, a_where, write
+from conftest import a_build, a_where, line_of, write
 from ladder.measure.sanitize.stage import read_findings, require_sanitizer, run_tool, sanitize_rung, sanitizer_report
 from ladder.model.cases import sanitizer_cases
-from ladder.system.errors import LadderError
 from pipeline import FEW, copy_project, snakemake
 
 CLEAN = "========= COMPUTE-SANITIZER\n========= ERROR SUMMARY: 0 errors\n"
@@ -218,8 +217,9 @@ def test_a_tool_that_the_machine_broke_off_is_no_part_of_a_record(tmp_path, scri
         record = watch()
         assert (record["status"], [tool["verdict"] for tool in record["tools"]]) == ("failed", ["failed"] * 3)
     else:
-        with pytest.raises(LadderError, match=r"^sanitize: naive: memcheck: .*run again$"):
-            watch()
+        told = line_of(watch)
+        assert told.startswith("sanitize: naive: memcheck: ")
+        assert told.endswith("run again")
 
 
 def test_a_rung_that_does_not_compile_is_not_watched(tmp_path):
@@ -232,10 +232,10 @@ def test_a_missing_sanitizer_is_one_line_with_the_remedy(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr("ladder.measure.sanitize.stage.TOOLKIT", str(tmp_path / "none"))
     monkeypatch.setattr("ladder.build.toolchain.TOOLKITS", ())
-    with pytest.raises(LadderError, match=r"^compute-sanitizer: not found; .*sanitize\.compute_sanitizer$"):
-        require_sanitizer()
-    with pytest.raises(LadderError, match=r"'/none' is no program"):
-        require_sanitizer("/none")
+    told = line_of(require_sanitizer)
+    assert told.startswith("compute-sanitizer: not found; ")
+    assert told.endswith("sanitize.compute_sanitizer")
+    assert "'/none' is no program" in line_of(require_sanitizer, "/none")
 
 
 @pytest.mark.parametrize(("status", "failed"), [("pass", False), ("does not apply", False), ("failed", True)])

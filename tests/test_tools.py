@@ -55,7 +55,11 @@ def test_a_command_that_there_is_not_is_one_line_that_says_where_help_is(argumen
     said = tools(*arguments)
     assert said.returncode != 0
     assert said.stdout == ""
-    assert re.fullmatch(rf"python tools.*: .*{words}.*; see python tools.* --help\n", said.stderr)
+    (line,) = said.stderr.splitlines()
+    tool, _, problem = line.partition(": ")
+    assert tool.startswith("python tools")
+    assert words in problem
+    assert problem.endswith(" --help")
 
 
 @pytest.mark.parametrize("tool", ["errors", "faults", "measuring"])
@@ -64,7 +68,9 @@ def test_where_no_gpu_is_measured_nothing_is_recorded(tool):
     before = record.read_bytes()
     said = tools(tool, "gpu")
     assert said.returncode != 0
-    assert re.fullmatch(r"gemm-ladder: no GPU is measured: .*; run where `nvidia-smi` lists a GPU\n", said.stderr)
+    (line,) = said.stderr.splitlines()
+    assert line.startswith("gemm-ladder: no GPU is measured: ")
+    assert line.endswith("; run where `nvidia-smi` lists a GPU")
     assert record.read_bytes() == before
 
 

@@ -6,10 +6,9 @@ import doc_numbers
 import header_figures
 import pytest
 import write_docs
-from conftest import time_run, write
+from conftest import line_of, time_run, write
 from ladder.records import store
 from ladder.system import paths
-from ladder.system.errors import LadderError
 from ladder.tables.experiments import experiment_table
 from ladder.tables.files import write_table
 
@@ -124,34 +123,32 @@ def test_a_trial_is_shown_with_its_words_numbers_and_sources(trial):
 
 def test_a_record_without_an_entry_is_told(trial, house):
     write(house / "docs/trials.yaml", '{"macros": [], "records": {}}')
-    with pytest.raises(LadderError, match=r"^docs/trials\.yaml: a_trial: no entry; say what was tried"):
-        write_docs.trials()
+    assert line_of(write_docs.trials).startswith("docs/trials.yaml: a_trial: no entry; say what was tried")
 
 
 def test_an_entry_without_a_record_is_told(trial):
     trial(other=[])
-    with pytest.raises(LadderError, match=r"^docs/trials\.yaml: other: .* has no such record; remove the entry$"):
-        write_docs.trials()
+    told = line_of(write_docs.trials)
+    assert told.startswith("docs/trials.yaml: other: ")
+    assert told.endswith(" has no such record; remove the entry")
 
 
 @pytest.mark.parametrize(
     ("key", "value", "words"),
-    [("verdict", None, "verdict: missing$"), ("variants", None, ""), ("verdikt", "kept", "verdikt: unknown; an entry")],
+    [("verdict", None, "verdict: missing"), ("variants", None, ""), ("verdikt", "kept", "verdikt: unknown; an entry")],
 )
 def test_an_entry_has_a_lever_a_prediction_a_verdict_and_no_more(trial, key, value, words):
     entry = {name: text for name, text in (trial() | {key: value}).items() if text is not None}
     trial(a_trial=[entry])
     if words:
-        with pytest.raises(LadderError, match=rf"^docs/trials\.yaml: a_trial: {words}"):
-            write_docs.trials()
+        assert line_of(write_docs.trials).startswith(f"docs/trials.yaml: a_trial: {words}")
     else:
         assert write_docs.trials()[0]["trials"][0]["numbers"] == []
 
 
 def test_an_entry_may_only_name_variants_of_its_record(trial):
     trial(a_trial=[trial() | {"variants": ["slow", "fast@BM=32"]}])
-    with pytest.raises(LadderError, match=r"a_trial: variants: fast@BM=32 is not in the record$"):
-        write_docs.trials()
+    assert line_of(write_docs.trials).endswith("a_trial: variants: fast@BM=32 is not in the record")
 
 
 def test_a_loop_of_instructions_is_shown_from_its_own_record(trial, house):
@@ -161,8 +158,9 @@ def test_a_loop_of_instructions_is_shown_from_its_own_record(trial, house):
     assert [each["name"] for each in write_docs.trials()] == ["a_rate", "a_trial"]
     assert write_docs.trials()[0]["counted"]["rates"] == rates
     assert write_docs.rates("a_rate", "cycles", beside=2) == 7.5
-    with pytest.raises(LadderError, match=r"0 rows with .*, not one"):
-        write_docs.rates("a_rate", "cycles", beside=1)
+    told = line_of(lambda: write_docs.rates("a_rate", "cycles", beside=1))
+    assert "0 rows with " in told
+    assert told.endswith(", not one")
 
 
 def test_variants_of_a_record_are_compared_in_words(trial):
@@ -175,5 +173,4 @@ def test_variants_of_a_record_are_compared_in_words(trial):
 
 def test_the_clock_of_a_trial_is_the_median_of_its_samples(trial):
     assert write_docs.trial_clock_ghz("a_trial", "slow", 512) == "1.50"
-    with pytest.raises(LadderError, match=r"a_trial\.zip: has no slow at 1024"):
-        write_docs.trial_clock_ghz("a_trial", "slow", 1024)
+    assert "a_trial.zip: has no slow at 1024" in line_of(write_docs.trial_clock_ghz, "a_trial", "slow", 1024)
