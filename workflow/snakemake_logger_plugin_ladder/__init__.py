@@ -69,7 +69,7 @@ def _killed_by(text: str) -> str:
 
 def _in_one_line(record: LogRecord, text: str) -> str:
     """What an error comes to: in one line where a target is none, or where Snakemake would show where in Python."""
-    if record.exception == "MissingRuleException":
+    if getattr(record, "exception", "") == "MissingRuleException":
         from ladder.commands.session import no_target
 
         asked = [word for word in sys.argv[1:] if f" {word} " in text]
