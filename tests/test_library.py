@@ -160,7 +160,7 @@ def test_the_pre_pass_of_tf32_needs_more_tiles_than_half_of_the_sms(tmp_path, nv
     assert "scan_lines" in library.launches(Shape(1024, 1152, 4096), 132)[0].kernel
 
 
-@pytest.mark.parametrize("name", ["wgmma_3xtf32", "wgmma_3xfp16", "tf32"])
+@pytest.mark.parametrize("name", ["wgmma_3xtf32", "wgmma_3xfp16", "adaptive_3xfp16", "tf32"])
 def test_the_compiler_has_wgmma_run_beside_each_other(tmp_path, nvcc, name):
     rung = read_kernels(REPOSITORY / "config/kernels.yaml")[name]
     record = build(rung, gpus.read_gpu("h100-sxm"), nvcc, ["-std=c++17"], tmp_path / "build")

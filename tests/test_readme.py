@@ -88,6 +88,14 @@ def test_names_in_words_have_commas_and_one_and():
     ]
 
 
+def test_a_rung_without_a_time_at_4096_stands_in_the_table_as_not_recorded(tables):
+    tables(timings=timings(("naive", "4096", 600, 0.01), ("naive", "512", 300, 0.005), ("fastest", "512", 1000, 0.9)))
+    rows = {row["entry"]: row for row in doc_numbers.ladder_rows()}
+    told = ("rung", "rate", "share", "lowest")
+    assert [rows["naive"][key] for key in told] == ["naive", "0.60", "1 %", "0 % at 512"]
+    assert [rows["fastest"][key] for key in told] == ["fastest", *["not recorded"] * 3]
+
+
 def test_errors_are_counted_by_shape_and_compared_at_the_same_shape(tmp_path, monkeypatch):
     points = """{"schema_version": 1, "points": [
         {"family": "positive", "m": 8, "n": 8, "k": [1, 2], "errors_normwise": {"cublas": [2, 4], "a": [3, 4]}},

@@ -13,6 +13,7 @@ sys.path[:0] = [str(ROOT / "workflow")]
 
 from ladder.config.documents import read_yaml  # noqa: E402
 from ladder.records.digests import CHANGED_SINCE  # noqa: E402
+from ladder.records.provenance import NOT_RECORDED  # noqa: E402
 from ladder.records.store import read_record, read_runs, run_record  # noqa: E402
 from ladder.records.timings import LAUNCHES  # noqa: E402
 from ladder.show.origin import origin_columns, origin_line  # noqa: E402
@@ -83,6 +84,11 @@ def percent(share: float) -> str:
     return f"{100 * share:.0f} %"
 
 
+def rate(gflops: float) -> str:
+    """GFLOP/s as TFLOP/s with three digits, `407`, `56.0` or `6.76`, and never more than two behind the point."""
+    return f"{gflops / 1e3:.{sum(gflops < power for power in (1e5, 1e4))}f}"
+
+
 def shares_of_cublas(rung: str) -> pd.Series:
     """The rate of a rung over its baseline's, by shape."""
     rows = table("timings").dropna(subset=["speedup_over_cublas"])
@@ -95,12 +101,20 @@ def percent_of_cublas(rung: str, size: int = 4096) -> str:
 
 
 def ladder_rows() -> list[dict[str, str]]:
-    """The rungs of kernels.yaml: title, source, `rung`, the fastest variant at 4096, and `lowest`, its lowest share."""
+    """The rungs of kernels.yaml: title, source, `rung`, the fastest variant at 4096, and what is recorded of it.
+
+    That is `rate` and `share` at 4096 and `lowest`, its lowest share; `not recorded` where it has no time there.
+    """
     rates = table("timings")[table("timings")["shape"] == "4096"].set_index("rung")["gflops"]
     rows = [{"entry": entry, **told} for entry, told in read_yaml(ROOT / "config/kernels.yaml").items()]
     rows = [row for row in rows if "role" not in row]
     for row in rows:
-        row["rung"] = rates[rates.index.str.split("@").str[0] == row["entry"]].idxmax()
+        found = rates[rates.index.str.split("@").str[0] == row["entry"]]
+        if found.empty:
+            row |= {"rung": row["entry"], **dict.fromkeys(("rate", "share", "lowest"), NOT_RECORDED)}
+            continue
+        row["rung"] = found.idxmax()
+        row["rate"], row["share"] = rate(found.max()), percent_of_cublas(row["rung"])
         shares = shares_of_cublas(row["rung"])
         row["lowest"] = f"{percent(shares.min())} at {shares.idxmin()}"
     return rows
@@ -112,7 +126,8 @@ def ladder_origin() -> dict[str, Any]:
     The line is of all shapes, because the lowest share can be at any. The columns are what the rows at 4096 do not
     agree in.
     """
-    timings = table("timings").set_index("rung").loc[[row["rung"] for row in ladder_rows()]]
+    recorded = [row["rung"] for row in ladder_rows() if row["share"] != NOT_RECORDED]
+    timings = table("timings").set_index("rung").loc[recorded]
     shown = timings[timings["shape"] == "4096"]
     return {"line": origin_line(timings), "columns": origin_columns(shown).to_dict("index")}
 

@@ -27,7 +27,7 @@ sys.path[:0] = [str(ROOT / "workflow")]
 
 import doc_cases  # noqa: E402
 import doc_numbers  # noqa: E402
-from doc_numbers import GPU, Number, cell, rows  # noqa: E402
+from doc_numbers import GPU, Number, cell, rate, rows  # noqa: E402
 from hand_occupancy import occupancy_by_hand  # noqa: E402
 from header_figures import headers  # noqa: E402
 from ladder.config.documents import read_yaml  # noqa: E402
@@ -73,11 +73,6 @@ def predicted_tflops(rung: str, shape: int | str = 4096, gpu: str = GPU) -> str:
 def profiled(rung: str, name: str, shape: int | str = 4096, gpu: str = GPU) -> float:
     """A metric of Nsight Compute for the kernel that multiplies, by its name and in its unit in tables/profiles.csv."""
     return float(cell("profiles", "value", gpu, rung=rung, shape=shape, name=name, multiplies=True))
-
-
-def rate(gflops: float) -> str:
-    """GFLOP/s as TFLOP/s with three digits, `407`, `56.0` or `6.76`, and never more than two behind the point."""
-    return f"{gflops / 1e3:.{sum(gflops < power for power in (1e5, 1e4))}f}"
 
 
 # Errors

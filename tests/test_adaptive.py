@@ -1,0 +1,151 @@
+"""`adaptive_3xfp16` takes the way that shape and data ask for, and each way is right and as accurate as FP32."""
+
+import ctypes
+
+import numpy as np
+import pytest
+from emulator import matrix, report
+from ladder.build.compile import Build, build
+from ladder.build.library import Library, Operands
+from ladder.config import gpus
+from ladder.config.kernels import read_kernels
+from ladder.config.plan import KERNELS
+from ladder.measure.devices import Call, EmulatedDevice
+from ladder.measure.survey.data import draw_data
+from ladder.model.bounds import UNIT_ROUNDOFF, componentwise_bound
+from ladder.model.shape import Shape
+from ladder.system.paths import ROOT
+
+SHAPE = Shape(260, 300, 640)  # pairs of tiles, tiles and halves of tiles that end inside C
+
+
+@pytest.fixture(scope="module")
+def tensor_cores(for_the_emulator):
+    """The rung where every product takes tensor cores."""
+    return Library(for_the_emulator(ROOT / "kernels/sgemm/adaptive_3xfp16.cu", {"ALWAYS_SPLIT": "1"}))
+
+
+def computed(library: Library, A, B, beta: float = 0.0, sms: int = 8, seed: int = 1):
+    """C and what stood there before; fails where the emulator finds anything."""
+    shape = Shape(A.shape[0], B.shape[1], A.shape[1])
+    held = [matrix(*given.shape, 3, 1, given) for given in (A, B)]
+    before = np.random.default_rng(7).standard_normal((shape.m, shape.n)).astype(np.float32)
+    C = matrix(shape.m, shape.n, 1, 0, before if beta else np.nan)
+    outside = C.outside()
+    operands = Operands(*(part for each in (*held, C) for part in (each.address, each.ld)))
+    library.functions.emulator_set_sms(ctypes.c_int(sms))
+    size = library.workspace_bytes(shape, 1.0, beta, operands)
+    device = EmulatedDevice(threads=0, time_limit_s=300)
+    workspace = device.put(np.full(size // 4 + 128, np.nan, np.float32))
+    problem = device.compute(library, Call(shape, 1.0, beta, operands, workspace, size), seed)
+    assert not problem, report(library)
+    assert C.outside() == outside
+    return C.elements.copy(), before
+
+
+def fp32_sums(A, B):
+    """The product by FP32 sums in the order of k."""
+    C = np.zeros((A.shape[0], B.shape[1]), np.float32)
+    for p in range(A.shape[1]):
+        C += A[:, p : p + 1] * B[p]
+    return C
+
+
+def wide_rows(random, strong: int):
+    """A whose rows have so many numbers near 1, all others being far below."""
+    A = random.standard_normal((SHAPE.m, SHAPE.k)).astype(np.float32) * np.float32(2.0**-48)
+    A[:, :strong] *= np.float32(2.0**48)
+    return A
+
+
+def some_small_products(random):
+    """Some columns of B meet only numbers of A that FP16 cannot hold."""
+    B = random.standard_normal((SHAPE.k, SHAPE.n)).astype(np.float32)
+    B[:100, 5::150] = 0
+    return wide_rows(random, 100), B
+
+
+def small_products_of_a_tile(random):
+    """A whole tile of C has only such products."""
+    B = random.standard_normal((SHAPE.k, SHAPE.n)).astype(np.float32)
+    B[:100, :128] = 0
+    return wide_rows(random, 100), B
+
+
+def few_strong_numbers(random):
+    """Few numbers of a row of A are more than 2^-25 of its largest."""
+    return wide_rows(random, 5), random.standard_normal((SHAPE.k, SHAPE.n)).astype(np.float32)
+
+
+def rows_of_zeros(random):
+    """Rows of zeros beside rows with wide ranges."""
+    A = wide_rows(random, 100)
+    A[10:200] = 0
+    return A, random.standard_normal((SHAPE.k, SHAPE.n)).astype(np.float32)
+
+
+def assert_as_accurate_as_fp32(C, before, A, B, beta):
+    """Within the bound of each element, and by the norm no worse than FP32 sums."""
+    wide = [each.astype(np.float64) for each in (A, B, before)]
+    exact = wide[0] @ wide[1] + beta * wide[2]
+    magnitude = np.abs(wide[0]) @ np.abs(wide[1]) + abs(beta * wide[2])
+    error = C - exact
+    assert (np.abs(error) <= componentwise_bound(A.shape[1]) * magnitude + 2.0**-140).all()
+    of_fp32 = np.linalg.norm(fp32_sums(A, B) + np.float32(beta) * before - exact)
+    assert np.linalg.norm(error) <= of_fp32 + UNIT_ROUNDOFF * np.linalg.norm(exact)
+
+
+@pytest.mark.parametrize("beta", [0.0, 0.5])
+@pytest.mark.parametrize(
+    "data",
+    [some_small_products, small_products_of_a_tile, few_strong_numbers, rows_of_zeros],
+    ids=lambda each: each.__name__,
+)
+def test_what_products_do_not_prove_is_computed_by_fp32(tensor_cores, data, beta):
+    A, B = data(np.random.default_rng(3))
+    C, before = computed(tensor_cores, A, B, beta)
+    assert_as_accurate_as_fp32(C, before, A, B, beta)
+
+
+@pytest.mark.parametrize(
+    "family", ["normal", "softmax", "lognormal", "scaled_k", "log_uniform", "far_apart", "sparse", "zero_blocks"]
+)
+def test_the_data_of_users_are_as_accurate_as_fp32_sums(tensor_cores, family):
+    A, B = draw_data(family, SHAPE, 5)
+    C, before = computed(tensor_cores, A, B)
+    assert_as_accurate_as_fp32(C, before, A, B, 0.0)
+
+
+@pytest.mark.parametrize("sms", [1, 3, 8])
+def test_tiles_that_are_left_are_shared_by_any_number_of_blocks_with_one_result(tensor_cores, sms):
+    """Infinities and NaN are where they belong, and the order of blocks changes nothing."""
+    A, B = draw_data("normal", Shape(260, 300, 1100), 1)
+    A[3, 5], A[200, 7], B[9, 140] = np.nan, np.inf, -np.inf
+    C, before = computed(tensor_cores, A, B, 0.5, sms)
+    again, _ = computed(tensor_cores, A, B, 0.5, sms, seed=2)
+    assert C.tobytes() == again.tobytes()
+    with np.errstate(invalid="ignore"):
+        exact = A.astype(np.float64) @ B.astype(np.float64) + 0.5 * before
+    finite = np.isfinite(exact)
+    assert np.array_equal(C[~finite], exact[~finite].astype(np.float32), equal_nan=True)
+    magnitude = np.abs(np.nan_to_num(A, posinf=0).astype(np.float64)) @ np.abs(np.nan_to_num(B, neginf=0))
+    bound = componentwise_bound(1100) * (magnitude + np.abs(0.5 * before))
+    assert (np.abs(C[finite] - exact[finite]) <= bound[finite]).all()
+
+
+def test_shape_and_sms_say_which_way_a_product_takes(tmp_path, nvcc):
+    rung = read_kernels(KERNELS)["adaptive_3xfp16"]
+    assert build(rung, gpus.read_gpu("h100-sxm"), nvcc, ["-std=c++17"], tmp_path / "build")["status"] == "ok"
+    library = Library(Build(tmp_path / "build").library)
+
+    def kernels(*sides: int) -> list[str]:
+        return [launch.kernel for launch in library.launches(Shape(*sides), 132)]
+
+    for large in ((2048, 2048, 2048), (4096, 4096, 4096), (2112, 2000, 4001)):
+        ways = kernels(*large)
+        assert len(ways) == 5
+        expected = ("scan_matrices", "rescale_steps", "split_parts", "sgemm_parts", "sgemm_left")
+        assert all(name in way for name, way in zip(expected, ways, strict=True))
+    assert library.launches(Shape(4096, 4096, 4096), 132)[-1].grid == (132, 1, 1)
+    for small in ((512, 512, 512), (8192, 64, 8192), (4096, 4096, 512), (3, 8192, 8192), (640, 640, 8192)):
+        assert not any("sgemm_parts" in way for way in kernels(*small)), small
