@@ -62,7 +62,7 @@ def test_a_page_answers_in_one_order(pages, name):
 def test_every_rung_with_a_profile_is_explained_without_a_number_that_is_missing(pages, tables):
     profiled = set(tables["profiles"]["rung"])
     for name, text in pages.items():
-        assert bool(text) == (name in profiled)
+        assert text or name not in profiled
         assert "nan" not in re.findall(r"\w+", text)
 
 

@@ -29,6 +29,7 @@ def built(rung: str, kernel: str):
     """The rows of a rung's kernels whose names hold a text, with KiB of dynamic and of all shared memory, and warps."""
     rows = BUILT[(BUILT["rung"] == rung) & BUILT["multiplies"] & BUILT["kernel"].str.contains(kernel, regex=False)]
     assert len(rows)
+    rows = rows.astype(dict.fromkeys(("block_threads", "registers", "blocks_per_sm"), int))
     dynamic = rows["dynamic_shared_bytes"] / 1024
     everything = dynamic + rows["static_shared_bytes"] / 1024
     return rows.assign(dynamic=dynamic, kib=everything, warps=rows["blocks_per_sm"] * rows["block_threads"] // WARP)

@@ -132,7 +132,7 @@ def test_a_run_of_an_own_ladder_leaves_the_project_as_it_is(tmp_path):
     assert "emulated" in (derived / "tables/rungs.csv").read_text()
     assert f"Source: `{folder}/sound.cu`" in (derived / "pages/mine.md").read_text()
     assert (folder / "results/build/h100-sxm/rungs/mine/library.so").is_file()
-    kept = ("durations.json", "gemm-ladder.lock", "remeasure", "this_run")
+    kept = ("durations.json", "gemm-ladder.lock", "gemm-ladder.jobs.lock", "remeasure", "this_run")
     caches = (".snakemake/", "workflow/", *(f"build/{name}" for name in kept))  # __pycache__ below workflow/
     assert {path for path in contents(project).keys() - before.keys() if not path.startswith(caches)} == set()
     assert {name: contents(project)[name] for name in before} == before

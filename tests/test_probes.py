@@ -159,7 +159,7 @@ COPIED = {
             {},
             "query",
         ),
-        (with_sgemm(query="*bytes = 8 * m * n; return 0;"), {}, "asked for the workspace of 70001x70003x70005: "),
+        (with_sgemm(query="*bytes = 8 * m * n; return 0;"), {}, "; asked for the workspace of 70001x70003x70005"),
         (SOURCE, {"FIRST": f"if (g.k > 1024 && {MEMSET}) return cudaSuccess;"}, CALL.format(1) + " (a memset)"),
         (SOURCE, {"FIRST": f"{SMS} if (sms == 0) return cudaSuccess;"}, CALL.format(1) + " (cudaDeviceGetAttribute)"),
         (SOURCE, {"FIRST": "if (auto e = cudaPeekAtLastError()) return e;"}, "returned the error of an earlier call"),

@@ -4,6 +4,14 @@
 
 #include "engine_names.h"
 
+// What nvcc includes before a source, and kernels use without including it.
+#include <assert.h>
+#include <ctype.h>
+#include <limits.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <time.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstddef>

@@ -45,9 +45,6 @@ _INSTEAD = {
 }
 _UNDEFINED = re.compile(r"undefined reference to [`']([^(']+)")  # which nvcc says of no shared library
 
-# What nvcc includes before a source, and kernels use without including it.
-_INCLUDED_BY_NVCC = ("assert.h", "ctype.h", "limits.h", "stdarg.h", "stdio.h", "time.h")
-
 
 def compile_engine(target: Path, headers: Path) -> None:
     """Compile the emulator's engine and the headers of all rungs, once; empty files where g++ is too old for it.
@@ -119,7 +116,6 @@ def compile_for_emulator(
     found = [f"-I{folder}" for folder in (*copied, *folders, source.parent, WRAP)]
     found += [f"-iquote{copies / INCLUDE.relative_to('/')}"]
     found += ["-idirafter", str(WRAP / "host")]
-    found += [word for header in _INCLUDED_BY_NVCC for word in ("-include", header)]
     preprocessed = library.with_suffix(".ii")
     try:
         error = _preprocess([*defined, *found, str(compiled)], source, engine.parent, preprocessed)

@@ -73,9 +73,9 @@ class Launch:
     dynamic_shared_bytes: int
 
 
-# Host stubs of templates and static functions are local, in a namespace of `by_size` or not; what they start bears the
+# Host stubs of templates and static functions are local, in a namespace or not; what they start bears the
 # name of a global function.
-_LOCAL = re.compile(r"^(_Z(?:N\d+class_\d+?)?)L(?=\d)")
+_LOCAL = re.compile(r"^(_Z(?:N\d+[a-z_][a-z0-9_]*?)?)L(?=\d)")
 
 
 class _Dim3(ctypes.Structure):

@@ -29,7 +29,6 @@ from ladder.model.gpu import Gpu, ceiling_gflops
 from ladder.model.precision import BOUNDS
 from ladder.model.rung import Rung
 from ladder.model.shape import Shape, in_order, work_key
-from ladder.model.survey import WAYS_SEED, draw_products
 from ladder.records import store
 from ladder.records.digests import source_of
 from ladder.records.identity import DEVICES, RecordPlace, names_devices
@@ -226,6 +225,8 @@ class Plan:
         """The products of which a rung's host function is asked what it launches: always those of one survey."""
         keys = schema("config")["properties"]["survey"]["properties"]
         count, largest, *limits = (keys[key]["default"] for key in ("products", "largest", "least_flop", "most_flop"))
+        from ladder.model.survey import WAYS_SEED, draw_products  # which imports NumPy
+
         products = draw_products(count, largest, tuple(limits), WAYS_SEED)
         return [case for case in products if claimed(self.by_name(name).claims, case)]
 

@@ -285,7 +285,7 @@ def _ladder_table(rungs: pd.DataFrame, timings: pd.DataFrame) -> Markup:
         "times before": top["speedup_over_before"],
     }
     targets = [samples.target("time", name, headline_shape(square)) for name in frame.index]
-    checks = [samples.target("check", name) for name in frame.index]
+    checks = [samples.target("check", name) if cases else "" for name, cases in frame["cases"].items()]
     frame = frame.join(pd.DataFrame(numbers)).join(origins(top))
     return _table(frame, "ladder-table", {"cases": checks, **dict.fromkeys(numbers, targets)})
 

@@ -29,8 +29,8 @@ def target(stage: str, rung: str, shape: str = "") -> str:
 
 
 def link(text: str, to: str) -> str:
-    """A number, as HTML, that leads to its record; empty text stays empty."""
-    return f'<a href="#{to}">{text}</a>' if text else ""
+    """A number, as HTML, that leads to its record where it has one; empty text stays empty."""
+    return f'<a href="#{to}">{text}</a>' if text and to else text
 
 
 def entries(tables: Mapping[str, pd.DataFrame]) -> dict[str, list[dict[str, Any]]]:
@@ -72,8 +72,8 @@ def with_links(page: str, rung: str) -> str:
         )
 
     before, heading, rest = page.replace('href="../', 'href="').partition("<h2>Benchmark</h2>")
-    table, end, after = rest.partition("</table>")
-    return before + heading + re.sub(r"<tr>\n<td>(.+?)</td>.*?</tr>", linked, table, flags=re.DOTALL) + end + after
+    section, end, after = rest.partition("<h2>")
+    return before + heading + re.sub(r"<tr>\n<td>(.+?)</td>.*?</tr>", linked, section, flags=re.DOTALL) + end + after
 
 
 def mentioned(lines: Sequence[str], rungs: pd.DataFrame, shape: str) -> list[Markup]:

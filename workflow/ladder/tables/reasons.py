@@ -63,7 +63,7 @@ class Reasons:
             return self._of_time(row["gpu_file"])
         step = quantity in ("times naive", "times the rung before")
         compared = [row["rung"], *([other] if step else [])]
-        if not all(self._timed(name, row["sizes"]) for name in compared):
+        if any(self._tried(name, row["sizes"]) for name in compared):
             return " ".join(self._of_trial(name, row["sizes"]) for name in compared)
         if step:
             return self._of_step(row["rung"], other, row["sizes"])
@@ -142,17 +142,25 @@ class Reasons:
         rows = self.timings[self.timings["rung"] == rung]
         return set(sizes.split(";")) <= set(rows["shape"].astype(str))
 
+    def _tried(self, name: str, sizes: str) -> bool:
+        """Whether a rung of these names and macros was a trial at this size, and is not in the table of timings."""
+        if self.trials.empty:
+            return False
+        tried = (self.trials["trial"] == name) & (self.trials["shape"].astype(str) == sizes)
+        return tried.any() and not self._timed(name, sizes)
+
     def _of_trial(self, name: str, sizes: str) -> str:
         """A trial's rate, how many of its blocks an SM's registers hold, and the best tiles; of a rung its rate."""
-        if self._timed(name, sizes):
+        if not self._tried(name, sizes):
             rows = self.timings[(self.timings["rung"] == name) & self.timings["shape"].astype(str).isin([sizes])]
             return f"`{name}` has {rows['gflops'].iloc[0] / 1e3:.1f} TFLOP/s." if len(rows) else ""
         macros = dict(part.split("=") for part in name.partition("@")[2].split(","))
         trial = self.trials[(self.trials["trial"] == name) & (self.trials["shape"].astype(str) == sizes)].iloc[-1]
         values = {key: int(value) for key, value in macros.items()}
-        threads = values["BM"] * values["BN"] // (values.get("TM", 1) * values.get("TN", 1))
+        rows, columns = (values.get(side, values.get("TILE", 0)) for side in ("BM", "BN"))  # of a block's tile
+        threads = rows * columns // (values.get("TM", 1) * values.get("TN", 1))
         registers = -(-int(trial["registers"]) // 8) * 8  # allocated by 8 a thread, of whole warps
-        blocks = self.gpu.limits["registers_per_sm"] // (registers * threads) if self.gpu.limits else 0
+        blocks = self.gpu.limits["registers_per_sm"] // (registers * threads) if self.gpu.limits and threads else 0
         own = self.trials[(self.trials["rung"] == trial["rung"]) & (self.trials["shape"].astype(str) == sizes)]
         best = own.loc[own["gflops"].idxmax()]
         text = f"With the published tiles `{trial['rung']}` has {trial['gflops'] / 1e3:.1f} TFLOP/s."

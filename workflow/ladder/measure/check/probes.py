@@ -30,7 +30,7 @@ OBSERVED_BYTES = {"launch_observer": 8, "observed_sms": 4}  # of the variables o
 MANY_BLOCKS = 64  # of a C of more than 2^32 elements are computed,
 MANY_ACCESSES = 1 << 24  # of C by kernels, in which blocks that compute one tile after the other do not end
 BEYOND_32_BITS = (1 << 32) + 1  # a leading dimension
-MOST_FAILURES = 32  # calls of the CUDA runtime that fail, of the first ones and of the last, for a long sum
+FAILED_CALLS = 32  # calls of the CUDA runtime that fail, of the first ones and of the last, for a long sum
 HUGE_SHAPES = (Shape(70001, 70003, 70005), Shape((1 << 31) - 1, 3, 5), Shape(3, (1 << 31) - 1, 5))
 
 ONE_ELEMENT, ONE_LONG_SUM = Shape(1, 1, 1), Shape(1, 1, 1 << 17)
@@ -252,7 +252,7 @@ def _query(device: Device, library: Library, case: Case, make: _Make) -> str:
         for shape in HUGE_SHAPES:
             library.workspace_bytes(shape, case.alpha, case.beta, Operands(0, shape.k, 0, shape.n, 0, shape.n))
             if wrong := device.found(library, product.call):
-                return f"asked for the workspace of {shape}: {wrong}"
+                return f"{wrong}; asked for the workspace of {shape}"
     if not product.untouched() or (isinstance(device, EmulatedDevice) and _work(library)):
         return "the query of the workspace queues work"
     return (
@@ -325,7 +325,7 @@ def _calls_that_fail_unnoticed(device: EmulatedDevice, library: Library, call: C
     """The first and the last call of the CUDA runtime, if there are any, of whose failure sgemm says nothing."""
     _queue_with_a_failure(device, library, call, 0, captured=True)
     calls = range(1, _count(library.functions.emulator_calls) + 1)
-    some = sorted({*calls[:MOST_FAILURES], *calls[-MOST_FAILURES:]})
+    some = sorted({*calls[:FAILED_CALLS], *calls[-FAILED_CALLS:]})
     unnoticed = [number for number in some if not _queue_with_a_failure(device, library, call, number, captured=True)]
     return [*unnoticed[:1], *unnoticed[1:][-1:]]
 
