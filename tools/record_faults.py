@@ -162,25 +162,24 @@ def record_ladder() -> None:
     """
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:2])
     run_plan = plan(read_yaml(ROOT / "config/config.yaml") | {"measure": False, "tune": {"use": False}})
-    cases = run_plan.emulated_cases()
+    rungs = [rung for rung in run_plan.rungs if rung.role == "rung"]
+    cases = {rung.name: run_plan.emulated_cases(rung.name) for rung in rungs}
 
     def check(rung: Rung, folder: Path, engine: Path) -> dict[str, Any]:
         made = Build(folder / rung.name)
         store.write_json(made.folder / "compile.json", {"status": "ok"})
-        record = emulate_rung(rung, made, cases, 1, 60, folder / "log", engine)
+        record = emulate_rung(rung, made, cases[rung.name], 1, 60, folder / "log", engine)
         print(f"{rung.name}: {record['status']}  {record['message']}", flush=True)
         return {"name": rung.name, "status": record["status"], "cases": len(record["cases"])}
 
     begun = time.monotonic()
-    rungs = [rung for rung in run_plan.rungs if rung.role == "rung"]
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(2) as pool:
         engine = cached_engine(Path(folder))
         entries = list(pool.map(partial(check, folder=Path(folder), engine=engine), rungs))
     wall_s = round(time.monotonic() - begun)
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    shapes = len({case.shape for case in cases})
     place = where() | {"cpus": 2, "wall_s": wall_s, "cpu_s": round(used.ru_utime + used.ru_stime)}
-    store.write_json(LADDER, {"where": place, "cases": len(cases), "shapes": shapes, "entries": entries})
+    store.write_json(LADDER, {"where": place, "cases": sum(map(len, cases.values())), "entries": entries})
     print(f"{wall_s} s, {place['cpu_s']} s of the CPUs")
 
 
