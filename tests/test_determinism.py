@@ -81,7 +81,7 @@ at = {{"sizes": ["1024", "4096"], "shapes": {{"tiled": ["1024", "4096"]}}}}
 tuning = {{"ladder": list(run.ladder.values()), "rungs": tried, **at, "not_tuned": []}}
 derive("tune", trials=trials, named=drawn("trials", "tuning") | {{"tuned": []}}, params=tuning)
 named = drawn("published", "published") | {{"page": str(results / "pages/published.md")}}
-derive("published", named=named, **tables | {{"trials": [tables["trials"]]}})
+derive("published", named=named, **tables | {{"trials": [tables["trials"]], "hardware": []}})
 erring = [str(path) for rung in RUNGS if (path := run.raw() / f"accuracy/{{rung}}.json").exists()]
 accurate = {{"rungs": list(run.accurate)}}
 derive("accuracy", named=drawn("accuracy", "accuracy"), params=accurate, records=erring, rungs=tables["rungs"])

@@ -21,7 +21,8 @@ def test_an_entry_has_the_file_its_address_the_key_the_origin_and_every_sample()
 
 def test_the_times_of_a_page_lead_to_their_samples_and_its_files_are_found_from_the_report():
     row = "<tr>\n<td>512</td>\n<td>0.5</td>\n</tr>"
-    page = f'<h2>Other</h2>{row}<h2>Benchmark</h2><a href="../../raw/time/a.zip">a</a><table>{row}</table>{row}'
+    table = f'<a href="../../raw/time/a.zip">a</a><table>{row}</table>'
+    page = f"<h2>Other</h2>{row}<h2>Benchmark</h2>{table}<h2>More</h2>{row}"
     found = samples.with_links(page, "a")
     assert found.count('<a href="#time-a-512">0.5</a>') == 1
     assert '<a href="../raw/time/a.zip">' in found

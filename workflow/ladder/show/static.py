@@ -83,6 +83,10 @@ def draw(figure: Specification, caption: str) -> Figure:
         sns.despine(fig=picture, left=True)
         picture.draw_without_rendering()
         picture.set_layout_engine("none")  # laid out once: another time would move things by a hair
+        for (
+            axes
+        ) in picture.axes:  # the solver's last digits are not the same each time, and SVG's clip paths have their hash
+            axes.set_position([round(float(side), 9) for side in axes.get_position().bounds])
         return picture
 
 
