@@ -122,6 +122,24 @@ def test_a_rung_passes_when_every_case_does(checked):
     assert checked.progress == [(0, asked("7")), (1, asked("8"))]
 
 
+def test_processes_share_the_cases_and_one_has_all_large_products(tmp_path, monkeypatch):
+    shares = []
+
+    def worker(module, request, on_event, time_limit_s, log):
+        shares.append([case["shape"] for case in request["cases"]])
+        for event in events_of(*(a_case(shape) for shape in shares[-1])):
+            on_event(event)
+        return Outcome("ok", "")
+
+    monkeypatch.setattr("ladder.measure.check.stage.run_worker", worker)
+    cases = [asked(shape) for shape in ("7", "4096", "8", "9", "8192x8192x1", "10", "11")]
+    made, log = a_build(tmp_path / "naive"), tmp_path / "log"
+    record = check_rung(made, cases, 0, 60, lambda compiled: a_where(), log, lambda *_: None, workers=3)
+    assert sorted(shares) == [["4096", "8192x8192x1"], ["7", "9", "11"], ["8", "10"]]
+    assert [case["shape"] for case in record["cases"]] == [str(case.shape) for case in cases]
+    assert record["status"] == "pass"
+
+
 def test_the_first_wrong_case_is_told_and_the_others_are_counted(checked):
     wrong = [a_case("8", "wrote into A or B", alpha=2), a_case("9", "NaN")]
     record = checked(events_of(a_case("7"), *wrong))

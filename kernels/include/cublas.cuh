@@ -63,6 +63,7 @@ cudaError_t run_cublas(const Gemm& g, void*, cudaStream_t stream) {
   if (cublas.handle == nullptr) {
     return cudaErrorSharedObjectInitFailed;
   }
+  const float beta = g.beta == 0.0f ? 0.0f : g.beta;  // of a beta of -0.0 cuBLAS's TF32 kernels read C
   int status = cublas.set_stream(cublas.handle, stream);
   if (status == 0) {
     bool narrow = g.lda <= INT_MAX && g.ldb <= INT_MAX && g.ldc <= INT_MAX;
@@ -70,10 +71,10 @@ cudaError_t run_cublas(const Gemm& g, void*, cudaStream_t stream) {
       return cudaErrorNotSupported;
     }
     status = narrow ? cublas.sgemm32(cublas.handle, NO_TRANSPOSE, NO_TRANSPOSE, g.n, g.m, g.k, &g.alpha, g.B,
-                                     static_cast<int>(g.ldb), g.A, static_cast<int>(g.lda), &g.beta, g.C,
+                                     static_cast<int>(g.ldb), g.A, static_cast<int>(g.lda), &beta, g.C,
                                      static_cast<int>(g.ldc))
                     : cublas.sgemm64(cublas.handle, NO_TRANSPOSE, NO_TRANSPOSE, g.n, g.m, g.k, &g.alpha, g.B, g.ldb,
-                                     g.A, g.lda, &g.beta, g.C, g.ldc);
+                                     g.A, g.lda, &beta, g.C, g.ldc);
   }
   return status == 0 ? cudaSuccess : cudaErrorUnknown;
 }

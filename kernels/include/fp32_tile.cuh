@@ -10,10 +10,10 @@
 #include "vector.cuh"
 
 // Whether FP32 multiply-adds err less in a tile than split numbers do: if the numbers of more than FEW_LINES rows of A
-// or columns of B lie further apart than 2^32 (asked if WIDE), or if most are zero. All threads of a block ask when its
+// or columns of B lie further apart than 2^32, or if most are zero. All threads of a block ask when its
 // first stage has arrived, and look at the first 16 numbers of each row and column. So few numbers may mislead. Then
 // the result is less accurate, but within the bound.
-template <class T, bool WIDE = true>
+template <class T>
 __device__ inline bool needs_multiply_adds(const Gemm& g, Tile tile, const float* stage) {
   constexpr int FEW_LINES = 4, APART = 32, LOOK = 16;
   int wide = 0, nonzeros = 0;  // of `nonzeros`, the upper half belongs to B
@@ -41,7 +41,7 @@ __device__ inline bool needs_multiply_adds(const Gemm& g, Tile tile, const float
       }
     }
     if (line < T::ROWS ? tile.row + line < g.m : tile.col + col < g.n) {
-      wide += WIDE && high > low && (high - low) >> 23 > APART;
+      wide += high > low && (high - low) >> 23 > APART;
       nonzeros += others << (line < T::ROWS ? 0 : 16);
     }
   }

@@ -290,7 +290,7 @@ __global__ void __launch_bounds__(LargeTiling::THREADS, 1) sgemm_large(Gemm g) {
   }
   __pipeline_wait_prior(T::DEPTH - 2);
   __syncthreads();
-  if (needs_multiply_adds<T, false>(g, tile, shared)) {
+  if (needs_multiply_adds<T>(g, tile, shared)) {
     __pipeline_wait_prior(0);
     __syncthreads();
     multiply_adds<T, 4>(g, tile, shared, warp_row, warp_col);

@@ -12,6 +12,7 @@ if PLAN.measuring:
         log:
             f"{LOGS}/{{gpu}}/check/{{kernel}}.log",
         priority: MEASURED_FIRST
+        threads: 5
         conda:
             CONDA
         resources:

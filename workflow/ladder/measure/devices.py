@@ -27,7 +27,7 @@ MAP_NORESERVE = getattr(mmap, "MAP_NORESERVE", 0x4000)  # Python names it from 3
 EMULATED_STREAM = 0x57EA  # what the emulator is told to be the stream: any number, and not the default stream
 HELD_S = 5.0  # how long sgemm may take to queue a product on a stream that is held
 LARGE_S = 6.0  # of CPU time for a launch of which some blocks are emulated
-SEEN_AFTER_S = 0.05  # within which work on another stream than that one is seen
+SEEN_AFTER_S = 0.2  # within which work on another stream than that one is seen
 EMULATED_SMS = 8  # as many as the emulator has at first: kernels/emulator/README.md
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -17,6 +18,8 @@ from ladder.measure.worker import WORKER
 from ladder.model.cases import Case, is_unfinished
 from ladder.system.process import BROKEN, OK, Event, Outcome, run_worker
 
+WORKERS = 5  # processes that share a check on a GPU
+LARGE = 1 << 22  # elements of a matrix
 DRAWN_RUNS = (
     2  # how often a drawn case is computed on a GPU at most: what the others find in more runs is no other there
 )
@@ -32,8 +35,13 @@ def check_rung(
     progress: Callable[[int, Case], None],
     runs: int = 1,
     declared: Mapping[str, Any] | None = None,
+    workers: int = 0,
 ) -> dict[str, Any]:
-    """Check a rung and return its record.
+    """Check a rung, by so many processes on one GPU that share the cases, and return its record.
+
+    Most of the time is the CPU's, which draws inputs and queues a hundred small kernels for each case. So processes
+    that share a GPU do not wait for each other. One has all LARGE products, so that a small GPU holds them. 0 stands
+    for WORKERS, or the CPUs of this process where they are fewer.
 
     Keys: status (`pass`, `failed`, or why it could not be checked: the compile record's status), message, where (with
     wall_s, the seconds that it took), runs (how often each case was computed but the drawn ones, DRAWN_RUNS) and
@@ -51,7 +59,8 @@ def check_rung(
     one_at_a_time = f"its __device__ variables have {variables} bytes" if variables else ""
     request = {"library": str(made.library), "device": device, "declared": declared, "one_at_a_time": one_at_a_time}
     times = [min(runs, DRAWN_RUNS) if case.drawn else runs for case in cases]
-    answers = run_cases(cases, times, request, time_limit_s, log, progress)
+    workers = workers or min(WORKERS, len(os.sched_getaffinity(0)))
+    answers = run_cases(cases, times, request, time_limit_s, log, progress, workers, apart=_is_large)
     where["wall_s"] = round(time.monotonic() - begun, 3)
     status, message = answers.verdict(f"check: {made.folder.name}")
     message += first_warning(compiled.get("log", "")) if status == "failed" else ""
@@ -129,11 +138,13 @@ def run_cases(
     log: Path,
     progress: Callable[[int, Case], None] = lambda done, case: None,
     workers: int = 1,
+    apart: Callable[[Case], bool] = lambda case: False,
 ) -> Answers:
     """Let workers, which share the cases, compute each so many times, and keep what they answer.
 
-    The progress is told how many cases have begun, and which one begins. `request` holds the rest of what a worker is
-    asked (`ladder.measure.check.worker.main`). `current` and `outcome` are those of a worker that failed, if one did.
+    The cases that are `apart` are one worker's, if there are several workers. The progress is told how many cases have
+    begun, and which one begins. `request` holds the rest of what a worker is asked
+    (`ladder.measure.check.worker.main`). `current` and `outcome` are those of a worker that failed, if one did.
     """
     begun: list[Case] = []
 
@@ -141,12 +152,12 @@ def run_cases(
         progress(len(begun), case)
         begun.append(case)
 
-    def share(first: int) -> Answers:
-        own = cases[first::workers], runs[first::workers]
-        return _run_share(*own, request, time_limit_s, log, begins)
+    def share(own: Sequence[tuple[Case, int]]) -> Answers:
+        return _run_share([case for case, _ in own], [times for _, times in own], request, time_limit_s, log, begins)
 
-    with ThreadPoolExecutor() as pool:
-        shares = list(pool.map(share, range(max(1, min(workers, len(cases))))))
+    dealt = _dealt(list(zip(cases, runs, strict=True)), workers, apart)
+    with ThreadPoolExecutor(len(dealt)) as pool:
+        shares = list(pool.map(share, dealt))
     ended = next((each for each in shares if each.outcome.status != OK), shares[-1])
     place = {case: index for index, case in enumerate(cases)}
     records = [record for each in shares for record in each.records]
@@ -157,6 +168,22 @@ def run_cases(
         current=ended.current,
         outcome=ended.outcome,
     )
+
+
+def _dealt(
+    all_of_them: Sequence[tuple[Case, int]], workers: int, apart: Callable[[Case], bool]
+) -> list[Sequence[tuple[Case, int]]]:
+    """A share of the cases for each worker, at least one share: those that are `apart`, if any, are the last one's."""
+    alone = [each for each in all_of_them if workers > 1 and apart(each[0])]
+    others = [each for each in all_of_them if each not in alone]
+    several = max(1, workers - bool(alone))
+    shares = [*(others[first::several] for first in range(several)), alone]
+    return [share for share in shares if share] or [[]]
+
+
+def _is_large(case: Case) -> bool:
+    shape = case.shape
+    return max(shape.m * shape.k, shape.k * shape.n, shape.m * shape.n) > LARGE
 
 
 def _run_share(
