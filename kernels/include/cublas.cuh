@@ -63,7 +63,7 @@ cudaError_t run_cublas(const Gemm& g, void*, cudaStream_t stream) {
   if (cublas.handle == nullptr) {
     return cudaErrorSharedObjectInitFailed;
   }
-  const float beta = g.beta == 0.0f ? 0.0f : g.beta;  // of a beta of -0.0 cuBLAS's TF32 kernels read C
+  const float beta = g.beta == 0.0f ? 0.0f : g.beta;  // of a beta of -0.0 some of its kernels read C
   int status = cublas.set_stream(cublas.handle, stream);
   if (status == 0) {
     bool narrow = g.lda <= INT_MAX && g.ldb <= INT_MAX && g.ldc <= INT_MAX;

@@ -142,7 +142,8 @@ struct Plan {
   }
 
   int queue(const Gemm& g, const Found& chosen, float* C, void* workspace, cudaStream_t stream) const {
-    return lt().matmul(handle, product, &g.alpha, g.B, first, g.A, second, &g.beta, C, result, C, result,
+    const float beta = g.beta == 0.0f ? 0.0f : g.beta;  // of a beta of -0.0 some of its kernels read C
+    return lt().matmul(handle, product, &g.alpha, g.B, first, g.A, second, &beta, C, result, C, result,
                        &chosen.algorithm, workspace, WORKSPACE, stream);
   }
 

@@ -110,10 +110,19 @@ class CudaDevice:
         """
         cupy = self.arrays
         stream, beside = cupy.cuda.Stream(non_blocking=True), cupy.cuda.Stream(non_blocking=True)
-        hold = ctypes.CDLL("libcuda.so.1").cuStreamWaitValue32_v2
-        hold.argtypes = [ctypes.c_void_p, ctypes.c_uint64, ctypes.c_uint32, ctypes.c_uint]
+        driver = ctypes.CDLL("libcuda.so.1")
+        hold, release = driver.cuStreamWaitValue32_v2, driver.cuStreamWriteValue32_v2
+        for function in (hold, release):
+            function.argtypes = [ctypes.c_void_p, ctypes.c_uint64, ctypes.c_uint32, ctypes.c_uint]
         released = cupy.zeros(1, np.int32)
         before = written.copy()
+
+        def as_before() -> bool:
+            return bool((written.view(np.uint32) == before.view(np.uint32)).all())
+
+        with beside:  # loading CuPy's kernels and taking memory for them would wait for the stream that is held
+            as_before()
+            beside.synchronize()
         cupy.cuda.runtime.deviceSynchronize()
         if hold(stream.ptr, released.data.ptr, 1, 0):  # CU_STREAM_WAIT_VALUE_GEQ
             raise RuntimeError("CUDA: cuStreamWaitValue32 is not supported")
@@ -129,8 +138,8 @@ class CudaDevice:
         waited = thread.is_alive()
         with beside:
             time.sleep(SEEN_AFTER_S)
-            early = not bool((written.view(np.uint32) == before.view(np.uint32)).all())
-            released.fill(1)
+            early = not as_before()
+            release(beside.ptr, released.data.ptr, 1, 0)
             beside.synchronize()
         thread.join()
         stream.synchronize()
