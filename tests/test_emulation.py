@@ -19,10 +19,10 @@ from ladder.config.plan import plan
 from ladder.config.tuned_file import with_tuned
 from ladder.measure.check.emulate import emulate_rung, emulate_source
 from ladder.measure.check.stage import Answers
-from ladder.measure.check.worker import WIDE, check_case
+from ladder.measure.check.worker import check_case
 from ladder.measure.devices import EmulatedDevice
 from ladder.measure.inputs import FAMILIES
-from ladder.model.cases import EMULATED_ALONE, EMULATED_PROBES, Case, emulated_cases, emulated_runs, probes
+from ladder.model.cases import EMULATED_ALONE, EMULATED_PROBES, WIDE, Case, emulated_cases, emulated_runs, probes
 from ladder.model.rung import Rung, TunedClass, variant_name
 from ladder.model.shape import Shape
 from ladder.system.paths import ROOT

@@ -280,7 +280,7 @@ def test_a_number_that_is_too_short_and_what_is_not_initialised_is_found(tmp_pat
 
 ON_A_GPU = {
     "sound": (SOURCE, {}, ""),
-    "refuses nothing": (with_sgemm(refused=""), {}, "m = -1"),
+    "refuses nothing": (with_sgemm(refused=""), {}, " = -1: "),
     "waits": (SOURCE, {"BETWEEN": "cudaStreamSynchronize(stream);"}, "captured"),
     "another stream": (SOURCE, {"FIRST": "cudaMemsetAsync(g.C, 0, 4);"}, "C"),
 }

@@ -22,7 +22,7 @@ from ladder.config.sources import INCLUDE, is_compiled, source_digest, source_of
 from ladder.config.sources import sources as sources_of
 from ladder.config.tuned_file import odd_shapes, tuned_file, with_tuned
 from ladder.config.wrapper import parameters_of
-from ladder.model.cases import PROBES, Case, all_cases, emulated_cases, probes, sanitizer_cases
+from ladder.model.cases import BEYOND_31_BITS, PROBES, Case, all_cases, emulated_cases, probes, sanitizer_cases
 from ladder.model.claims import claimed, claimed_cases, claimed_shapes, in_words, not_as_timed
 from ladder.model.drawn import ON_A_CPU, ON_A_GPU, SANITIZED, Drawing, Reach
 from ladder.model.gpu import Gpu, ceiling_gflops
@@ -247,7 +247,7 @@ class Plan:
         sustained = self.sustained_sizes if self.settings["sustained"]["enabled"] else ()
         cases = self._cases(sorted({*self.shapes, *self.profile_shapes, *sustained}))
         probed = PROBES if not name or self.by_name(name).role == "rung" else ()
-        return self._claimed(name, cases + probes(probed))
+        return self._claimed(name, [*cases, *BEYOND_31_BITS, *probes(probed)])
 
     def emulated_cases(self, name: str = "") -> list[Case]:
         """The cases that a rung is checked with on a CPU, whatever is timed; without its name as `cases`.

@@ -61,6 +61,13 @@ class CudaDevice:
         """A copy on the GPU."""
         return self.arrays.asarray(host)
 
+    def reserve(self, elements: int) -> Any:
+        """So many numbers, whatever they are; raises OSError where the GPU has no room for them."""
+        try:
+            return self.arrays.empty(elements, np.float32)
+        except self.arrays.cuda.memory.OutOfMemoryError as error:
+            raise OSError(str(error)) from None
+
     def address(self, array: Any) -> int:
         """Where an array begins."""
         return array.data.ptr

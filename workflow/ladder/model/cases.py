@@ -20,6 +20,7 @@ EMULATED_FAMILIES = 1 << 22  # flop up to which it is emulated with every family
 EMULATED_TWICE = 1 << 20  # twice, in two orders; where it is
 EMULATED_DRAWN_TWICE = 1 << 16  # drawn, which there are more of
 EMULATED_LONG = 1 << 9  # k beyond which there is one SM, for which a product of any size has tiles enough
+WIDE = 1 << 20  # floats between rows: from there on a gap is not filled
 # JSON has a name for none of these.
 _NOT_FINITE = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 _OF_FEW = ("sms", "blocks", "drawn", "probe")
@@ -143,6 +144,13 @@ EMULATED_ALONE = (
     Case(Shape(17, 20, 36), alpha=math.inf, family="signed_zeros"),
     Case(Shape(17, 20, 36), alpha=2.0**-110, beta=-(2.0**-120), family="huge"),
     Case(Shape(17, 20, 1), alpha=1 + 2.0**-21, beta=1 - 2.0**-21),
+)
+
+# On a GPU: rows so far apart that an offset into A and C, or into B, needs more than 31 bits. The memory is reserved
+# and not filled. A GPU that has not so much leaves such a case out.
+BEYOND_31_BITS = (
+    Case(Shape(9, 12, 36), alpha=-1, padding=(1 << 28, 0, 1 << 28)),
+    Case(Shape(12, 12, 9), padding=(0, 1 << 28, 0)),
 )
 
 # What is asked of the host function beside products (`measure.check.probes`), and for which: of several tiles, and of a

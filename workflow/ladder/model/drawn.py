@@ -47,17 +47,24 @@ class Named:
     few: tuple[tuple[str, int], ...] = ()
 
 
+def most_elements(shape: Shape) -> int:
+    """How many elements the largest of a product's three matrices has."""
+    return max(shape.m * shape.k, shape.k * shape.n, shape.m * shape.n)
+
+
 @dataclass(frozen=True)
 class Reach:
     """How much work drawn products may be.
 
     `flop` of most of them, and of the whole tiles that they are parts of `of_tiles`. Of one in eight the product may
-    be of `most`, and its tiles of four times as much.
+    be of `most`, and its tiles of four times as much. No matrix has more than so many `elements`, so that small GPUs
+    hold what a check keeps of it in FP64.
     """
 
     flop: int
     most: int
     of_tiles: int
+    elements: int = 1 << 24
 
 
 ON_A_CPU = Reach(1 << 20, 1 << 22, 1 << 23)
@@ -100,7 +107,7 @@ def drawn_cases(seed: int, count: int, named: Named, sms: Sequence[int] = (), re
             level |= {name: level[name] % _PLAIN for name in ("alpha", "beta")} | tight.get(turn, {})
         else:
             work = (reach.most, 4 * reach.of_tiles) if turn % 8 == 0 else (reach.flop, reach.of_tiles)
-            shape = _shape(random, [level[name] for name in "mnk"], named, *work)
+            shape = _shape(random, [level[name] for name in "mnk"], named, *work, reach.elements)
         columns = {"A": shape.k, "B": shape.n, "C": shape.n}
         layouts = [_layout(random, level[name], columns[name], named) for name in "ABC"]
         case = Case(
@@ -155,15 +162,15 @@ _DIMENSIONS: tuple[Callable[[Random, int, int], int], ...] = (
 )
 
 
-def _shape(random: Random, levels: Sequence[int], named: Named, flop: int, of_tiles: int) -> Shape:
-    """A shape of these levels, its dimensions drawn in any order, each with what the work leaves to it."""
+def _shape(random: Random, levels: Sequence[int], named: Named, flop: int, of_tiles: int, elements: int) -> Shape:
+    """A shape of these levels, its dimensions drawn in any order, each with what the others leave to it."""
     sizes, tile = (
         [1, 1, 1],
         (named.tile.m, named.tile.n, 2 * named.tile.k),
     )  # to fill a tile's stages takes time as well
     left, tiles = flop // 2, max(1, of_tiles // (2 * math.prod(tile)))
     for index, others in zip(random.sample(range(3), 3), (2, 1, 0), strict=True):
-        most = max(1, min(left // 8**others, tiles * tile[index]))
+        most = max(1, min(left // 8**others, tiles * tile[index], elements // max(sizes)))
         c = _number(random, named, most)
         size = _DIMENSIONS[levels[index]](random, c, most)
         sizes[index] = max(1, size - -(-max(0, size - most) // c) * c)  # of the same residue where that can be
@@ -217,7 +224,8 @@ def _few(random: Random, named: Named, reach: Reach) -> list[Shape]:
     found = []
     for name, number in islice(cycle(random.sample(named.few, len(named.few))), FEWEST):
         levels = [random.randrange(2, _LEVELS) for _ in "mnk"]
-        sizes = vars(_shape(random, levels, named, reach.flop, reach.of_tiles)) | {name: random.randint(1, number)}
+        drawn = _shape(random, levels, named, reach.flop, reach.of_tiles, reach.elements // number)
+        sizes = vars(drawn) | {name: random.randint(1, number)}
         if random.random() < 1 / 2:
             sizes[name] = number
         if name != "k" and random.random() < 1 / 2:
@@ -239,7 +247,7 @@ def _around_work(random: Random, named: Named, reach: Reach) -> list[Shape]:
         elements = int(limit / random.choice((1, k, 2 * k)))  # it may limit m n, m n k or 2 m n k
         m = max(1, round(math.sqrt(elements) * 2 ** random.uniform(-2, 2)))
         shapes = [Shape(m, max(1, elements // m), k), Shape(m, elements // m + 1, k)]
-        if max(shape.flop for shape in shapes) <= reach.most:
+        if all(shape.flop <= reach.most and most_elements(shape) <= reach.elements for shape in shapes):
             found += shapes
     return found
 

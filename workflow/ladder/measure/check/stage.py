@@ -15,7 +15,8 @@ from ladder.build.compile import Build
 from ladder.build.resources import device_variable_bytes, first_warning
 from ladder.measure.check.in_common import passing
 from ladder.measure.worker import WORKER
-from ladder.model.cases import Case, is_unfinished
+from ladder.model.cases import WIDE, Case, is_unfinished
+from ladder.model.drawn import most_elements
 from ladder.system.process import BROKEN, OK, Event, Outcome, run_worker
 
 WORKERS = 5  # processes that share a check on a GPU
@@ -182,8 +183,7 @@ def _dealt(
 
 
 def _is_large(case: Case) -> bool:
-    shape = case.shape
-    return max(shape.m * shape.k, shape.k * shape.n, shape.m * shape.n) > LARGE
+    return max(case.paddings) >= WIDE or most_elements(case.shape) > LARGE
 
 
 def _run_share(

@@ -21,11 +21,9 @@ from ladder.build.library import Library, Operands
 from ladder.measure.check.judge import case_error, written_part
 from ladder.measure.devices import EMULATED_SMS, GUARD, SENTINEL, Call, CudaDevice, EmulatedDevice
 from ladder.measure.inputs import draw_inputs
-from ladder.model.cases import EMULATED_FEW, Case, is_unfinished
+from ladder.model.cases import EMULATED_FEW, WIDE, Case, is_unfinished
 from ladder.model.shape import Shape
 from ladder.system import process
-
-WIDE = 1 << 20  # floats between rows: from there on a gap is not filled
 
 
 @dataclass(frozen=True)
@@ -69,9 +67,9 @@ class Buffer:
 
 @dataclass(frozen=True)
 class ReservedBuffer(Buffer):
-    """One on the CPU of which only what is written takes memory; its memory is the elements, gaps between them.
+    """One of which nothing but the elements is filled and watched; its memory is the elements, gaps between them.
 
-    The emulator looks at every address itself; here nothing else is watched.
+    On the CPU only what is written takes memory, and the emulator looks at every address itself.
     """
 
     @property
@@ -85,7 +83,7 @@ class ReservedBuffer(Buffer):
         return self.before
 
     def touched_outside(self) -> bool:
-        """The emulator would have said so."""
+        """What lies there is not known, and in the emulator every other address is watched."""
         return False
 
 
@@ -115,11 +113,11 @@ def buffer(
     ld = max(1, columns + padding)
     start = GUARD + offset
     some = some and values is None
-    if (padding >= WIDE or some) and isinstance(device, EmulatedDevice):
+    if padding >= WIDE or some:
         elements = _view(device.reserve(start + rows * ld), rows, columns, ld, start)
         if some:
             return ReservedBuffer(elements, elements, rows, columns, ld, 0)
-        elements[...] = SENTINEL.view(np.float32) if values is None else values
+        elements[...] = SENTINEL.view(np.float32) if values is None else device.arrays.asarray(values)
         return ReservedBuffer(elements, elements.copy(), rows, columns, ld, 0)
     host = np.full(start + rows * ld + GUARD, SENTINEL, np.uint32).view(np.float32)
     if values is not None:
