@@ -16,7 +16,7 @@ from ladder.config.named_numbers import named_by
 from ladder.config.plan import plan
 from ladder.measure.check.emulate import emulate_rung
 from ladder.model import drawn
-from ladder.model.drawn import ON_A_CPU, ON_A_GPU, Named, drawn_cases
+from ladder.model.drawn import ON_A_CPU, ON_A_GPU, Named, drawn_cases, most_elements
 from ladder.model.rung import TunedClass
 from ladder.model.shape import Shape
 from ladder.system.paths import ROOT
@@ -135,6 +135,13 @@ def test_the_numbers_of_a_source_its_macros_and_its_headers_are_named(tmp_path):
 
 def test_the_numbers_of_sms_are_those_of_the_gpu_files():
     assert set(gpus.numbers_of_sms()) == {read_yaml(path)["sms"] for path in (ROOT / "config/gpus").glob("*.yaml")}
+
+
+@pytest.mark.parametrize("name", ["naive", "fastest", "tf32", "adaptive_3xfp16"])
+def test_a_small_gpu_holds_every_product_that_is_drawn_for_a_gpu(name):
+    named = named_by(LADDER[name])
+    cases = [case for seed in range(1, 20) for case in drawn_cases(seed, 121, named, (), ON_A_GPU)]
+    assert 1 << 22 < max(most_elements(case.shape) for case in cases) <= 1 << 24
 
 
 def test_a_seed_that_is_set_is_that_of_every_rung_and_else_sources_give_their_own():

@@ -23,6 +23,7 @@ _FACTORS = ("m", "n", "k", "alpha", "beta", "A", "B", "C", "family", "sms")
 LONG_K = (1 << 16) + 1  # a k that 16 bits do not hold
 FEWEST = 16  # cases of so few rows, columns or steps that a source asks for them
 LANES_OF_A_WARP = 32
+LONGEST_OF_WARPS = 9 * LANES_OF_A_WARP  # beyond the sums that warps share
 WIDEST_MULTIPLE = 700  # up to which dimensions are drawn as multiples of a number
 POWERS = tuple(1 << bits for bits in range(1, 9))
 DRAWN_FAMILIES = (
@@ -57,18 +58,18 @@ class Reach:
     """How much work drawn products may be.
 
     `flop` of most of them, and of the whole tiles that they are parts of `of_tiles`. Of one in eight the product may
-    be of `most`, and its tiles of four times as much. No matrix has more than so many `elements`, so that small GPUs
-    hold what a check keeps of it in FP64.
+    be of `most`, and its tiles of four times as much. No matrix has more than `elements`, so that a small GPU holds
+    what a check keeps of it in FP64.
     """
 
     flop: int
     most: int
     of_tiles: int
-    elements: int = 1 << 24
+    elements: int = 1 << 40
 
 
 ON_A_CPU = Reach(1 << 20, 1 << 22, 1 << 23)
-ON_A_GPU = Reach(1 << 26, 1 << 35, 1 << 40)
+ON_A_GPU = Reach(1 << 26, 1 << 35, 1 << 40, elements=1 << 24)
 SANITIZED = Reach(1 << 16, 1 << 18, 1 << 20)
 
 
@@ -224,7 +225,8 @@ def _few(random: Random, named: Named, reach: Reach) -> list[Shape]:
     found = []
     for name, number in islice(cycle(random.sample(named.few, len(named.few))), FEWEST):
         levels = [random.randrange(2, _LEVELS) for _ in "mnk"]
-        drawn = _shape(random, levels, named, reach.flop, reach.of_tiles, reach.elements // number)
+        room = reach.elements // max(number, LONGEST_OF_WARPS)
+        drawn = _shape(random, levels, named, reach.flop, reach.of_tiles, room)
         sizes = vars(drawn) | {name: random.randint(1, number)}
         if random.random() < 1 / 2:
             sizes[name] = number
