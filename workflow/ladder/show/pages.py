@@ -122,6 +122,8 @@ def page(rung: Rung, inspection: Mapping[str, Any], tables: Mapping[str, pd.Data
     parts += _survey(own)
     parts += ways_section(own["ways"], CHOICE in own_words(rung))
     parts += _against(rung, tables, shape)
+    if isinstance(row["profile_message"], str) and row["profile_message"]:
+        parts += [f"The profile: {row['profile_message']}.", ""]
     parts += explanation(rung, tables)
     parts += _limits(own["diagnosis"])
     parts += _resources(own["resources"], shape, inspection.get("compiler", ""))

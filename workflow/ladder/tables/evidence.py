@@ -154,8 +154,15 @@ def _is_stale(check: Mapping[str, Any], rung: Rung) -> bool:
 
 
 def _nothing_of_build(path: Path) -> str:
-    again = f"record it again on that GPU: snakemake --cores all --until {path.parent.name}"
-    return f"{shown(path)}: holds nothing of the build that passed the check; {again}"
+    return f"{shown(path)}: holds nothing of the build that passed the check; {_again(path)}"
+
+
+def _of_an_earlier_build(path: Path) -> str:
+    return f"{shown(path)}: of an earlier build than the times; {_again(path)}"
+
+
+def _again(path: Path) -> str:
+    return f"record it again on that GPU: snakemake --cores all --until {path.parent.name}"
 
 
 def read_evidence(
@@ -169,8 +176,9 @@ def read_evidence(
     sustained: bool = True,
     elsewhere: Sequence[Path] = (),
 ) -> Evidence:
-    """Read what is recorded of a rung; timings only of the shapes asked for, and these, profiles, sustained launches
-    and the sanitizer's findings only of the build that was checked.
+    """Read what is recorded of a rung; timings only of the shapes asked for, and these, sustained launches and the
+    sanitizer's findings only of the build that was checked. So are profiles, where there are any of it; else they are
+    of an earlier build, and `profile_failure` says so.
 
     The findings are read where `sanitized` says so, sustained launches where `sustained` does. `passed_on` is
     Evidence's: where it names no GPU, and the emulator cannot check the rung either, records of another source than the
@@ -204,8 +212,9 @@ def read_evidence(
         found = None
     profile = store.read_record(profile_path) if profile_path.exists() else {"failure": None, "shapes": {}}
     profiles = read_profiles(profile_path, checked)
-    if checked and profile_path.exists() and not profiles and not profile["failure"]:
-        profile = {"failure": {"message": _nothing_of_build(profile_path)}}
+    if checked and profile["shapes"] and not profiles and not profile["failure"]:
+        profiles = profile["shapes"]
+        profile = {"failure": {"message": _of_an_earlier_build(profile_path)}}
     others = {path.parents[2].name: read_profiles(path, checked) for path in elsewhere if checked}
     counted_on = next((gpu for gpu, found in others.items() if found), "")
     return Evidence(
