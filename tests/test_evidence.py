@@ -150,11 +150,22 @@ def test_timings_of_another_build_than_the_checked_one_are_left_out(recorded):
 def test_records_of_no_build_that_passed_the_check_are_a_failure_and_not_ok_without_numbers(recorded):
     profile = {"512": {"where": a_where(), "kernels": []}}
     item = recorded(check=a_check(build="build-2"), runs=[run("512")], profiles=profile)
-    assert (item.status, item.timings, item.profiles) == ("timing failed", {}, {})
+    assert (item.status, item.timings) == ("timing failed", {})
     held = "holds nothing of the build that passed the check"
-    again = f"{held}; record it again on that GPU: snakemake --cores all --until"
-    assert item.message == f"{recorded.raw}/time/naive.zip: {again} time"
-    assert item.profile_failure == f"{recorded.raw}/profile/naive.json.xz: {again} profile"
+    assert (
+        item.message
+        == f"{recorded.raw}/time/naive.zip: {held}; record it again on that GPU: snakemake --cores all --until time"
+    )
+
+
+def test_a_profile_of_an_earlier_build_is_shown_until_there_is_one_of_the_build_that_was_checked(recorded):
+    earlier = {"512": {"where": a_where(), "kernels": []}}
+    item = recorded(check=a_check(build="build-2"), profiles=earlier)
+    assert item.profiles == earlier
+    again = "record it again on that GPU: snakemake --cores all --until profile"
+    assert item.profile_failure == f"{recorded.raw}/profile/naive.json.xz: of an earlier build than the times; {again}"
+    item = recorded(check=a_check(), profiles=earlier)
+    assert (item.profiles, item.profile_failure) == (earlier, "")
 
 
 def test_a_rung_that_the_machine_kept_from_being_profiled_is_told_and_has_no_failure(recorded):

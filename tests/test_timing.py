@@ -187,7 +187,7 @@ EXPECTED = {
 def attempt(path, tmp_path, monkeypatch):
     """Runs the time stage with a worker that sends these events, leaves these files and ends like this."""
 
-    def run(outcome=Outcome("ok", ""), files=None, events=()):  # noqa: B008
+    def run(outcome=Outcome("ok", ""), files=None, events=(), names=("tiled", "cublas")):  # noqa: B008
         seen = SimpleNamespace(progress=[])
 
         def worker(module, request, on_event, time_limit_s, log):
@@ -202,8 +202,8 @@ def attempt(path, tmp_path, monkeypatch):
 
         monkeypatch.setattr("ladder.measure.time.stage.run_worker", worker)
         seen.message = time_rung(
-            "tiled",
-            {name: a_build(tmp_path / name) for name in ("tiled", "cublas")},
+            names[0],
+            {name: a_build(tmp_path / name) for name in names},
             ["128"],
             EXPECTED,
             SETTINGS | {"time_limit_s": 120},
@@ -241,6 +241,14 @@ def test_a_completed_attempt_is_added_to_the_record(attempt, path):
     record = json.loads(run["record.json"])
     assert 0 <= record["where"]["wall_s"] < 60
     assert record["builds"] == dict.fromkeys(("tiled", "cublas"), "build-1")
+
+
+def test_a_library_without_another_one_beside_it_is_timed(attempt, path):
+    files = time_run("cublas", {("cublas", "128"): [1e-3] * 50, ("tiled", "128"): [2e-3] * 50})
+    states = json.loads(files.pop("record.json"))["states"]
+    seen = attempt(files=files, events=[{"states": states}], names=("cublas", "tiled"))
+    assert (seen.message, seen.request["steady"]) == ("", None)
+    assert list(store.read_runs(path))
 
 
 @pytest.mark.parametrize(

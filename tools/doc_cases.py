@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from ladder.config.documents import read_yaml
+from ladder.measure.check import stage
 from ladder.measure.devices import LARGE_S
-from ladder.model import cases
+from ladder.model import cases, drawn
 from ladder.model.shape import Shape
 from ladder.system.errors import LadderError
 from ladder.system.paths import ROOT
@@ -33,6 +34,16 @@ def emulated() -> dict[str, Any]:
     limits = {name: value for name, value in vars(cases).items() if name.startswith("EMULATED_")}
     limits = {name.removeprefix("EMULATED_").lower(): value for name, value in limits.items() if isinstance(value, int)}
     return {"limits": limits | {"some_blocks_s": LARGE_S}, "alone": len(cases.EMULATED_ALONE), "some_blocks": some}
+
+
+def on_a_gpu() -> dict[str, Any]:
+    """How a GPU's check is shared, and what it asks beside the configured cases."""
+    return {
+        "workers": stage.WORKERS,
+        "large": stage.LARGE,
+        "probes": cases.PROBES,
+        "drawn_elements": drawn.ON_A_GPU.elements,
+    }
 
 
 def power_of_2(value: int) -> str:

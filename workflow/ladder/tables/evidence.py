@@ -212,9 +212,9 @@ def read_evidence(
         found = None
     profile = store.read_record(profile_path) if profile_path.exists() else {"failure": None, "shapes": {}}
     profiles = read_profiles(profile_path, checked)
-    if checked and profile["shapes"] and not profiles and not profile["failure"]:
+    if checked and profile_path.exists() and not profiles and not profile["failure"]:
         profiles = profile["shapes"]
-        profile = {"failure": {"message": _of_an_earlier_build(profile_path)}}
+        profile = {"failure": {"message": (_of_an_earlier_build if profiles else _nothing_of_build)(profile_path)}}
     others = {path.parents[2].name: read_profiles(path, checked) for path in elsewhere if checked}
     counted_on = next((gpu for gpu, found in others.items() if found), "")
     return Evidence(

@@ -61,7 +61,7 @@ def time_rung(
         wall_s = round(time.monotonic() - begun, 3)
         files = collect(Path(folder))
     outcome.of_the_work(f"time: {rung}")
-    if account.dishonest and account.dishonest["kernel"] == steady:  # whose launches after the rung's show what the rung has changed
+    if steady and account.dishonest.get("kernel") == steady:  # whose launches show what the rung has changed
         return f"{DISHONEST}{steady} after it: {account.dishonest['finding']}"
     status, message = account.verdict(rung, outcome.status, account.placed(outcome.message))
     if status != "ok":
