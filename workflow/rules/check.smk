@@ -12,9 +12,9 @@ if PLAN.measuring:
         log:
             f"{LOGS}/{{gpu}}/check/{{kernel}}.log",
         priority: MEASURED_FIRST
-        threads: 5
         conda:
             CONDA
+        threads: 5
         resources:
             gpu=GPUS_OF_A_JOB,
             gres=PLAN.gpu.gres,
