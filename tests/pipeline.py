@@ -158,7 +158,12 @@ def an_h100(folder: Path, uuid: str = "GPU-0a1b2c3d-4e5f") -> dict[str, str]:
 
 
 def with_stand_ins(project: Path) -> Path:
-    """A copy of the project whose worker checks and times on no GPU (tests/stand_in.py); returns it."""
+    """A copy of the project whose worker checks and times on no GPU (tests/stand_in.py); returns it.
+
+    A check is one process there, which notes when it comes and goes.
+    """
+    stage = project / "workflow/ladder/measure/check/stage.py"
+    stage.write_text(re.sub(r"^WORKERS = \d+", "WORKERS = 1", stage.read_text(), flags=re.MULTILINE))
     shutil.copy2(ROOT / "tests/stand_in.py", project / "workflow/ladder/measure/worker.py")
     return project
 

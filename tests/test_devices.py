@@ -187,8 +187,7 @@ def of_device(source: Path, target: Path, device: str, factor: float = 1) -> Non
         members = store.read_archive(scaled(source, target, factor))
         store.write_archive(target, {name: changed(data) for name, data in members.items()})
     else:
-        pack, unpack = (by.get(source.suffix, bytes) for by in (store.PACKED, store.UNPACKED))
-        target.write_bytes(pack(changed(unpack(source.read_bytes()))))
+        store.write_json(target, json.loads(changed(json.dumps(store.read_json(source)).encode())))
 
 
 @pytest.fixture(scope="module")

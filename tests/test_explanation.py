@@ -224,7 +224,8 @@ def test_the_timeline_has_a_paragraph_and_a_picture_for_each_rung_that_was_timed
     timed = set(tables["timings"].loc[tables["timings"]["shape"] == "4096", "rung"])
     steps = text.split("\n## What memory moves")[0].split("\n## ")[1:]
     assert [step.partition("\n")[0] for step in steps] == [name for name in rungs if name in timed]
-    assert all("![" in step for step in steps)
+    without = {step.partition("\n")[0] for step in steps if "![" not in step}
+    assert without.isdisjoint(tables["slots"]["rung"])  # which have a profile
 
 
 def test_a_run_without_records_has_a_timeline_that_says_so(tables, rungs):

@@ -40,7 +40,7 @@ def on_a_gpu() -> dict[str, Any]:
     """How a GPU's check is shared, and what it asks beside the configured cases."""
     return {
         "workers": stage.WORKERS,
-        "large": stage.LARGE,
+        "large": stage.LARGE_MATRIX,
         "probes": cases.PROBES,
         "drawn_elements": drawn.ON_A_GPU.elements,
     }

@@ -201,7 +201,7 @@ struct LineScale {
   bool wide, split;
 };
 __device__ inline LineScale line_scale(const Parts& parts, int64_t line, int k, bool scaled_steps) {
-  uint32_t largest = parts.largest[line];
+  uint32_t largest = parts.largest[line], smallest = parts.smallest[line];  // both at once
   if (largest == 0 || !finite(largest)) {
     return {0, false, largest == 0};
   }
@@ -211,7 +211,7 @@ __device__ inline LineScale line_scale(const Parts& parts, int64_t line, int k, 
     bottom = static_cast<int>(~parts.scaled_smallest[line] >> 23) - KEY_OFFSET;
   } else {
     top = exponent_of(largest);
-    bottom = exponent_of(~parts.smallest[line]);
+    bottom = exponent_of(~smallest);
   }
   int narrow = 28 + 31 - __clz(k / 16);  // binades that FP16 parts can hold (split_lines.cuh)
   return {14 + 127 - top, top - bottom > narrow, true};
@@ -221,6 +221,7 @@ __device__ inline LineScale line_scale(const Parts& parts, int64_t line, int k, 
 static __global__ void __launch_bounds__(SCAN_THREADS)
     rescale_steps(Gemm g, Parts parts, unsigned tiles_A, unsigned tiles) {
   bool wide = false;
+#pragma unroll 8
   for (int64_t line = threadIdx.x; line < static_cast<int64_t>(g.m) + g.n; line += SCAN_THREADS) {
     wide = line_scale(parts, line, g.k, false).wide || wide;
   }
@@ -296,83 +297,85 @@ __device__ inline void note_line(const Parts& parts, int64_t line, const LineSca
   }
 }
 
-// Splits A and B into the workspace. Blocks of 256 threads: the first take a row of A by 256 vectors of 8 numbers, the
-// others 64 columns of B by 64 steps.
-static __global__ void __launch_bounds__(256) split_parts(Gemm g, Parts parts) {
-  constexpr int VECTOR = 8;
-  int found = parts.found[0];
-  bool sums_needed = (found & WIDE_DATA) != 0, scaled_steps = (found & SCALED_STEPS) != 0;
-  int middle = parts.found[1];
-  int chunks_A = static_cast<int>((parts.ld + 256 * VECTOR - 1) / (256 * VECTOR));
-  int64_t blocks_A = static_cast<int64_t>(g.m) * chunks_A;
-  int64_t block = blockIdx.x;
-  if (block < blocks_A) {
-    int row = static_cast<int>(block / chunks_A);
-    int p = (static_cast<int>(block % chunks_A) * 256 + threadIdx.x) * VECTOR;
-    LineScale scale = line_scale(parts, row, g.k, scaled_steps);
-    if (p == 0) {
-      note_line(parts, row, scale, parts.marks_A + row / 256);
-    }
-    const float* from = g.A + row * g.lda + p;
-    alignas(16) float x[VECTOR];
-    if (p + VECTOR <= g.k && vector_width(g.A, g.lda) == 4) {
-#pragma unroll
-      for (int i = 0; i < VECTOR; i += 4) {
-        copy_vector<4>(x + i, from + i);
-      }
-    } else {
-#pragma unroll
-      for (int i = 0; i < VECTOR; ++i) {
-        x[i] = p + i < g.k ? from[i] : 0.0f;
-      }
-    }
-    alignas(16) __half high[VECTOR];
-    alignas(16) __half low[VECTOR];
-    Magnitudes magnitudes;
-#pragma unroll
-    for (int i = 0; i < VECTOR; ++i) {
-      int step = scaled_steps && p + i < g.k ? step_exponent(parts, p + i, middle) : 0;
-      x[i] = scaled_by(x[i], scale.exponent + step);
-      magnitudes.add(x[i]);
-      split_fp16(x[i], &high[i], &low[i]);
-    }
-    if (sums_needed && scale.split) {
-      __shared__ unsigned long long of_row;
-      if (threadIdx.x == 0) {
-        of_row = 0;
-      }
-      __syncthreads();
-      magnitudes.sum = __reduce_add_sync(0xFFFFFFFF, magnitudes.sum);
-      magnitudes.strong = __reduce_add_sync(0xFFFFFFFF, magnitudes.strong);
-      if (threadIdx.x % 32 == 0) {
-        atomicAdd(&of_row, magnitudes.both());
-      }
-      __syncthreads();
-      if (threadIdx.x == 0) {
-        atomicAdd(parts.sums + row, of_row);
-        atomicAdd(parts.sums_A + row / 256, of_row & ((1ull << SUM_BITS) - 1));
-      }
-    }
-    if (p < parts.ld) {
-      __half* to = parts.high_A + row * parts.ld + p;
-      *reinterpret_cast<uint4*>(to) = *reinterpret_cast<uint4*>(high);
-      *reinterpret_cast<uint4*>(to + g.m * parts.ld) = *reinterpret_cast<uint4*>(low);
-    }
-    return;
+constexpr int SPLIT_VECTOR = 8;  // numbers of a row of A that a thread splits, and of a column of B
+
+// Splits 256 vectors of a row of A. PLAIN: there are no wide lines, so that no sums are needed and no steps are scaled.
+template <bool PLAIN>
+__device__ inline void split_row(const Gemm& g, const Parts& parts, int row, int chunk, unsigned long long* of_row) {
+  bool scaled_steps = !PLAIN && (parts.found[0] & SCALED_STEPS) != 0;
+  int middle = PLAIN ? 0 : parts.found[1];
+  int p = (chunk * 256 + threadIdx.x) * SPLIT_VECTOR;
+  LineScale scale = line_scale(parts, row, g.k, scaled_steps);
+  if (p == 0) {
+    note_line(parts, row, scale, parts.marks_A + row / 256);
   }
-  block -= blocks_A;
-  __shared__ float tile[64][65];
-  __shared__ unsigned long long of_cols[64], of_all;
-  int chunks_B = ceil_div(g.k, 64);
-  int first_col = static_cast<int>(block / chunks_B) * 64;
-  int first_p = static_cast<int>(block % chunks_B) * 64;
+  const float* from = g.A + row * g.lda + p;
+  alignas(16) float x[SPLIT_VECTOR];
+  if (p + SPLIT_VECTOR <= g.k && vector_width(g.A, g.lda) == 4) {
+#pragma unroll
+    for (int i = 0; i < SPLIT_VECTOR; i += 4) {
+      copy_vector<4>(x + i, from + i);
+    }
+  } else {
+#pragma unroll
+    for (int i = 0; i < SPLIT_VECTOR; ++i) {
+      x[i] = p + i < g.k ? from[i] : 0.0f;
+    }
+  }
+  alignas(16) __half high[SPLIT_VECTOR];
+  alignas(16) __half low[SPLIT_VECTOR];
+  Magnitudes magnitudes;
+#pragma unroll
+  for (int i = 0; i < SPLIT_VECTOR; ++i) {
+    int step = scaled_steps && p + i < g.k ? step_exponent(parts, p + i, middle) : 0;
+    x[i] = scaled_by(x[i], scale.exponent + step);
+    if (!PLAIN) {
+      magnitudes.add(x[i]);
+    }
+    split_fp16(x[i], &high[i], &low[i]);
+  }
+  if (!PLAIN && scale.split) {
+    if (threadIdx.x == 0) {
+      *of_row = 0;
+    }
+    __syncthreads();
+    magnitudes.sum = __reduce_add_sync(0xFFFFFFFF, magnitudes.sum);
+    magnitudes.strong = __reduce_add_sync(0xFFFFFFFF, magnitudes.strong);
+    if (threadIdx.x % 32 == 0) {
+      atomicAdd(of_row, magnitudes.both());
+    }
+    __syncthreads();
+    if (threadIdx.x == 0) {
+      atomicAdd(parts.sums + row, *of_row);
+      atomicAdd(parts.sums_A + row / 256, *of_row & ((1ull << SUM_BITS) - 1));
+    }
+  }
+  if (p < parts.ld) {
+    __half* to = parts.high_A + row * parts.ld + p;
+    *reinterpret_cast<uint4*>(to) = *reinterpret_cast<uint4*>(high);
+    *reinterpret_cast<uint4*>(to + g.m * parts.ld) = *reinterpret_cast<uint4*>(low);
+  }
+}
+
+// Where a block transposes 64 steps of 64 columns of B, and adds up their magnitudes.
+struct ColumnsOfB {
+  float tile[64][65];
+  unsigned long long sums[64], all;
+};
+
+// Splits 64 columns of B by 64 steps.
+template <bool PLAIN>
+__device__ inline void split_columns(const Gemm& g, const Parts& parts, int first_col, int first_p,
+                                     ColumnsOfB& columns) {
+  bool scaled_steps = !PLAIN && (parts.found[0] & SCALED_STEPS) != 0;
+  int middle = PLAIN ? 0 : parts.found[1];
   int col = first_col + threadIdx.x % 64;
   LineScale scale = {0, false, false};
-  if (threadIdx.x < 64) {
-    of_cols[threadIdx.x] = 0;
+  if (!PLAIN && threadIdx.x < 64) {
+    columns.sums[threadIdx.x] = 0;
   }
-  if (threadIdx.x == 0) {
-    of_all = 0;
+  if (!PLAIN && threadIdx.x == 0) {
+    columns.all = 0;
   }
   if (col < g.n) {
     scale = line_scale(parts, static_cast<int64_t>(g.m) + col, g.k, scaled_steps);
@@ -380,42 +383,49 @@ static __global__ void __launch_bounds__(256) split_parts(Gemm g, Parts parts) {
       note_line(parts, static_cast<int64_t>(g.m) + col, scale, parts.marks_B + col / 128);
     }
   }
-  __syncthreads();
+  float x[16];  // all are loaded before the first is used
+#pragma unroll
+  for (int i = 0; i < 16; ++i) {
+    int p = first_p + 4 * i + threadIdx.x / 64;
+    x[i] = p < g.k && col < g.n ? g.B[p * g.ldb + col] : 0.0f;
+  }
   Magnitudes magnitudes;
 #pragma unroll
-  for (int i = 0; i < 64; i += 4) {
-    int p = first_p + i + threadIdx.x / 64;
-    float x = 0.0f;
-    if (p < g.k && col < g.n) {
-      int step = scaled_steps ? step_exponent(parts, p, middle) : 0;
-      x = scaled_by(g.B[p * g.ldb + col], scale.exponent - step);
+  for (int i = 0; i < 16; ++i) {
+    int p = 4 * i + threadIdx.x / 64;
+    int step = scaled_steps && first_p + p < g.k ? step_exponent(parts, first_p + p, middle) : 0;
+    x[i] = scaled_by(x[i], scale.exponent - step);
+    if (!PLAIN) {
+      magnitudes.add(x[i]);
     }
-    magnitudes.add(x);
-    tile[i + threadIdx.x / 64][threadIdx.x % 64] = x;
-  }
-  if (sums_needed && scale.split) {
-    atomicAdd(of_cols + threadIdx.x % 64, magnitudes.both());
-    atomicAdd(&of_all, static_cast<unsigned long long>(magnitudes.sum));
+    columns.tile[p][threadIdx.x % 64] = x[i];
   }
   __syncthreads();
-  if (sums_needed && threadIdx.x < 64 && scale.split) {
-    atomicAdd(parts.sums + g.m + col, of_cols[threadIdx.x]);
-    if (threadIdx.x == 0) {
-      atomicAdd(parts.sums_B + col / 128, of_all);
+  if (!PLAIN) {
+    if (scale.split) {
+      atomicAdd(columns.sums + threadIdx.x % 64, magnitudes.both());
+      atomicAdd(&columns.all, static_cast<unsigned long long>(magnitudes.sum));
+    }
+    __syncthreads();
+    if (threadIdx.x < 64 && scale.split) {
+      atomicAdd(parts.sums + g.m + col, columns.sums[threadIdx.x]);
+      if (threadIdx.x == 0) {
+        atomicAdd(parts.sums_B + col / 128, columns.all);
+      }
     }
   }
 #pragma unroll
-  for (int i = threadIdx.x; i < 64 * 64 / VECTOR; i += 256) {
-    int p = i % (64 / VECTOR) * VECTOR;
-    int c = i / (64 / VECTOR);
+  for (int i = threadIdx.x; i < 64 * 64 / SPLIT_VECTOR; i += 256) {
+    int p = i % (64 / SPLIT_VECTOR) * SPLIT_VECTOR;
+    int c = i / (64 / SPLIT_VECTOR);
     if (first_col + c >= g.n || first_p + p >= parts.ld) {
       continue;
     }
-    alignas(16) __half high[VECTOR];
-    alignas(16) __half low[VECTOR];
+    alignas(16) __half high[SPLIT_VECTOR];
+    alignas(16) __half low[SPLIT_VECTOR];
 #pragma unroll
-    for (int v = 0; v < VECTOR; ++v) {
-      split_fp16(tile[p + v][c], &high[v], &low[v]);
+    for (int v = 0; v < SPLIT_VECTOR; ++v) {
+      split_fp16(columns.tile[p + v][c], &high[v], &low[v]);
     }
     __half* to = parts.high_B + (first_col + c) * parts.ld + first_p + p;
     *reinterpret_cast<uint4*>(to) = *reinterpret_cast<uint4*>(high);
@@ -423,16 +433,43 @@ static __global__ void __launch_bounds__(256) split_parts(Gemm g, Parts parts) {
   }
 }
 
+// Splits A and B into the workspace. Blocks of 256 threads: the first take a row of A by 256 vectors, the others 64
+// columns of B by 64 steps.
+static __global__ void __launch_bounds__(256) split_parts(Gemm g, Parts parts) {
+  __shared__ ColumnsOfB columns;
+  bool plain = parts.found[0] == 0;
+  int chunks_A = static_cast<int>((parts.ld + 256 * SPLIT_VECTOR - 1) / (256 * SPLIT_VECTOR));
+  int64_t blocks_A = static_cast<int64_t>(g.m) * chunks_A;
+  int64_t block = blockIdx.x;
+  if (block < blocks_A) {
+    int row = static_cast<int>(block / chunks_A), chunk = static_cast<int>(block % chunks_A);
+    if (plain) {
+      split_row<true>(g, parts, row, chunk, &columns.all);
+    } else {
+      split_row<false>(g, parts, row, chunk, &columns.all);
+    }
+    return;
+  }
+  block -= blocks_A;
+  int chunks_B = ceil_div(g.k, 64);
+  int first_col = static_cast<int>(block / chunks_B) * 64, first_p = static_cast<int>(block % chunks_B) * 64;
+  if (plain) {
+    split_columns<true>(g, parts, first_col, first_p, columns);
+  } else {
+    split_columns<false>(g, parts, first_col, first_p, columns);
+  }
+}
+
 // What takes the scale of a line back, and what a product needs to be kept where the line's partner is wide.
 struct LineEnd {
   float unscale[2];  // two factors, because their product may be no float
-  bool wide;
+  float wide;        // 1, or 0
   float least_kept;
 };
 __device__ inline LineEnd line_end(const Parts& parts, int64_t line, int k, bool wide_data) {
   int noted = parts.exponents[line];
   int exponent = noted >> 1, half = exponent >> 1;
-  LineEnd end = {{power_of_two(-half), power_of_two(half - exponent)}, (noted & 1) != 0, 0.0f};
+  LineEnd end = {{power_of_two(-half), power_of_two(half - exponent)}, static_cast<float>(noted & 1), 0.0f};
   unsigned long long sums = wide_data ? parts.sums[line] : 0;
   if (sums != 0) {  // not a line of zeros, which keeps 0
     // Each magnitude was rounded by at most a half.
@@ -442,7 +479,7 @@ __device__ inline LineEnd line_end(const Parts& parts, int64_t line, int k, bool
 }
 // Whether the product of a row and a column, still scaled, proves that what is lost of small numbers does not matter.
 __device__ inline bool proves(float product, const LineEnd& row, const LineEnd& col) {
-  return fabsf(product) >= (row.wide ? col.least_kept : 0.0f) + (col.wide ? row.least_kept : 0.0f);
+  return fabsf(product) >= row.wide * col.least_kept + col.wide * row.least_kept;
 }
 // Of a product of 256 rows and 128 columns, all elements together: how many terms are likely to matter. A line has as many
 // numbers as its sum holds the largest one, here 2^14.5; where two such numbers meet, they do so by chance.

@@ -147,6 +147,7 @@ __global__ void __launch_bounds__((CONSUMERS + 1) * 128, 1) __cluster_dims__(2, 
   __shared__ uint64_t full[STAGES];   // the copies to a stage have arrived
   __shared__ uint64_t empty[STAGES];  // every warp of both blocks has read it
   __shared__ Look look;
+  __shared__ LineEnd ends[2 * TILE];  // of a tile's rows and then of its columns
   int rank = cluster_rank();
   int group = threadIdx.x / 128;
   if (threadIdx.x == 0) {
@@ -204,6 +205,14 @@ __global__ void __launch_bounds__((CONSUMERS + 1) * 128, 1) __cluster_dims__(2, 
         }
         continue;
       }
+      // While the first copies are under way, a thread reads what takes the scale of one line back. Read one after the
+      // other at the end, these would cost as much as a fourth of the products.
+      barrier_of<CONSUMERS * 128>();  // all have read those of the tile before
+      int i_line = threadIdx.x % TILE;
+      ends[threadIdx.x] = line_end(parts,
+                                   threadIdx.x < TILE ? min(own.row + i_line, g.m - 1)
+                                                      : static_cast<int64_t>(g.m) + min(own.col + i_line, g.n - 1),
+                                   g.k, asked.look);
       float sum[64] = {};
       float high[64] = {};
       float low[64] = {};
@@ -279,39 +288,62 @@ __global__ void __launch_bounds__((CONSUMERS + 1) * 128, 1) __cluster_dims__(2, 
         sum[i] = fmaf(low[i], 1.0f / LOW_SCALE, sum[i]);
       }
 
-      int row = own.row + group * 64 + threadIdx.x % 128 / 32 * 16 + lane / 4;
-      int col = own.col + lane % 4 * 2;
-      auto end_of_row = [&](int r) { return line_end(parts, min(r, g.m - 1), g.k, asked.look); };
-      auto end_of_col = [&](int c) {
-        return line_end(parts, static_cast<int64_t>(g.m) + min(c, g.n - 1), g.k, asked.look);
-      };
-      LineEnd of_rows[2] = {end_of_row(row), end_of_row(row + 8)};
-      bool leaves = false;  // the whole tile
+      // The thread's products are those of two rows, of_rows[0] and of_rows[8], and of pairs of neighbouring columns.
+      int below = group * 64 + threadIdx.x % 128 / 32 * 16 + lane / 4, right = lane % 4 * 2;
+      int row = own.row + below, col = own.col + right;
+      const LineEnd *of_rows = ends + below, *of_cols = ends + TILE + right;
+      bool pairs_C = reinterpret_cast<uintptr_t>(g.C) % 8 == 0 && g.ldc % 2 == 0;
+      barrier_of<CONSUMERS * 128>();  // all lines have been read
+      unsigned unproved = 0;          // products of this thread
       if (asked.look) {
         look.add_lines(g, parts, own);
-        unsigned count = 0;
 #pragma unroll
         for (int j = 0; j < 16; ++j) {
 #pragma unroll
           for (int v = 0; v < 2; ++v) {
-            LineEnd of_col = end_of_col(col + 8 * j + v);
 #pragma unroll
             for (int half = 0; half < 2; ++half) {
               bool inside = row + 8 * half < g.m && col + 8 * j + v < g.n;
-              count += inside && !proves(sum[4 * j + 2 * half + v], of_rows[half], of_col);
+              unproved += inside && !proves(sum[4 * j + 2 * half + v], of_rows[8 * half], of_cols[8 * j + v]);
             }
           }
         }
-        leaves = look.leaves(count);
-        if (leaves && threadIdx.x == 0) {
-          leave_tile(left, own);
+        if (look.leaves(unproved)) {
+          if (threadIdx.x == 0) {
+            leave_tile(left, own);
+          }
+          continue;
         }
       }
-      bool pairs_C = reinterpret_cast<uintptr_t>(g.C) % 8 == 0 && g.ldc % 2 == 0;
+      // Without branches, because instructions that run once a tile are not in the instruction cache.
+      auto store_all = [&](auto store) {
 #pragma unroll
-      for (int j = 0; j < 16 && !leaves; ++j) {
+        for (int half = 0; half < 2; ++half) {
+          LineEnd of_row = of_rows[8 * half];
+          float* to = g.C + (row + 8 * half) * g.ldc + col;
+#pragma unroll
+          for (int j = 0; j < 16; ++j) {
+            const float* two = sum + 4 * j + 2 * half;
+            store(to + 8 * j, g.alpha * unscaled(two[0], of_row, of_cols[8 * j]),
+                  g.alpha * unscaled(two[1], of_row, of_cols[8 * j + 1]));
+          }
+        }
+      };
+      bool whole = own.row + TILE <= g.m && own.col + TILE <= g.n && g.beta == 0.0f;
+      if (__all_sync(0xFFFFFFFF, whole && unproved == 0)) {
+        if (pairs_C) {
+          store_all([](float* to, float one, float next) { *reinterpret_cast<float2*>(to) = float2{one, next}; });
+        } else {
+          store_all([](float* to, float one, float next) {
+            to[0] = one;
+            to[1] = next;
+          });
+        }
+        continue;
+      }
+#pragma unroll
+      for (int j = 0; j < 16; ++j) {
         int c = col + 8 * j;
-        LineEnd of_cols[2] = {end_of_col(c), end_of_col(c + 1)};
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
           int r = row + 8 * half;
@@ -320,8 +352,8 @@ __global__ void __launch_bounds__((CONSUMERS + 1) * 128, 1) __cluster_dims__(2, 
 #pragma unroll
           for (int v = 0; v < 2; ++v) {
             float product = sum[4 * j + 2 * half + v];
-            kept[v] = !asked.look || proves(product, of_rows[half], of_cols[v]);
-            two[v] = unscaled(product, of_rows[half], of_cols[v]);
+            kept[v] = !asked.look || proves(product, of_rows[8 * half], of_cols[8 * j + v]);
+            two[v] = unscaled(product, of_rows[8 * half], of_cols[8 * j + v]);
           }
           if (kept[0] && kept[1]) {
             store_two(g, r, c, two, pairs_C);

@@ -13,8 +13,8 @@
 // for each result, 32 FLOP for each of their bytes instead of 21. Large products have one split, and what remains is
 // `async_copy`.
 //
-// Occupancy: 8 x 8 results a thread in at most 128 registers, two blocks of 256 threads, 16 of an SM's 64 warps; 65.0
-// KiB of shared memory for the 4 stages of the build for small products. The prologue and the epilogue of one block run behind the FMAs of the other.
+// Occupancy: 8 x 8 results a thread in at most 128 registers, two blocks of 256 threads, 16 of an SM's 64 warps; 48.8
+// KiB of shared memory for 3 stages. The prologue and the epilogue of one block run behind the FMAs of the other.
 #include <cuda_pipeline.h>
 
 #include "gemm.cuh"

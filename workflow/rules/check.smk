@@ -14,7 +14,6 @@ if PLAN.measuring:
         priority: MEASURED_FIRST
         conda:
             CONDA
-        threads: 5
         resources:
             gpu=GPUS_OF_A_JOB,
             gres=PLAN.gpu.gres,

@@ -36,7 +36,6 @@ with job(snakemake) as progress:
         with lease(devices) as device:
             log, limit_s = Path(snakemake.log[0]), params.time_limit_s
             done = made, cases, LEASED, limit_s, where, log, started, params.runs, params.declared
-            done += (snakemake.threads,)
             record = check_rung(*done)
         record = {"stage": "check", "rung": snakemake.wildcards.kernel, **merge_check(output, record)}
     else:

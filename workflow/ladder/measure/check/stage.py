@@ -20,7 +20,7 @@ from ladder.model.drawn import most_elements
 from ladder.system.process import BROKEN, OK, Event, Outcome, run_worker
 
 WORKERS = 5  # processes that share a check on a GPU
-LARGE = 1 << 22  # elements of a matrix
+LARGE_MATRIX = 1 << 22  # elements of a matrix
 DRAWN_RUNS = (
     2  # how often a drawn case is computed on a GPU at most: what the others find in more runs is no other there
 )
@@ -41,8 +41,8 @@ def check_rung(
     """Check a rung, by so many processes on one GPU that share the cases, and return its record.
 
     Most of the time is the CPU's, which draws inputs and queues a hundred small kernels for each case. So processes
-    that share a GPU do not wait for each other. One has all LARGE products, so that a small GPU holds them. 0 stands
-    for WORKERS, or the CPUs of this process where they are fewer.
+    that share a GPU do not wait for each other. One has all products with a LARGE_MATRIX, so that a small GPU holds
+    them. 0 stands for WORKERS, or the CPUs of this process where they are fewer.
 
     Keys: status (`pass`, `failed`, or why it could not be checked: the compile record's status), message, where (with
     wall_s, the seconds that it took), runs (how often each case was computed but the drawn ones, DRAWN_RUNS) and
@@ -183,7 +183,7 @@ def _dealt(
 
 
 def _is_large(case: Case) -> bool:
-    return max(case.paddings) >= WIDE or most_elements(case.shape) > LARGE
+    return max(case.paddings) >= WIDE or most_elements(case.shape) > LARGE_MATRIX
 
 
 def _run_share(

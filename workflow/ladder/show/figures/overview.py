@@ -46,8 +46,9 @@ def figure(
     by_size = size_axis(rates["n"])
     return Specification(
         title=title,
-        note=f"Errors are of products with m = n = {SIZE} and {FAMILY} inputs, against a product in float64. Marks that"
-        " would cover each other are moved sideways a little.",
+        note="100 % is the faster of cuBLAS's default and its best algorithm. Errors are of products with"
+        f" m = n = {SIZE} and {FAMILY} inputs, against a product in float64. Marks that would cover each other are"
+        " moved sideways a little.",
         layers=[
             Layer("line", labelled(data, rungs), "at", "value", key=rung_key(labelled(rungs, rungs), baseline, ladder))
         ],
