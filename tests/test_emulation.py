@@ -22,7 +22,16 @@ from ladder.measure.check.stage import Answers
 from ladder.measure.check.worker import check_case
 from ladder.measure.devices import EmulatedDevice
 from ladder.measure.inputs import FAMILIES
-from ladder.model.cases import EMULATED_ALONE, EMULATED_PROBES, WIDE, Case, emulated_cases, emulated_runs, probes
+from ladder.model.cases import (
+    EMULATED_ALONE,
+    EMULATED_FEW,
+    EMULATED_PROBES,
+    WIDE,
+    Case,
+    emulated_cases,
+    emulated_runs,
+    probes,
+)
 from ladder.model.rung import Rung, TunedClass, variant_name
 from ladder.model.shape import Shape
 from ladder.system.paths import ROOT
@@ -526,6 +535,33 @@ def test_the_kernel_that_a_rung_has_for_large_products_is_emulated(tmp_path, old
     record = emulated(tmp_path, source, [CASES[0], *(case for case in EMULATED_ALONE if case.blocks)])
     assert record["status"] == ("failed" if message else "emulated"), record["message"]
     assert message in record["message"]
+
+
+SPLITS = "    error = launch(split_lines<E>, dim3(blocks), dim3(256), 0, stream, g, lines);\n"
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new", "message"),
+    [
+        ("include/split_lines.cuh", SPLITS, "", "uninitialised read: sgemm_split "),
+        (
+            "sgemm/wgmma_3xfp16.cu",
+            "&full[stage], STAGE_BYTES)",
+            "&full[stage], STAGE_BYTES + 16)",
+            "deadlock: sgemm_split ",
+        ),
+    ],
+)
+def test_of_some_clusters_it_is_known_what_no_block_has_written_and_what_no_other_block_can_end(
+    tmp_path, file, old, new, message
+):
+    shutil.copy2(ROOT / "kernels/sgemm/wgmma_3xfp16.cu", tmp_path)
+    text = (ROOT / "kernels" / file).read_text()
+    assert text.count(old) == 1
+    write(tmp_path / Path(file).name, text.replace(old, new))
+    cases = [case for case in EMULATED_ALONE if case.blocks == EMULATED_FEW]
+    record = emulated(tmp_path, tmp_path / "wgmma_3xfp16.cu", cases)
+    assert (record["status"], message in record["message"]) == ("failed", True), record["message"]
 
 
 # A rung that numbers its tiles as tile_of_block does.

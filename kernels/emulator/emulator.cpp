@@ -802,9 +802,11 @@ EMULATOR_PLAIN static void report_deadlock() {
   const Block& b = *device.first;
   const Launch& launch = *b.launch;
   const Thread *waits = nullptr, *other = nullptr;
+  bool own = true;  // all wait for threads of their own block or cluster, of which all blocks have begun
   for (const Block* each = &b; each != nullptr; each = each->next) {
     for (unsigned i = 0; i < each->count; ++i) {
       const Thread& t = each->threads[i];
+      own = own && (t.state != READY || waits_for_its_own(t));
       if (t.state == READY && waits == nullptr) {
         waits = &t;
       } else if (t.state == READY && t.barrier_at != waits->barrier_at) {
@@ -820,7 +822,9 @@ EMULATOR_PLAIN static void report_deadlock() {
   uint3 block = waits->block->index, thread = waits->index;
   uint64_t left = launch.turns - launch.next;
   char rest[192] = "all others of the grid have ended";
-  if (launch.some) {
+  if (launch.some && own) {
+    snprintf(rest, sizeof rest, "no other block can let them go on");
+  } else if (launch.some) {
     snprintf(rest, sizeof rest, "of this grid only some blocks are run");
   } else if (left > 0) {
     snprintf(rest, sizeof rest, "%llu more of the grid start only when one of these ends, for %d SMs hold no more",
@@ -828,9 +832,9 @@ EMULATOR_PLAIN static void report_deadlock() {
   } else if (launch.resident > 1) {
     snprintf(rest, sizeof rest, "no other block of the grid is left");
   }
-  report(launch.some ? "timeout" : "deadlock", where, "block (%u,%u,%u) thread (%u,%u,%u) waits for %s: %u block%s, %s",
-         block.x, block.y, block.z, thread.x, thread.y, thread.z, what, launch.resident,
-         launch.resident == 1 ? " waits" : "s wait", rest);
+  report(launch.some && !own ? "timeout" : "deadlock", where,
+         "block (%u,%u,%u) thread (%u,%u,%u) waits for %s: %u block%s, %s", block.x, block.y, block.z, thread.x,
+         thread.y, thread.z, what, launch.resident, launch.resident == 1 ? " waits" : "s wait", rest);
 }
 
 constexpr double PATIENCE = 4;  // so many times the limit may a launch take as long as more of its blocks begin

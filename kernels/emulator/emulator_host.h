@@ -204,7 +204,8 @@ EMULATOR_PLAIN static int run_now(Launch* launch, Launch* beside) {
   Before earlier = before;
   before = {batch, launch->as.stream};
   int error = run_launches();
-  uint64_t left = launch->blocks - launch->turns * launch->cluster_blocks;
+  // What is begun again, for its blocks are those of clusters, leaves nothing out yet.
+  uint64_t left = error == NEEDS_CLUSTER ? 0 : launch->blocks - launch->turns * launch->cluster_blocks;
   left_of_batch[batch & LAST_BATCH] = left;
   device.skipped += left;
   device.launch_count = 0;

@@ -548,6 +548,11 @@ EMULATOR_NOINLINE static void describe_wait(const Thread& t, char* text, size_t 
   }
 }
 
+// Whether what a thread waits for can come from its own block or cluster alone, and not by way of global memory.
+EMULATOR_PLAIN static bool waits_for_its_own(const Thread& t) {
+  return t.block->ptx != nullptr && t.block->ptx->waiting[t.number].kind != Waiting::NOTHING;
+}
+
 // ---------------------------------------------------------------------------------------------------------------------
 // cp.async.bulk and cp.async.bulk.tensor.
 
