@@ -32,7 +32,11 @@ def test_a_command_that_is_interrupted_while_it_imports_ends_without_a_word(tmp_
 
 
 def test_a_command_that_is_interrupted_has_the_exit_status_of_that():
-    assert exit_status("bench", lambda: signal.raise_signal(signal.SIGINT)) == 128 + signal.SIGINT
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell lets its background jobs ignore it
+    try:
+        assert exit_status("bench", lambda: signal.raise_signal(signal.SIGINT)) == 128 + signal.SIGINT
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def test_a_command_whose_reader_has_gone_ends_without_a_word_and_not_well():
