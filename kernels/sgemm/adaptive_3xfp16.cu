@@ -205,8 +205,8 @@ __global__ void __launch_bounds__((CONSUMERS + 1) * 128, 1) __cluster_dims__(2, 
         }
         continue;
       }
-      // While the first copies are under way, a thread reads what takes the scale of one line back. Read one after the
-      // other at the end, these would cost as much as a fourth of the products.
+      // While the first copies are under way, a thread reads what takes the scale of one line back. At the end of the tile a
+      // thread would need those of 34 lines, and each load would wait for the one before.
       barrier_of<CONSUMERS * 128>();  // all have read those of the tile before
       int i_line = threadIdx.x % TILE;
       ends[threadIdx.x] = line_end(parts,

@@ -40,7 +40,7 @@ def check_rung(
 ) -> dict[str, Any]:
     """Check a rung, by so many processes on one GPU that share the cases, and return its record.
 
-    Most of the time is the CPU's, which draws inputs and queues a hundred small kernels for each case. So processes
+    Most of the time is the CPU's, which draws inputs and queues many small kernels for each case. So processes
     that share a GPU do not wait for each other. One has all products with a LARGE_MATRIX, so that a small GPU holds
     them. 0 stands for WORKERS, or the CPUs of this process where they are fewer.
 
