@@ -290,7 +290,8 @@ def test_the_best_of_cublas_is_tried_on_stream_0_and_nothing_waits_on_another(bu
     operands = Operands(A.data.ptr, 1000, B.data.ptr, 1000, C.data.ptr, 1000)
     workspace = cp.empty(library.workspace_bytes(shape, 1.0, 0.5, operands), np.uint8)
     found, start = [], C.copy()
-    for stream in (cp.cuda.Stream(non_blocking=True).ptr, 0, 0):
+    other = cp.cuda.Stream(non_blocking=True)  # which lives as long as it has a name
+    for stream in (other.ptr, 0, 0):
         C[:] = start
         cp.cuda.runtime.deviceSynchronize()
         assert library.queue(shape, 1.0, 0.5, operands, workspace.data.ptr, stream) == 0

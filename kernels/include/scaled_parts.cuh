@@ -22,15 +22,15 @@
 #include <cuda_fp16.h>
 
 #include "gemm.cuh"
+#include "second_kernel.cuh"
 #include "split_lines.cuh"
 #include "vector.cuh"
 
-constexpr float LOW_SCALE = 4096.0f;            // what the low parts are multiplied with
-constexpr int MOST_STEP = 32;                   // a step of k is scaled by at most 2^32
-constexpr int UNLIKE_STEPS = 6;                 // steps are scaled if their exponents differ by so much
-constexpr int KEY_OFFSET = MOST_STEP + 32;      // of the exponents of scaled numbers, so that they are positive
-constexpr int UNSPLIT = 1, WIDE = 2;            // marks of 256 rows or 128 columns: such a line is among them
-constexpr int WIDE_DATA = 1, SCALED_STEPS = 2;  // of the whole product
+constexpr float LOW_SCALE = 4096.0f;        // what the low parts are multiplied with
+constexpr int MOST_STEP = 32;               // a step of k is scaled by at most 2^32
+constexpr int UNLIKE_STEPS = 6;             // steps are scaled if their exponents differ by so much
+constexpr int KEY_OFFSET = MOST_STEP + 32;  // of the exponents of scaled numbers, so that they are positive
+constexpr int UNSPLIT = 1, WIDE = 2;        // marks of 256 rows or 128 columns: such a line is among them
 
 // What the pre-pass leaves in the workspace. Of lines there are m rows and then n columns.
 struct Parts {
@@ -42,12 +42,14 @@ struct Parts {
                                  // its smallest that is not zero
   uint32_t *scaled_largest, *scaled_smallest;  // the same with scaled steps, as `scaled_key` has them
   uint32_t *steps_A, *steps_B;                 // the bits of the largest magnitude of column p of A, of row p of B
+  int* step_exponents;                         // where steps are scaled, t of each step
+  unsigned* scanned;                           // of SCAN_ROWS rows, then of SCAN_COLS columns, how many tiles
   // Where there are wide lines, of each line the sum of its scaled magnitudes, each rounded, and 2^SUM_BITS times how many
   // of them are strong; of 256 rows and of 128 columns the sums alone.
   unsigned long long *sums, *sums_A, *sums_B;
   unsigned long long *nonzeros_A, *nonzeros_B;  // of 256 rows, of 128 columns
   int *marks_A, *marks_B;                       // of the same
-  int* found;                                   // what holds for the whole product, and the steps' middle exponent
+  int *wide, *scaled_steps;                     // of the whole product: whether there are wide lines, scaled steps
 };
 
 // A number's exponent, from its bits without the sign: that of 1.0 is 127, and those of subnormal numbers go on downwards.
@@ -95,19 +97,17 @@ inline unsigned scan_tiles(int rows, int cols) {
 }
 
 // Adds what a tile of A or B holds to the ranges of its lines; with FIRST also to those of its steps, and counts the
-// numbers that are not zero. A warp takes whole rows, a lane every 32nd column.
-template <bool OF_A, bool FIRST, class Key>
+// numbers that are not zero. A warp takes whole rows; a lane takes vectors of 4 where VECTORS, else every 32nd column.
+template <bool OF_A, bool FIRST, bool VECTORS, class Key>
 __device__ inline void scan_tile(const Gemm& g, const Parts& parts, uint32_t* largest, uint32_t* smallest,
-                                 unsigned tile, const Key& key) {
+                                 int first_row, int first_col, const Key& key) {
   constexpr int WARPS = SCAN_THREADS / 32, COLS = SCAN_COLS / 32;
   __shared__ uint32_t col_largest[SCAN_COLS], col_smallest[SCAN_COLS];
   const float* from = OF_A ? g.A : g.B;
   int64_t ld = OF_A ? g.lda : g.ldb;
   int rows = OF_A ? g.m : g.k, cols = OF_A ? g.k : g.n;
-  unsigned tiles_n = ceil_div(cols, SCAN_COLS);
-  int first_row = static_cast<int>(tile / tiles_n) * SCAN_ROWS,
-      first_col = static_cast<int>(tile % tiles_n) * SCAN_COLS;
   int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+  auto col_of = [&](int c) { return VECTORS ? c / 4 * 128 + 4 * lane + c % 4 : 32 * c + lane; };  // in the tile
   col_largest[threadIdx.x] = 0;
   col_smallest[threadIdx.x] = 0;
   __syncthreads();
@@ -116,41 +116,53 @@ __device__ inline void scan_tile(const Gemm& g, const Parts& parts, uint32_t* la
   unsigned nonzeros[2] = {};
 #pragma unroll
   for (int c = 0; c < COLS; ++c) {
-    int col = first_col + 32 * c + lane;
-    col_steps[c] = OF_A && col < cols ? key.step(col) : 0;
+    int col = first_col + col_of(c);
+    col_steps[c] = OF_A && (VECTORS || col < cols) ? key.step(col) : 0;
     col_high[c] = 0;
     col_low[c] = 0xFFFFFFFFu;
   }
-#pragma unroll 2
-  for (int i = warp; i < SCAN_ROWS; i += WARPS) {
-    int row = first_row + i;
-    float x[COLS];
+  constexpr int AT_ONCE = VECTORS ? 4 : 2;  // rows, all loaded before the first is used
+#pragma unroll 1
+  for (int i = 0; i < SCAN_ROWS; i += AT_ONCE * WARPS) {
+    alignas(16) float x[AT_ONCE][COLS];
 #pragma unroll
-    for (int c = 0; c < COLS; ++c) {
-      int col = first_col + 32 * c + lane;
-      x[c] = row < rows && col < cols ? from[row * ld + col] : 0.0f;
-    }
-    int row_step = !OF_A && row < rows ? key.step(row) : 0;
-    uint32_t row_high = 0, row_low = 0xFFFFFFFFu;
+    for (int r = 0; r < AT_ONCE; ++r) {
+      int row = first_row + i + r * WARPS + warp;
 #pragma unroll
-    for (int c = 0; c < COLS; ++c) {
-      uint32_t number = Key::of(__float_as_uint(x[c]) & 0x7FFFFFFFu, OF_A ? col_steps[c] : row_step);
-      row_high = max(row_high, number);
-      col_high[c] = max(col_high[c], number);
-      if (OF_A) {
-        row_low = min(row_low, number - 1);
-      } else {
-        col_low[c] = min(col_low[c], number - 1);
+      for (int c = 0; c < COLS; c += VECTORS ? 4 : 1) {
+        int col = first_col + col_of(c);
+        if constexpr (VECTORS) {
+          copy_vector<4>(x[r] + c, from + row * ld + col);
+        } else {
+          x[r][c] = row < rows && col < cols ? from[row * ld + col] : 0.0f;
+        }
       }
-      nonzeros[c / (COLS / 2)] += number != 0;
     }
-    if (OF_A || FIRST) {
-      row_high = __reduce_max_sync(0xFFFFFFFF, row_high);
-      row_low = OF_A ? __reduce_min_sync(0xFFFFFFFF, row_low) : row_low;
-      if (lane == 0 && row_high != 0) {
-        atomicMax((OF_A ? largest : parts.steps_B) + row, row_high);
+#pragma unroll
+    for (int r = 0; r < AT_ONCE; ++r) {
+      int row = first_row + i + r * WARPS + warp;
+      int row_step = !OF_A && row < rows ? key.step(row) : 0;
+      uint32_t row_high = 0, row_low = 0xFFFFFFFFu;
+#pragma unroll
+      for (int c = 0; c < COLS; ++c) {
+        uint32_t number = Key::of(__float_as_uint(x[r][c]) & 0x7FFFFFFFu, OF_A ? col_steps[c] : row_step);
+        row_high = max(row_high, number);
+        col_high[c] = max(col_high[c], number);
         if (OF_A) {
-          atomicMax(smallest + row, ~(row_low + 1));
+          row_low = min(row_low, number - 1);
+        } else {
+          col_low[c] = min(col_low[c], number - 1);
+        }
+        nonzeros[c / (COLS / 2)] += number != 0;
+      }
+      if (OF_A || FIRST) {
+        row_high = __reduce_max_sync(0xFFFFFFFF, row_high);
+        row_low = OF_A ? __reduce_min_sync(0xFFFFFFFF, row_low) : row_low;
+        if (lane == 0 && row_high != 0) {
+          atomicMax((OF_A ? largest : parts.steps_B) + row, row_high);
+          if (OF_A) {
+            atomicMax(smallest + row, ~(row_low + 1));
+          }
         }
       }
     }
@@ -159,9 +171,9 @@ __device__ inline void scan_tile(const Gemm& g, const Parts& parts, uint32_t* la
 #pragma unroll
     for (int c = 0; c < COLS; ++c) {
       if (col_high[c] != 0) {
-        atomicMax(col_largest + 32 * c + lane, col_high[c]);
+        atomicMax(col_largest + col_of(c), col_high[c]);
         if (!OF_A) {
-          atomicMax(col_smallest + 32 * c + lane, ~(col_low[c] + 1));
+          atomicMax(col_smallest + col_of(c), ~(col_low[c] + 1));
         }
       }
     }
@@ -187,11 +199,16 @@ __device__ inline void scan_tile(const Gemm& g, const Parts& parts, uint32_t* la
   __syncthreads();  // the columns' ranges have been read
 }
 
-static __global__ void __launch_bounds__(SCAN_THREADS) scan_matrices(Gemm g, Parts parts, unsigned tiles_A) {
-  if (blockIdx.x < tiles_A) {
-    scan_tile<true, true>(g, parts, parts.largest, parts.smallest, blockIdx.x, PlainKey());
+template <bool OF_A, bool FIRST, class Key>
+__device__ inline void scan_tile(const Gemm& g, const Parts& parts, uint32_t* largest, uint32_t* smallest,
+                                 unsigned tile, const Key& key) {
+  unsigned tiles_n = ceil_div(OF_A ? g.k : g.n, SCAN_COLS);
+  int row = static_cast<int>(tile / tiles_n) * SCAN_ROWS, col = static_cast<int>(tile % tiles_n) * SCAN_COLS;
+  bool whole = row + SCAN_ROWS <= (OF_A ? g.m : g.k) && col + SCAN_COLS <= (OF_A ? g.k : g.n);
+  if (whole && vector_width(OF_A ? g.A : g.B, OF_A ? g.lda : g.ldb) == 4) {
+    scan_tile<OF_A, FIRST, true>(g, parts, largest, smallest, row, col, key);
   } else {
-    scan_tile<false, true>(g, parts, parts.largest, parts.smallest, blockIdx.x - tiles_A, PlainKey());
+    scan_tile<OF_A, FIRST, false>(g, parts, largest, smallest, row, col, key);
   }
 }
 
@@ -217,15 +234,48 @@ __device__ inline LineScale line_scale(const Parts& parts, int64_t line, int k, 
   return {14 + 127 - top, top - bottom > narrow, true};
 }
 
-// Whether there are wide lines, and if so whether steps are scaled, and the ranges of lines then. All blocks find the same.
+// The block that scans the last tile of SCAN_ROWS rows of A or of SCAN_COLS columns of B notes whether one of them is wide.
+template <bool OF_A>
+__device__ inline void look_for_wide_lines(const Gemm& g, const Parts& parts, unsigned tile) {
+  __shared__ bool is_last;
+  unsigned along_k = ceil_div(g.k, OF_A ? SCAN_COLS : SCAN_ROWS);
+  unsigned strips_B = ceil_div(g.n, SCAN_COLS);
+  unsigned strip = OF_A ? tile / along_k : tile % strips_B;
+  __threadfence();
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    is_last = atomicAdd(parts.scanned + (OF_A ? 0 : ceil_div(g.m, SCAN_ROWS)) + strip, 1u) == along_k - 1;
+  }
+  __syncthreads();
+  if (!is_last) {
+    return;
+  }
+  __threadfence();
+  int line = static_cast<int>(strip * (OF_A ? SCAN_ROWS : SCAN_COLS) + threadIdx.x);
+  bool inside = threadIdx.x < (OF_A ? SCAN_ROWS : SCAN_COLS) && line < (OF_A ? g.m : g.n);
+  bool wide = inside && line_scale(parts, (OF_A ? 0 : static_cast<int64_t>(g.m)) + line, g.k, false).wide;
+  if (__syncthreads_or(wide) && threadIdx.x == 0) {
+    atomicOr(parts.wide, 1);
+  }
+}
+
+static __global__ void __launch_bounds__(SCAN_THREADS, 4) scan_matrices(Gemm g, Parts parts, unsigned tiles_A) {
+  let_second_kernel_begin();
+  if (blockIdx.x < tiles_A) {
+    scan_tile<true, true>(g, parts, parts.largest, parts.smallest, blockIdx.x, PlainKey());
+    look_for_wide_lines<true>(g, parts, blockIdx.x);
+  } else {
+    scan_tile<false, true>(g, parts, parts.largest, parts.smallest, blockIdx.x - tiles_A, PlainKey());
+    look_for_wide_lines<false>(g, parts, blockIdx.x - tiles_A);
+  }
+}
+
+// If there are wide lines: whether steps are scaled, by how much, and the ranges of lines then. All blocks find the same.
 static __global__ void __launch_bounds__(SCAN_THREADS)
     rescale_steps(Gemm g, Parts parts, unsigned tiles_A, unsigned tiles) {
-  bool wide = false;
-#pragma unroll 8
-  for (int64_t line = threadIdx.x; line < static_cast<int64_t>(g.m) + g.n; line += SCAN_THREADS) {
-    wide = line_scale(parts, line, g.k, false).wide || wide;
-  }
-  if (!__syncthreads_or(wide)) {
+  wait_for_first_kernel();
+  let_second_kernel_begin();
+  if (*parts.wide == 0) {
     return;
   }
   __shared__ int shared_least, shared_most;
@@ -249,13 +299,17 @@ static __global__ void __launch_bounds__(SCAN_THREADS)
     atomicMax(&shared_most, most);
   }
   __syncthreads();
-  bool scaled = shared_most - shared_least >= UNLIKE_STEPS;
+  if (shared_most - shared_least < UNLIKE_STEPS) {
+    return;
+  }
   int middle = (shared_most + shared_least) >> 1;
   if (blockIdx.x == 0 && threadIdx.x == 0) {
-    parts.found[0] = WIDE_DATA + (scaled ? SCALED_STEPS : 0);
-    parts.found[1] = middle;
+    *parts.scaled_steps = 1;
   }
-  for (unsigned tile = blockIdx.x; scaled && tile < tiles; tile += gridDim.x) {
+  for (int p = static_cast<int>(blockIdx.x * SCAN_THREADS + threadIdx.x); p < g.k; p += gridDim.x * SCAN_THREADS) {
+    parts.step_exponents[p] = step_exponent(parts, p, middle);
+  }
+  for (unsigned tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
     if (tile < tiles_A) {
       scan_tile<true, false>(g, parts, parts.scaled_largest, parts.scaled_smallest, tile,
                              ScaledKey<true>{parts, middle});
@@ -281,12 +335,14 @@ __device__ inline void split_fp16(float x, __half* high, __half* low) {
 // strong.
 constexpr int SUM_BITS = 40;
 struct Magnitudes {
-  unsigned sum = 0, strong = 0;
+  unsigned sum, strong;
   __device__ void add(float x) {
     sum += __float_as_uint(fabsf(x) + 8388608.0f) - 0x4B000000u;
     strong += fabsf(x) >= 0.00048828125f;  // 2^-11
   }
-  __device__ unsigned long long both() const { return static_cast<unsigned long long>(strong) << SUM_BITS | sum; }
+  __device__ void add_to(unsigned long long* sums) const {
+    atomicAdd(sums, static_cast<unsigned long long>(strong) << SUM_BITS | sum);
+  }
 };
 
 // Notes what a line is; one thread does it for each line.
@@ -301,9 +357,8 @@ constexpr int SPLIT_VECTOR = 8;  // numbers of a row of A that a thread splits, 
 
 // Splits 256 vectors of a row of A. PLAIN: there are no wide lines, so that no sums are needed and no steps are scaled.
 template <bool PLAIN>
-__device__ inline void split_row(const Gemm& g, const Parts& parts, int row, int chunk, unsigned long long* of_row) {
-  bool scaled_steps = !PLAIN && (parts.found[0] & SCALED_STEPS) != 0;
-  int middle = PLAIN ? 0 : parts.found[1];
+__device__ inline void split_row(const Gemm& g, const Parts& parts, int row, int chunk, Magnitudes* of_row) {
+  bool scaled_steps = !PLAIN && *parts.scaled_steps != 0;
   int p = (chunk * 256 + threadIdx.x) * SPLIT_VECTOR;
   LineScale scale = line_scale(parts, row, g.k, scaled_steps);
   if (p == 0) {
@@ -324,10 +379,10 @@ __device__ inline void split_row(const Gemm& g, const Parts& parts, int row, int
   }
   alignas(16) __half high[SPLIT_VECTOR];
   alignas(16) __half low[SPLIT_VECTOR];
-  Magnitudes magnitudes;
+  Magnitudes magnitudes = {};
 #pragma unroll
   for (int i = 0; i < SPLIT_VECTOR; ++i) {
-    int step = scaled_steps && p + i < g.k ? step_exponent(parts, p + i, middle) : 0;
+    int step = scaled_steps && p + i < g.k ? parts.step_exponents[p + i] : 0;
     x[i] = scaled_by(x[i], scale.exponent + step);
     if (!PLAIN) {
       magnitudes.add(x[i]);
@@ -336,18 +391,19 @@ __device__ inline void split_row(const Gemm& g, const Parts& parts, int row, int
   }
   if (!PLAIN && scale.split) {
     if (threadIdx.x == 0) {
-      *of_row = 0;
+      *of_row = {};
     }
     __syncthreads();
     magnitudes.sum = __reduce_add_sync(0xFFFFFFFF, magnitudes.sum);
     magnitudes.strong = __reduce_add_sync(0xFFFFFFFF, magnitudes.strong);
     if (threadIdx.x % 32 == 0) {
-      atomicAdd(of_row, magnitudes.both());
+      atomicAdd(&of_row->sum, magnitudes.sum);
+      atomicAdd(&of_row->strong, magnitudes.strong);
     }
     __syncthreads();
     if (threadIdx.x == 0) {
-      atomicAdd(parts.sums + row, *of_row);
-      atomicAdd(parts.sums_A + row / 256, *of_row & ((1ull << SUM_BITS) - 1));
+      of_row->add_to(parts.sums + row);
+      atomicAdd(parts.sums_A + row / 256, static_cast<unsigned long long>(of_row->sum));
     }
   }
   if (p < parts.ld) {
@@ -357,22 +413,23 @@ __device__ inline void split_row(const Gemm& g, const Parts& parts, int row, int
   }
 }
 
-// Where a block transposes 64 steps of 64 columns of B, and adds up their magnitudes.
+// Where a block transposes 64 steps of 64 columns of B, and adds up their magnitudes: below 2^32, because an atomic addition
+// of 64 bits in shared memory is a loop.
 struct ColumnsOfB {
   float tile[64][65];
-  unsigned long long sums[64], all;
+  Magnitudes of_column[64];
+  unsigned all;
 };
 
 // Splits 64 columns of B by 64 steps.
 template <bool PLAIN>
 __device__ inline void split_columns(const Gemm& g, const Parts& parts, int first_col, int first_p,
                                      ColumnsOfB& columns) {
-  bool scaled_steps = !PLAIN && (parts.found[0] & SCALED_STEPS) != 0;
-  int middle = PLAIN ? 0 : parts.found[1];
+  bool scaled_steps = !PLAIN && *parts.scaled_steps != 0;
   int col = first_col + threadIdx.x % 64;
   LineScale scale = {0, false, false};
   if (!PLAIN && threadIdx.x < 64) {
-    columns.sums[threadIdx.x] = 0;
+    columns.of_column[threadIdx.x] = {};
   }
   if (!PLAIN && threadIdx.x == 0) {
     columns.all = 0;
@@ -389,11 +446,11 @@ __device__ inline void split_columns(const Gemm& g, const Parts& parts, int firs
     int p = first_p + 4 * i + threadIdx.x / 64;
     x[i] = p < g.k && col < g.n ? g.B[p * g.ldb + col] : 0.0f;
   }
-  Magnitudes magnitudes;
+  Magnitudes magnitudes = {};
 #pragma unroll
   for (int i = 0; i < 16; ++i) {
     int p = 4 * i + threadIdx.x / 64;
-    int step = scaled_steps && first_p + p < g.k ? step_exponent(parts, first_p + p, middle) : 0;
+    int step = scaled_steps && first_p + p < g.k ? parts.step_exponents[first_p + p] : 0;
     x[i] = scaled_by(x[i], scale.exponent - step);
     if (!PLAIN) {
       magnitudes.add(x[i]);
@@ -403,15 +460,19 @@ __device__ inline void split_columns(const Gemm& g, const Parts& parts, int firs
   __syncthreads();
   if (!PLAIN) {
     if (scale.split) {
-      atomicAdd(columns.sums + threadIdx.x % 64, magnitudes.both());
-      atomicAdd(&columns.all, static_cast<unsigned long long>(magnitudes.sum));
+      atomicAdd(&columns.of_column[threadIdx.x % 64].sum, magnitudes.sum);
+      atomicAdd(&columns.of_column[threadIdx.x % 64].strong, magnitudes.strong);
+    }
+    unsigned of_warp = __reduce_add_sync(0xFFFFFFFF, scale.split ? magnitudes.sum : 0u);
+    if (threadIdx.x % 32 == 0) {
+      atomicAdd(&columns.all, of_warp);
     }
     __syncthreads();
     if (threadIdx.x < 64 && scale.split) {
-      atomicAdd(parts.sums + g.m + col, columns.sums[threadIdx.x]);
-      if (threadIdx.x == 0) {
-        atomicAdd(parts.sums_B + col / 128, columns.all);
-      }
+      columns.of_column[threadIdx.x].add_to(parts.sums + g.m + col);
+    }
+    if (threadIdx.x == 0) {
+      atomicAdd(parts.sums_B + col / 128, static_cast<unsigned long long>(columns.all));
     }
   }
 #pragma unroll
@@ -433,20 +494,22 @@ __device__ inline void split_columns(const Gemm& g, const Parts& parts, int firs
   }
 }
 
-// Splits A and B into the workspace. Blocks of 256 threads: the first take a row of A by 256 vectors, the others 64
-// columns of B by 64 steps.
+// Splits A and B into the workspace. Blocks of 256 threads take a row of A by 256 vectors, or 64 columns of B by 64 steps.
+// They go from the end to the beginning, because the L2 cache still has what the scan read last.
 static __global__ void __launch_bounds__(256) split_parts(Gemm g, Parts parts) {
   __shared__ ColumnsOfB columns;
-  bool plain = parts.found[0] == 0;
+  wait_for_first_kernel();
+  let_second_kernel_begin();
+  bool plain = *parts.wide == 0;
   int chunks_A = static_cast<int>((parts.ld + 256 * SPLIT_VECTOR - 1) / (256 * SPLIT_VECTOR));
   int64_t blocks_A = static_cast<int64_t>(g.m) * chunks_A;
-  int64_t block = blockIdx.x;
+  int64_t block = gridDim.x - 1 - blockIdx.x;
   if (block < blocks_A) {
     int row = static_cast<int>(block / chunks_A), chunk = static_cast<int>(block % chunks_A);
     if (plain) {
-      split_row<true>(g, parts, row, chunk, &columns.all);
+      split_row<true>(g, parts, row, chunk, columns.of_column);
     } else {
-      split_row<false>(g, parts, row, chunk, &columns.all);
+      split_row<false>(g, parts, row, chunk, columns.of_column);
     }
     return;
   }
@@ -508,7 +571,9 @@ Parts parts_in(const Gemm& g, Clear clear, Take take) {
   parts.steps_B = words(k);
   parts.marks_A = reinterpret_cast<int*>(words(ceil_div(g.m, 256)));
   parts.marks_B = reinterpret_cast<int*>(words(ceil_div(g.n, 128)));
-  parts.found = reinterpret_cast<int*>(words(2));
+  parts.wide = reinterpret_cast<int*>(words(1));
+  parts.scaled_steps = reinterpret_cast<int*>(words(1));
+  parts.scanned = words(static_cast<size_t>(ceil_div(g.m, SCAN_ROWS)) + ceil_div(g.n, SCAN_COLS));
   parts.sums = longs(lines);
   parts.sums_A = longs(ceil_div(g.m, 256));
   parts.sums_B = longs(ceil_div(g.n, 128));
@@ -516,23 +581,24 @@ Parts parts_in(const Gemm& g, Clear clear, Take take) {
   parts.nonzeros_B = longs(ceil_div(g.n, 128));
   parts.ld = static_cast<int64_t>(ceil_div(g.k, 64)) * 64;
   parts.exponents = reinterpret_cast<int*>(take(4 * lines));
+  parts.step_exponents = reinterpret_cast<int*>(take(4 * k));
   parts.high_A = reinterpret_cast<__half*>(take(4 * g.m * parts.ld));
   parts.high_B = reinterpret_cast<__half*>(take(4 * g.n * parts.ld));
   return parts;
 }
 
-// Queues the scans and the split. What has to be zeros is zero already.
+// Queues the scans and the split. What has to be zeros is zero already. Each kernel is launched while the one before ends.
 inline cudaError_t launch_split_parts(const Gemm& g, const Parts& parts, int sms, cudaStream_t stream) {
   unsigned tiles_A = scan_tiles(g.m, g.k), tiles = tiles_A + scan_tiles(g.k, g.n);
   cudaError_t error = launch(scan_matrices, dim3(tiles), dim3(SCAN_THREADS), 0, stream, g, parts, tiles_A);
   if (error == cudaSuccess) {
     unsigned blocks = std::min(tiles, 4 * static_cast<unsigned>(std::max(1, sms)));
-    error = launch(rescale_steps, dim3(blocks), dim3(SCAN_THREADS), 0, stream, g, parts, tiles_A, tiles);
+    error = launch_second(rescale_steps, dim3(blocks), dim3(SCAN_THREADS), stream, g, parts, tiles_A, tiles);
   }
   if (error == cudaSuccess) {
     auto chunks_A = static_cast<unsigned>((parts.ld + 256 * 8 - 1) / (256 * 8));
     unsigned blocks = g.m * chunks_A + static_cast<unsigned>(ceil_div(g.n, 64)) * ceil_div(g.k, 64);
-    error = launch(split_parts, dim3(blocks), dim3(256), 0, stream, g, parts);
+    error = launch_second(split_parts, dim3(blocks), dim3(256), stream, g, parts);
   }
   return error;
 }

@@ -348,7 +348,7 @@ __global__ void __launch_bounds__(LEFT_THREADS, 1)
     const float* A = g.A + at.x * g.lda;
     const float* B = g.B + at.y;
     float sum = 0.0f;
-#pragma unroll 8
+#pragma unroll 16
     for (int p = lane; p < g.k; p += 32) {
       sum += A[p] * B[p * g.ldb];
     }

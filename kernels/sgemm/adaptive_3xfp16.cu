@@ -82,23 +82,16 @@ __device__ inline Ask ask(const Gemm& g, const Parts& parts, float few_terms, Ti
   return {(marks & UNSPLIT) != 0 || few, (marks & WIDE) != 0};
 }
 
-// What a block finds out about its tile if there are wide lines. All warps that multiply take part.
+// What a block finds out about its tile if there are wide lines. All warps that multiply take part. Of rows, then of columns:
 struct Look {
-  unsigned unproved;  // products
-  int top[2];         // of the rows and of the columns, the exponent of the largest number
+  int top[2];  // the exponent of the largest number
   unsigned weight[2], strong[2];
-
-  __device__ void clear() {
-    unproved = 0;
-    for (int side = 0; side < 2; ++side) {
-      top[side] = -(1 << 20);
-      weight[side] = strong[side] = 0;
-    }
-  }
+  unsigned wide[2], least_kept[2];  // whether one is wide, and the largest least_kept, as bits
+  unsigned unproved;                // products
 
   // Adds a line for each thread: half of the warps have the rows, the others the columns. Lines weigh by the squares of
   // their largest numbers, as they do in the norm of the tile.
-  __device__ void add_lines(const Gemm& g, const Parts& parts, Tile tile) {
+  __device__ void add_lines(const Gemm& g, const Parts& parts, Tile tile, const LineEnd& end) {
     int side = threadIdx.x / TILE;
     int i = (side == 0 ? tile.row : tile.col) + threadIdx.x % TILE;
     bool inside = i < (side == 0 ? g.m : g.n);
@@ -106,8 +99,12 @@ struct Look {
     unsigned long long sums = inside ? parts.sums[line] : 0;
     int exponent = sums != 0 ? -(parts.exponents[line] >> 1) : -(1 << 20);
     int highest = __reduce_max_sync(0xFFFFFFFF, exponent);
+    unsigned most_kept = __reduce_max_sync(0xFFFFFFFF, __float_as_uint(end.least_kept));
+    bool any_wide = __any_sync(0xFFFFFFFF, end.wide != 0.0f);
     if (threadIdx.x % 32 == 0) {
       atomicMax(&top[side], highest);
+      atomicMax(&least_kept[side], most_kept);
+      atomicOr(&wide[side], any_wide ? 1u : 0u);
     }
     barrier_of<CONSUMERS * 128>();
     int below = top[side] - exponent;
@@ -121,6 +118,12 @@ struct Look {
     }
   }
 
+  // No product needs more to be kept.
+  __device__ float limit() const {
+    return (wide[0] != 0 ? __uint_as_float(least_kept[1]) : 0.0f) +
+           (wide[1] != 0 ? __uint_as_float(least_kept[0]) : 0.0f);
+  }
+
   // Whether the tile is left, given how many products of this thread prove nothing.
   __device__ bool leaves(unsigned count) {
     count = __reduce_add_sync(0xFFFFFFFF, count);
@@ -129,15 +132,11 @@ struct Look {
     }
     barrier_of<CONSUMERS * 128>();
     bool weak = strong[0] < LEAST_STRONG * weight[0] || strong[1] < LEAST_STRONG * weight[1];
-    bool found = unproved > MOST_ELEMENTS || weak;
-    barrier_of<CONSUMERS * 128>();  // all have read it
-    if (threadIdx.x == 0) {
-      clear();
-    }
-    barrier_of<CONSUMERS * 128>();
-    return found;
+    return unproved > MOST_ELEMENTS || weak;
   }
 };
+
+constexpr Look NOTHING_SEEN = {{-(1 << 20), -(1 << 20)}};
 
 // A cluster of two blocks computes pairs of tiles. The blocks share the columns of B: each copies half of them to both.
 __global__ void __launch_bounds__((CONSUMERS + 1) * 128, 1) __cluster_dims__(2, 1, 1)
@@ -146,12 +145,12 @@ __global__ void __launch_bounds__((CONSUMERS + 1) * 128, 1) __cluster_dims__(2, 
   char* shared = dynamic_shared<char>();
   __shared__ uint64_t full[STAGES];   // the copies to a stage have arrived
   __shared__ uint64_t empty[STAGES];  // every warp of both blocks has read it
-  __shared__ Look look;
+  __shared__ Look looks[2];           // at this tile, and cleared for the next one
   __shared__ LineEnd ends[2 * TILE];  // of a tile's rows and then of its columns
   int rank = cluster_rank();
   int group = threadIdx.x / 128;
   if (threadIdx.x == 0) {
-    look.clear();
+    looks[0] = NOTHING_SEEN;
     for (int stage = 0; stage < STAGES; ++stage) {
       mbarrier_init(&full[stage], 1);
       mbarrier_init(&empty[stage], 2 * CONSUMERS * 4);
@@ -159,6 +158,7 @@ __global__ void __launch_bounds__((CONSUMERS + 1) * 128, 1) __cluster_dims__(2, 
     mbarrier_init_fence();
   }
   cluster_barrier();
+  wait_for_first_kernel();
   let_second_kernel_begin();
   int steps = static_cast<int>(parts.ld / STEPS);  // stages of k
 
@@ -195,6 +195,7 @@ __global__ void __launch_bounds__((CONSUMERS + 1) * 128, 1) __cluster_dims__(2, 
     int lane = threadIdx.x % 32;
     bool several = steps > SECTION_STAGES;  // sections
     bool releases = lane < 2;               // lane r of each warp gives stages back to block r of the cluster
+    int next_look = 0;
     for (unsigned t = blockIdx.x / 2; t < pairs; t += gridDim.x / 2) {
       Tile tile = pair_of_tiles(g, t);
       Tile own = {tile.row + rank * TILE, tile.col};
@@ -209,10 +210,19 @@ __global__ void __launch_bounds__((CONSUMERS + 1) * 128, 1) __cluster_dims__(2, 
       // thread would need those of 34 lines, and each load would wait for the one before.
       barrier_of<CONSUMERS * 128>();  // all have read those of the tile before
       int i_line = threadIdx.x % TILE;
-      ends[threadIdx.x] = line_end(parts,
-                                   threadIdx.x < TILE ? min(own.row + i_line, g.m - 1)
-                                                      : static_cast<int64_t>(g.m) + min(own.col + i_line, g.n - 1),
-                                   g.k, asked.look);
+      LineEnd end = line_end(parts,
+                             threadIdx.x < TILE ? min(own.row + i_line, g.m - 1)
+                                                : static_cast<int64_t>(g.m) + min(own.col + i_line, g.n - 1),
+                             g.k, asked.look);
+      ends[threadIdx.x] = end;
+      Look& look = looks[next_look];
+      if (asked.look) {
+        look.add_lines(g, parts, own, end);
+        next_look ^= 1;
+        if (threadIdx.x == 0) {
+          looks[next_look] = NOTHING_SEEN;  // which all have read
+        }
+      }
       float sum[64] = {};
       float high[64] = {};
       float low[64] = {};
@@ -296,15 +306,21 @@ __global__ void __launch_bounds__((CONSUMERS + 1) * 128, 1) __cluster_dims__(2, 
       barrier_of<CONSUMERS * 128>();  // all lines have been read
       unsigned unproved = 0;          // products of this thread
       if (asked.look) {
-        look.add_lines(g, parts, own);
+        float smallest = fabsf(sum[0]);
 #pragma unroll
-        for (int j = 0; j < 16; ++j) {
+        for (int i = 1; i < 64; ++i) {
+          smallest = fminf(smallest, fabsf(sum[i]));
+        }
+        if (smallest < look.limit()) {
 #pragma unroll
-          for (int v = 0; v < 2; ++v) {
+          for (int j = 0; j < 16; ++j) {
 #pragma unroll
-            for (int half = 0; half < 2; ++half) {
-              bool inside = row + 8 * half < g.m && col + 8 * j + v < g.n;
-              unproved += inside && !proves(sum[4 * j + 2 * half + v], of_rows[8 * half], of_cols[8 * j + v]);
+            for (int v = 0; v < 2; ++v) {
+#pragma unroll
+              for (int half = 0; half < 2; ++half) {
+                bool inside = row + 8 * half < g.m && col + 8 * j + v < g.n;
+                unproved += inside && !proves(sum[4 * j + 2 * half + v], of_rows[8 * half], of_cols[8 * j + v]);
+              }
             }
           }
         }
@@ -420,8 +436,8 @@ cudaError_t launch_parts(const Gemm& g, const Places& places, int sms, cudaStrea
   float few_terms = fills_sms(g, sms) ? FEW_TERMS : std::max(400.0f, static_cast<float>(g.k) / 6);
   unsigned pairs = static_cast<unsigned>(ceil_div(g.m, 2 * TILE)) * ceil_div(g.n, TILE);
   unsigned clusters = std::min(pairs, static_cast<unsigned>(std::max(1, sms / 2)));
-  cudaError_t error = launch(sgemm_parts, dim3(2 * clusters), dim3((CONSUMERS + 1) * 128), SHARED_BYTES, stream, g,
-                             places.parts, places.left, pairs, few_terms, map_A, map_B);
+  cudaError_t error = launch_after_copies(sgemm_parts, dim3(2 * clusters), dim3((CONSUMERS + 1) * 128), SHARED_BYTES,
+                                          stream, g, places.parts, places.left, pairs, few_terms, map_A, map_B);
   return error != cudaSuccess ? error : launch_left(g, places.left, sms, stream);
 }
 
@@ -429,10 +445,10 @@ cudaError_t launch_parts(const Gemm& g, const Places& places, int sms, cudaStrea
 // or sums are short. Else fewer cycles decide: those of the model of `fastest`, and
 // - PREPARE for five launches and the first copies, and 12 bytes for each element of A and B, at BYTES a cycle and SM;
 // - for each pair of tiles of the busiest cluster STEP for each step of k, and END to fill the stages and store C.
-// These are fitted to recorded times of `wgmma_3xfp16` on an H200 (results/h200-sxm/raw/survey). A tenth is left for what
-// the models do not know.
+// These are fitted to a profile at 2048 and 4096 and to the survey on an H100. A tenth is left for what the models do not
+// know.
 bool tensor_cores_win(const Gemm& g, int sms) {
-  constexpr double PREPARE = 60000, BYTES = 16.4, STEP = 36, END = 8000, MARGIN = 1.1;
+  constexpr double PREPARE = 30000, BYTES = 11.6, STEP = 31, END = 9000, MARGIN = 1.1;
   if (ALWAYS_SPLIT) {
     return true;
   }
