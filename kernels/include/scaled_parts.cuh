@@ -241,16 +241,16 @@ __device__ inline void look_for_wide_lines(const Gemm& g, const Parts& parts, un
   unsigned along_k = ceil_div(g.k, OF_A ? SCAN_COLS : SCAN_ROWS);
   unsigned strips_B = ceil_div(g.n, SCAN_COLS);
   unsigned strip = OF_A ? tile / along_k : tile % strips_B;
-  __threadfence();
   __syncthreads();
   if (threadIdx.x == 0) {
+    __threadfence();
     is_last = atomicAdd(parts.scanned + (OF_A ? 0 : ceil_div(g.m, SCAN_ROWS)) + strip, 1u) == along_k - 1;
+    __threadfence();
   }
   __syncthreads();
   if (!is_last) {
     return;
   }
-  __threadfence();
   int line = static_cast<int>(strip * (OF_A ? SCAN_ROWS : SCAN_COLS) + threadIdx.x);
   bool inside = threadIdx.x < (OF_A ? SCAN_ROWS : SCAN_COLS) && line < (OF_A ? g.m : g.n);
   bool wide = inside && line_scale(parts, (OF_A ? 0 : static_cast<int64_t>(g.m)) + line, g.k, false).wide;

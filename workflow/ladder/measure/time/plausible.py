@@ -94,7 +94,9 @@ def _held(own: Measurement, baseline: Measurement) -> str:
         return ""
     usual = _median_us(own)
     held, theirs_held = (float(np.percentile(each, 25)) for each in (ours, theirs))  # an interrupt makes some longer
-    beyond = held - usual - (theirs_held - _median_us(baseline))
+    # The clocks count from other points, which the baseline shows. It may also be at another of its own speeds while it
+    # is held: a baseline that is faster then says nothing about the rung.
+    beyond = held - usual - max(0.0, theirs_held - _median_us(baseline))
     if beyond > HELD_SHARE * usual + HELD_US:
         return (
             f"a launch takes {held:.4g} us by the GPU's clock if nothing can begin before it, and {usual:.4g} us "
