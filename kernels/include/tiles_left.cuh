@@ -347,10 +347,21 @@ __global__ void __launch_bounds__(LEFT_THREADS, 1)
     int2 at = left.places[i];
     const float* A = g.A + at.x * g.lda;
     const float* B = g.B + at.y;
+    constexpr int AT_ONCE = 16;  // numbers of a lane, all loaded before the first is used
     float sum = 0.0f;
-#pragma unroll 16
-    for (int p = lane; p < g.k; p += 32) {
-      sum += A[p] * B[p * g.ldb];
+#pragma unroll 1
+    for (int begin = lane; begin < g.k; begin += 32 * AT_ONCE) {
+      float a[AT_ONCE], b[AT_ONCE];
+#pragma unroll
+      for (int j = 0; j < AT_ONCE; ++j) {
+        int p = begin + 32 * j;
+        a[j] = p < g.k ? A[p] : 0.0f;
+        b[j] = p < g.k ? B[p * g.ldb] : 0.0f;
+      }
+#pragma unroll
+      for (int j = 0; j < AT_ONCE; ++j) {
+        sum += a[j] * b[j];
+      }
     }
 #pragma unroll
     for (int lanes = 16; lanes > 0; lanes /= 2) {

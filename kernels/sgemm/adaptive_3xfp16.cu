@@ -210,19 +210,10 @@ __global__ void __launch_bounds__((CONSUMERS + 1) * 128, 1) __cluster_dims__(2, 
       // thread would need those of 34 lines, and each load would wait for the one before.
       barrier_of<CONSUMERS * 128>();  // all have read those of the tile before
       int i_line = threadIdx.x % TILE;
-      LineEnd end = line_end(parts,
-                             threadIdx.x < TILE ? min(own.row + i_line, g.m - 1)
-                                                : static_cast<int64_t>(g.m) + min(own.col + i_line, g.n - 1),
-                             g.k, asked.look);
-      ends[threadIdx.x] = end;
-      Look& look = looks[next_look];
-      if (asked.look) {
-        look.add_lines(g, parts, own, end);
-        next_look ^= 1;
-        if (threadIdx.x == 0) {
-          looks[next_look] = NOTHING_SEEN;  // which all have read
-        }
-      }
+      ends[threadIdx.x] = line_end(parts,
+                                   threadIdx.x < TILE ? min(own.row + i_line, g.m - 1)
+                                                      : static_cast<int64_t>(g.m) + min(own.col + i_line, g.n - 1),
+                                   g.k, asked.look);
       float sum[64] = {};
       float high[64] = {};
       float low[64] = {};
@@ -304,8 +295,14 @@ __global__ void __launch_bounds__((CONSUMERS + 1) * 128, 1) __cluster_dims__(2, 
       const LineEnd *of_rows = ends + below, *of_cols = ends + TILE + right;
       bool pairs_C = reinterpret_cast<uintptr_t>(g.C) % 8 == 0 && g.ldc % 2 == 0;
       barrier_of<CONSUMERS * 128>();  // all lines have been read
-      unsigned unproved = 0;          // products of this thread
+      uint64_t unproved = 0;          // a bit for each product of this thread
       if (asked.look) {
+        Look& look = looks[next_look];
+        next_look ^= 1;
+        look.add_lines(g, parts, own, ends[threadIdx.x]);
+        if (threadIdx.x == 0) {
+          looks[next_look] = NOTHING_SEEN;  // all have read what was seen there
+        }
         float smallest = fabsf(sum[0]);
 #pragma unroll
         for (int i = 1; i < 64; ++i) {
@@ -313,22 +310,21 @@ __global__ void __launch_bounds__((CONSUMERS + 1) * 128, 1) __cluster_dims__(2, 
         }
         if (smallest < look.limit()) {
 #pragma unroll
-          for (int j = 0; j < 16; ++j) {
-#pragma unroll
-            for (int v = 0; v < 2; ++v) {
-#pragma unroll
-              for (int half = 0; half < 2; ++half) {
-                bool inside = row + 8 * half < g.m && col + 8 * j + v < g.n;
-                unproved += inside && !proves(sum[4 * j + 2 * half + v], of_rows[8 * half], of_cols[8 * j + v]);
-              }
-            }
+          for (int i = 0; i < 64; ++i) {
+            int r = 8 * (i / 2 % 2), c = i / 4 * 8 + i % 2;
+            bool proved = row + r >= g.m || col + c >= g.n || proves(sum[i], of_rows[r], of_cols[c]);
+            unproved |= static_cast<uint64_t>(!proved) << i;
           }
         }
-        if (look.leaves(unproved)) {
+        if (look.leaves(__popcll(unproved))) {
           if (threadIdx.x == 0) {
             leave_tile(left, own);
           }
           continue;
+        }
+        for (uint64_t rest = unproved; rest != 0; rest &= rest - 1) {
+          int i = __ffsll(static_cast<long long>(rest)) - 1;
+          leave_element(left, row + 8 * (i / 2 % 2), col + i / 4 * 8 + i % 2);
         }
       }
       // Without branches, because instructions that run once a tile are not in the instruction cache.
@@ -345,8 +341,8 @@ __global__ void __launch_bounds__((CONSUMERS + 1) * 128, 1) __cluster_dims__(2, 
           }
         }
       };
-      bool whole = own.row + TILE <= g.m && own.col + TILE <= g.n && g.beta == 0.0f;
-      if (__all_sync(0xFFFFFFFF, whole && unproved == 0)) {
+      // Elements that are left get a value here too, and another one later.
+      if (own.row + TILE <= g.m && own.col + TILE <= g.n && g.beta == 0.0f) {
         if (pairs_C) {
           store_all([](float* to, float one, float next) { *reinterpret_cast<float2*>(to) = float2{one, next}; });
         } else {
@@ -367,9 +363,9 @@ __global__ void __launch_bounds__((CONSUMERS + 1) * 128, 1) __cluster_dims__(2, 
           bool kept[2];
 #pragma unroll
           for (int v = 0; v < 2; ++v) {
-            float product = sum[4 * j + 2 * half + v];
-            kept[v] = !asked.look || proves(product, of_rows[8 * half], of_cols[8 * j + v]);
-            two[v] = unscaled(product, of_rows[8 * half], of_cols[8 * j + v]);
+            int i = 4 * j + 2 * half + v;
+            kept[v] = (unproved >> i & 1) == 0;
+            two[v] = unscaled(sum[i], of_rows[8 * half], of_cols[8 * j + v]);
           }
           if (kept[0] && kept[1]) {
             store_two(g, r, c, two, pairs_C);
@@ -379,8 +375,6 @@ __global__ void __launch_bounds__((CONSUMERS + 1) * 128, 1) __cluster_dims__(2, 
           for (int v = 0; v < 2; ++v) {
             if (r < g.m && c + v < g.n && kept[v]) {
               store_result(g, r, c + v, two[v]);
-            } else if (r < g.m && c + v < g.n) {
-              leave_element(left, r, c + v);
             }
           }
         }

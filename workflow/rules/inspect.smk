@@ -30,7 +30,7 @@ rule inspect:
     conda:
         CONDA
     params:
-        shapes=SHAPES,
+        shapes=[str(shape) for shape in PLAN.inspected_shapes],
         products=lambda wildcards: PLAN.asked_products(wildcards.kernel),
         gpu=[PLAN.gpu],
         nvcc=SETTINGS["compile"]["nvcc"],

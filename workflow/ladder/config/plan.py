@@ -39,6 +39,7 @@ from ladder.system.paths import ROOT, read_text, require_file, resolved, shown
 KERNELS = ROOT / "config" / "kernels.yaml"
 RESULTS = ROOT / "results"
 MISREAD = '"$`\\{}: \t\n'  # by nvcc, its shell or Snakemake, in the path of a ladder or of results outside the project
+PREDICTED = (Shape(6144, 6144, 6144), Shape(8192, 8192, 8192))  # for which few wait, but whose times are predicted
 PROGRAMS = {"nvcc": "compile", "ncu": "profile", "compute-sanitizer": "sanitize"}  # where settings name a program
 CLUSTER = "cluster"  # what `measure` says where jobs run on nodes of a batch system, and the folder of their records
 # The settings that change nothing of what is derived of a GPU's records.
@@ -84,6 +85,12 @@ class Plan:
         if self.measuring or self.settings["sizes"] != "gpu":
             return self.listed_shapes
         return self.listed_shapes + tuple(sorted(recorded_shapes(self.raw()) - set(self.listed_shapes)))
+
+    @property
+    def inspected_shapes(self) -> tuple[Shape, ...]:
+        """The shapes at which a rung is asked what it launches: of the run, and PREDICTED unless sizes are chosen."""
+        more = PREDICTED if self.settings["sizes"] == "gpu" else ()
+        return self.shapes + tuple(shape for shape in more if shape not in self.shapes)
 
     @cached_property
     def headline(self) -> str:
