@@ -73,7 +73,12 @@ pages = [str(results / f"pages/{{rung.name}}.md") for rung in run.rungs]
 for folder in ("tables", "figures", "pages", "drawings"):
     shutil.rmtree(results / folder)
 (results / "figures").mkdir()
-derive("tables", *tables.values(), inspections=inspections, emulated=emulated, sustained=[], hardware=[], elsewhere=[])
+hardware = [tables.pop("hardware")] if "hardware" in tables else []
+record = [str(run.raw() / "hardware.json")] if hardware else []
+measured = {{"hardware": record, "sustained": [], "elsewhere": []}}
+derive("tables", *tables.values(), inspections=inspections, emulated=emulated, **measured)
+for table in hardware:
+    derive("hardware", table, record=record[0])
 derive("figures", str(results / "figures/any"), **tables)
 tried = [rung for rung in run.ladder.values() if rung.entry == "tiled"][:1]  # of RUNGS the one with recorded trials
 trials = [str(run.raw() / "trials/tiled.json.gz")]
@@ -81,7 +86,7 @@ at = {{"sizes": ["1024", "4096"], "shapes": {{"tiled": ["1024", "4096"]}}}}
 tuning = {{"ladder": list(run.ladder.values()), "rungs": tried, **at, "not_tuned": []}}
 derive("tune", trials=trials, named=drawn("trials", "tuning") | {{"tuned": []}}, params=tuning)
 named = drawn("published", "published") | {{"page": str(results / "pages/published.md")}}
-derive("published", named=named, **tables | {{"trials": [tables["trials"]], "hardware": []}})
+derive("published", named=named, **tables | {{"trials": [tables["trials"]], "hardware": hardware}})
 erring = [str(path) for rung in RUNGS if (path := run.raw() / f"accuracy/{{rung}}.json").exists()]
 accurate = {{"rungs": list(run.accurate)}}
 derive("accuracy", named=drawn("accuracy", "accuracy"), params=accurate, records=erring, rungs=tables["rungs"])
@@ -89,14 +94,15 @@ dark = {{"dark": str(results / "figures/overview_dark.png")}}
 derive("overview", named=drawn("accuracy", "overview") | dark, **tables)
 zips = [str(path) for path in sorted((run.raw() / "experiments").glob("*.zip"))]
 derive("experiments", str(results / "tables/experiments.csv"), records=zips)
-derive("analysis", str(results / "figures/any"), tables=list(tables.values()))
+every_table = [*tables.values(), *hardware]
+derive("analysis", str(results / "figures/any"), tables=every_table)
 derive("drawings", *(str(results / f"drawings/{{name}}.svg") for name in drawings), params={{"constants": drawings}})
 paged = {{name: str(results / f"pages/{{file}}.md") for name, file in (("index", "README"), ("timeline", "timeline"))}}
-paged |= {{"pages": pages, "hardware": []}}
-derive("pages", named=paged, tables=list(tables.values()), inspections=inspections)
+paged |= {{"pages": pages, "hardware": [str(results / "pages/hardware.md")] if hardware else []}}
+derive("pages", named=paged, tables=every_table, inspections=inspections)
 if importlib.util.find_spec("altair"):
     (results / "report.html").unlink()
-    reported = [path for name, path in tables.items() if name not in ("trials", "experiments")]
+    reported = [path for name, path in tables.items() if name not in ("trials", "experiments")] + hardware
     derive("report", str(results / "report.html"), tables=reported)
 """
 

@@ -196,7 +196,8 @@ def test_what_is_derived_of_rungs_and_sizes_that_are_gone_goes_with_them_and_the
     selected(project).joinpath("comparison/old.csv").touch()
     run = snakemake(project, ["kernels=[naive]", "sizes=[512]", CHECK])
     assert run.status == 0, run.output
-    assert {path.stem for path in selected(project).glob("pages/*")} == {"naive", "README", "published", "timeline"}
+    pages = {"naive", "README", "published", "timeline", "hardware"}
+    assert {path.stem for path in selected(project).glob("pages/*")} == pages
     assert {path.stem for path in selected(project).glob("drawings/*")} == {"naive"}
     assert not selected(project).joinpath("comparison").exists()
     assert set(table(project, "timings")["shape"]) == {512}

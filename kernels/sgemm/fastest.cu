@@ -26,8 +26,8 @@
 // Limit: issue slots, of which 91 % are FFMAs in the main loop, and the conflicts between register banks that are left.
 // Where rows of B are not aligned, its floats are copied one by one; there it may be slower than cuBLAS (snakemake survey).
 //
-// Occupancy: in the large tile a thread that multiplies has 208 registers (128 sums, 48 of fragments) and one that
-// copies has 88. These are 8 and 4 of an SM's 64 warps. Four stages take 97 KiB of shared memory.
+// Occupancy: in the wide tile, which large products take, a thread that multiplies has 216 registers (128 sums, 48 of fragments)
+// and one that copies has 72. These are 8 and 4 of an SM's 64 warps. Four stages take 145 KiB of shared memory.
 #include <cuda_pipeline.h>
 
 #include <cmath>

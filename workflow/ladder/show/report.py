@@ -33,6 +33,7 @@ from ladder.show import compare, interactive, samples
 from ladder.show.figures import accuracy, at_one_size, by_size, check_errors, published, survey, sustained, why
 from ladder.show.figures.by_size import best_rung
 from ladder.show.figures.specification import Specification, one_of
+from ladder.show.hardware_page import hardware_page
 from ladder.show.numbers import number, percent
 from ladder.show.origin import origin_line, origins
 from ladder.show.pages import by_work
@@ -114,6 +115,7 @@ def render(material: Material) -> str:
         published=_published(material),
         accuracy=_accuracy(material),
         sustained=_sustained(material),
+        hardware=_hardware(material),
         rungs=[_section(rung, material) for rung in material.rungs],
         failed=[row for row in rungs.to_dict("records") if row["message"]],
         environment=material.tables["environment"].fillna("").to_dict("records"),
@@ -457,6 +459,18 @@ def _colored(source: str, ending: str = ".cu") -> str:
     return re.sub(r'<span class="[npw]">([^<]*)</span>', r"\1", html)
 
 
+def _rendered(text: str) -> str:
+    return MarkdownIt("commonmark", {"html": False}).enable("table").render(text)
+
+
+def _hardware(material: Material) -> Markup | str:
+    """The page of the GPU's parts without its heading; empty where they are not measured."""
+    table = material.tables.get("hardware")
+    if table is None or table.empty:
+        return ""
+    return Markup(_rendered(hardware_page(table).partition("\n")[2]))
+
+
 def _page(text: str, name: str, results: Path) -> str:
     """A rung's page without its first heading; of its figures, which are files beside it, its own drawing alone."""
     first, _, rest = text.partition("\n")
@@ -465,7 +479,7 @@ def _page(text: str, name: str, results: Path) -> str:
     file = results / "drawings" / f"{name}.svg"
     kept = f"]({drawing})" if file.exists() else None
     lines = [line for line in body.splitlines() if not line.startswith("![") or (kept and line.endswith(kept))]
-    page = MarkdownIt("commonmark", {"html": False}).enable("table").render("\n".join(lines))
+    page = _rendered("\n".join(lines)).replace('href="hardware.md"', 'href="#hardware"')
     if not kept:
         return page
     data = f"data:image/svg+xml;base64,{base64.b64encode(file.read_bytes()).decode()}"

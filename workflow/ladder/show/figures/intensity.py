@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import pairwise
 
 import pandas as pd
 
@@ -87,7 +88,8 @@ def figure(
             steps = points[-1][rows["rung"].isin(list(climbing))]
             for way, pair in enumerate(zip(steps.index[:-1], steps.index[1:], strict=True)):
                 ways.append(steps.loc[list(pair)].assign(way=f"{way}"))
-            drawn, named = _ceilings(level, flat, slope, (left, 2 * table[level].max()), bottom)
+            ends = (left, 2 * table[level].max())
+            drawn, named = _ceilings(level, flat, slope, ends, bottom, points[-1])
             lines += [row | {"panel": level, "shape": shape} for row in drawn]
             names += [row | {"panel": level, "shape": shape} for row in named]
     steps = table[(table["shape"] == first) & table["rung"].isin(list(climbing))]
@@ -115,12 +117,18 @@ def figure(
 
 
 def _ceilings(
-    level: str, flat: Mapping[str, float], slope: float | None, ends: tuple[float, float], bottom: float
+    level: str,
+    flat: Mapping[str, float],
+    slope: float | None,
+    ends: tuple[float, float],
+    bottom: float,
+    marks: pd.DataFrame,
 ) -> tuple[list[dict[str, str | float]], list[dict[str, str | float]]]:
     """The ends of the lines of a panel, and where their names stand: rows of ceiling, at (FLOP a byte) and tflops.
 
     `flat` are the rates of classes in TFLOP/s, `slope` the bandwidth in TFLOP/s for each FLOP a byte, if it is known;
-    flat lines run from one of the `ends` to the other, and slanted ones begin no lower than at the `bottom`.
+    flat lines run from one of the `ends` to the other, and slanted ones begin no lower than at the `bottom`. Names keep
+    off the `marks`, which have columns at and tflops.
     """
     roof = max(flat.values())
     found = {f"{title}, {rate:.0f}": tuple((end, rate) for end in ends) for title, rate in flat.items()}
@@ -129,10 +137,18 @@ def _ceilings(
         found[f"{level}, {number(slope)} TB/s"] = ((start, start * slope), (roof / slope, roof))
     lines = [{"ceiling": name, "at": at, "tflops": height} for name, line in found.items() for at, height in line]
     names = [{"ceiling": name, "at": line[0][0], "tflops": line[0][1] * 1.06} for name, line in found.items()]
-    if slope:  # its name stands beside the slanted line, between the names of the flat ones, which are left
-        height = math.sqrt(math.prod(sorted([roof / 4, *flat.values()])[-2:]))
+    if slope:  # its name stands beside the slanted line, between two flat ones, whose own names are on the left
+        steps = sorted([start * slope, roof / 4, *flat.values()])
+        heights = [math.sqrt(low * high) for low, high in pairwise(steps)]
+        height = min(reversed(heights), key=lambda each: _covered(marks, 1.1 * each / slope, each))
         names[-1] |= {"at": 1.1 * height / slope, "tflops": height / 1.1}
     return lines, names
+
+
+def _covered(marks: pd.DataFrame, at: float, height: float) -> int:
+    """How many marks a name would cover that begins there."""
+    beside = marks["at"].between(at / 1.1, 2.2 * at) & marks["tflops"].between(height / 1.4, 1.4 * height)
+    return int(beside.sum())
 
 
 def _title(steps: pd.DataFrame, shape: str) -> str:

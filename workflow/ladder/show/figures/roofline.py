@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import product
 
 import pandas as pd
 
@@ -14,6 +15,7 @@ from ladder.model.gpu import Gpu
 from ladder.show.figures.specification import Axis, Choice, Layer, Specification, apart
 from ladder.show.numbers import percent
 from ladder.show.style import families, rung_key
+from ladder.tables.hardware import measured_ceilings
 from ladder.tables.timings import largest
 
 _SECTOR = 32  # bytes
@@ -63,14 +65,22 @@ def figure(
     profiles: pd.DataFrame,
     timings: pd.DataFrame,
     rungs: pd.DataFrame,
+    hardware: pd.DataFrame | None,
     gpu: Gpu,
     baseline: str,
     ladder: Sequence[str] = (),
 ) -> Specification:
-    """A point a rung, in a panel for each family and level of memory; `rungs` are those of FP32 alone."""
+    """A point a rung, in a panel for each family and level of memory; `rungs` are those of FP32 alone.
+
+    `hardware` is the table of that name; a bandwidth that it lacks is the highest of which Nsight Compute knows.
+    """
     tables = {shape: rates(profiles, shape) for shape in profiles["shape"].unique()}
     tables = {shape: table[table.index.isin(rungs["rung"])] for shape, table in tables.items()}
     tables = {shape: table for shape, table in tables.items() if len(table)}
+    measured = measured_ceilings(hardware) if hardware is not None else {}
+    for table, level in product(tables.values(), LEVELS):
+        table[f"{level.lower()}_peak"] = 1e9 * measured.get(level, table[f"{level.lower()}_peak"].median() / 1e9)
+    source = "as the probes measured it" if measured else "that Nsight Compute knows of"
     key = replace(rung_key(rungs, baseline, ladder), direct=False)
     first = largest(list(tables))
     if not first:
@@ -82,7 +92,7 @@ def figure(
         for level in LEVELS:
             panel = f"{level}: {family.removeprefix('FP32: ')}"
             at = {shape: _points(table[table.index.isin(inside)], level) for shape, table in tables.items()}
-            slope = {shape: table[f"{level.lower()}_peak"].median() / 1e12 for shape, table in tables.items()}
+            slope = {shape: table[f"{level.lower()}_peak"].iloc[0] / 1e12 for shape, table in tables.items()}
             every = pd.concat(at.values())
             roof = max(value for each in flat.values() for value in each.values()) / 1e12
             left = min(every["intensity"].min(), roof / max(slope.values())) / _MARGIN
@@ -110,8 +120,8 @@ def figure(
         title=f"FP32 rungs take at most {percent(used['l2'])} of L2's bandwidth"
         f" and {percent(used['dram'])} of DRAM's at {first}",
         note="The rate of each rung and its FLOP for each byte from L2 (left) and from DRAM (right), as profiled. The"
-        " slanted line is the bandwidth, the flat ones are FP32 ceilings. Marks that would cover each other are moved"
-        " sideways a little.",
+        f" slanted line is the bandwidth {source}, the flat ones are FP32 ceilings. Marks that would cover each other"
+        " are moved sideways a little.",
         layers=[
             Layer("line", pd.DataFrame(lines), "at", "tflops", group="ceiling", color="dimgray"),
             Layer("text", pd.DataFrame(names), "at", "tflops", text="ceiling", offset=(4, -3)),

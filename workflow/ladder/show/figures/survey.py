@@ -111,7 +111,7 @@ def on_data(table: pd.DataFrame, rungs: pd.DataFrame, baseline: str, ladder: Seq
         note="The time of the faster library over the rung's, both on the same data. docs/measuring.md says what each"
         " kind of data is.",
         layers=[Layer("point", data, "share", "family", key=key, dodge=True, hints=hints)],
-        x=Axis("% of cuBLAS on the same data", "log", _TICKS, _around(data["share"])),
+        x=_around("% of cuBLAS on the same data", data["share"]),
         y=Axis(scale="names", names=list(dict.fromkeys(data["family"]))),
         choices=[Choice("shape", "m = n = k", shapes, shapes[-1])] if shapes else [],
         height=5.0,
@@ -129,11 +129,12 @@ def _axis(title: str, values: pd.Series, every: int, above: float) -> Axis:
     )
 
 
-def _around(shares: pd.Series) -> tuple[float | None, float | None]:
-    """The limits of an axis that has room for all shares and for 100 %."""
+def _around(title: str, shares: pd.Series) -> Axis:
+    """A logarithmic axis that has room for all shares and for 100 %, with a tick at each doubling."""
     if shares.empty:
-        return None, None
-    return min(shares.min(), 100.0) / 1.2, max(shares.max(), 100.0) * 1.2
+        return Axis(title, "log")
+    least, most = min(shares.min(), 100.0) / 1.2, max(shares.max(), 100.0) * 1.2
+    return Axis(title, "log", {tick: text for tick, text in _TICKS.items() if least <= tick <= most}, (least, most))
 
 
 def _rungs(table: pd.DataFrame, rungs: pd.DataFrame) -> list[str]:

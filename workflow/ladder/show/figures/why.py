@@ -34,7 +34,7 @@ def figures(
     hardware = tables.get("hardware")
     return {
         "intensity": intensity.figure(named["profiles"], labelled(rungs, rungs), hardware, gpu, baseline, ladder),
-        "roofline": roofline.figure(named["profiles"], tables["timings"], fp32, gpu, baseline, ladder),
+        "roofline": roofline.figure(named["profiles"], tables["timings"], fp32, hardware, gpu, baseline, ladder),
         "issue_slots": issue_slots.figure(named["slots"], order),
         "instruction_mix": instruction_mix.figure(named["instructions"], order),
         "occupancy_limits": occupancy_limits.figure(named["resources"], order),
