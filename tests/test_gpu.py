@@ -83,13 +83,10 @@ WRONG = {
 }
 # Test kernels that a whole run meets, and words of what the check on the GPU says of each, and of what the run says.
 FAILING = {
-    "tf32_inputs": ("exceed", "exceeds the bound of an FP32 product"),
+    "tf32_inputs": ("exceed", "wrong: in the emulator: 1x1x1: "),
     "illegal_address": ("llegal", "wrong: in the emulator: 1x1x1: out of bounds: sgemm_illegal_address block (0,0,0)"),
     "aborts": ("SIGABRT", "unusable: "),  # host code that aborts fails its inspection first
-    "endless": (
-        "no progress for 10 s",
-        "wrong: in the emulator: 1x1x1: uninitialised read: sgemm_endless block (0,0,0)",
-    ),
+    "endless": ("no progress for 10 s", "wrong: "),  # in the emulator too, unless that takes longer than 10 s
 }
 
 # Cases of many rungs in one process: prints a line of JSON for each.
