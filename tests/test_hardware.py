@@ -55,7 +55,7 @@ LOOPS = {
         "async_copies<16>": {"LDGSTS.E.BYPASS.128": 4},
         "async_copy_latency": {"LDGSTS.E.BYPASS.128": 1},
         "bulk_copies": {"UBLKCP": 1},
-        "ffma_latency": {"FFMA": UNROLL},
+        "ffma_latency": {"FFMA": 8 * UNROLL},
         "ffmas<0>": {"FFMA": 32 * UNROLL, "LDS": 0},
         "ffmas<8>": {"FFMA": 32 * UNROLL, "LDS.128": 32 * UNROLL // 8},
         "mmas<(Type)0, 1, 0>": {"HMMA.1688.F32.TF32": UNROLL},

@@ -19,6 +19,7 @@ from ladder.show.static import draw
 from ladder.show.style import MOST
 from ladder.system.paths import ROOT
 from ladder.tables.files import read_table
+from ladder.tables.hardware import measured_ceilings
 from matplotlib.text import Text
 from pipeline import RECORDED
 
@@ -198,7 +199,8 @@ def test_the_titles_say_what_the_tables_hold(figures, tables):
     assert figures["occupancy_limits"].title == f"Registers keep {count} of {every} rungs from filling an SM at 8192"
     fp32 = set(tables["rungs"].loc[tables["rungs"]["precision"] == "fp32", "rung"])
     at = rates(profiles[profiles["rung"].isin(fp32)], "4096")
-    used = [(at[level] / at[f"{level}_peak"]).max() for level in ("l2", "dram")]
+    bandwidths = measured_ceilings(tables["hardware"])  # GB/s
+    used = [(at[level.lower()] / bandwidths[level] / 1e9).max() for level in ("L2", "DRAM")]
     assert figures["roofline"].title.startswith(
         f"FP32 rungs take at most {100 * used[0]:.0f} % of L2's bandwidth and {100 * used[1]:.0f} %"
     )
