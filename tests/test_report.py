@@ -302,6 +302,13 @@ def test_small_errors_keep_their_digits_in_the_table(page, material):
     assert number(smallest) in page.read_text()
 
 
+def test_every_link_within_the_page_leads_somewhere(page):
+    text = re.sub(r"<script>.*?</script>", "", page.read_text(), flags=re.DOTALL)
+    targets = set(re.findall(r"""href=["']#([^"']+)["']""", text))
+    assert "hardware" in targets
+    assert targets <= set(re.findall(r"""id=["']([^"']+)["']""", text))
+
+
 def test_nothing_in_the_page_is_loaded_from_elsewhere(page):
     head = re.sub(r"<script>.*?</script>", "", page.read_text(), flags=re.DOTALL)
     assert not re.findall(
