@@ -795,7 +795,8 @@ EMULATOR_PLAIN static void for_each_run(const TensorMap& map, const int32_t* at,
   }
 }
 
-EMULATOR_PLAIN static const TensorMap& map_of(const void* pointer, int dimensions, const void* shared, uintptr_t code) {
+EMULATOR_PLAIN static const TensorMap& map_of(const void* pointer, int dimensions, const int32_t* at,
+                                              const void* shared, uintptr_t code) {
   const TensorMap& map = *static_cast<const TensorMap*>(pointer);
   if (reinterpret_cast<uintptr_t>(pointer) % 64 != 0) {
     Where where;
@@ -807,6 +808,12 @@ EMULATOR_PLAIN static const TensorMap& map_of(const void* pointer, int dimension
          map.mark != TENSOR_MAP_MARK ? "that cuTensorMapEncodeTiled has not made"
                                      : "with another number of coordinates than it has dimensions");
     stop_launch(719);
+  }
+  // Not in the PTX ISA; an H100 ends such a launch with error 715, an illegal instruction.
+  if (int64_t bytes = int64_t{at[0]} * map.element_bytes; bytes % 16 != 0) {
+    find("tensor map", code, "uses a box that begins %lld bytes behind the begin of a row, which is no multiple of 16",
+         static_cast<long long>(bytes));
+    stop_launch(715);
   }
   uintptr_t address = reinterpret_cast<uintptr_t>(shared);
   const Block* b = block_at(address);
@@ -830,7 +837,7 @@ EMULATOR_NOINLINE void tensor_load(void* to, const void* pointer, int dimensions
   Thread* t = this_thread();
   Block& b = *t->block;
   ptx_of(b);
-  const TensorMap& map = map_of(pointer, dimensions, to, code);
+  const TensorMap& map = map_of(pointer, dimensions, at, to, code);
   uint32_t bytes = map.element_bytes;
   for (int d = 0; d < dimensions; ++d) {
     bytes *= map.box[d];
@@ -889,7 +896,7 @@ EMULATOR_NOINLINE void tensor_store(const void* pointer, int dimensions, const i
   Thread* t = this_thread();
   Block& b = *t->block;
   Ptx& p = ptx_of(b);
-  const TensorMap& map = map_of(pointer, dimensions, from, code);
+  const TensorMap& map = map_of(pointer, dimensions, at, from, code);
   if (reduction != COPY && (reduction != ADD || map.element_bytes != 4 || !map.floats)) {
     find("tensor map", code, "reduces by an operation or of a type that the emulator does not know");
     stop_launch(801);

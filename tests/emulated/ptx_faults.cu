@@ -318,6 +318,17 @@ FAULT(barrier_initialised_twice) {  // mbarrier: once more; mbarrier.inval has t
   mbarrier_init(&barrier, 1);
 }
 
+FAULT(box_begins_inside_16_bytes) {  // tensor map: begins 8 bytes behind the begin of a row
+  __shared__ Stage stage;
+  begin(stage, i);
+  if (i == 0) {
+    mbarrier_arrive_expect(&stage.full, 1024);
+    bulk_copy_box(stage.s, map, 0, 2, &stage.full);
+  }
+  mbarrier_wait(&stage.full, 0);
+  c[i] = stage.s[i];
+}
+
 using Kernel = void (*)(Gemm, CUtensorMap);
 const Kernel kernels[] = {no_wait_for_a_copy_kernel,
                           only_one_thread_waits_kernel,
@@ -346,7 +357,8 @@ const Kernel kernels[] = {no_wait_for_a_copy_kernel,
                           half_of_a_warp_multiplies_kernel,
                           too_many_registers_kernel,
                           barrier_behind_its_array_kernel,
-                          barrier_initialised_twice_kernel};
+                          barrier_initialised_twice_kernel,
+                          box_begins_inside_16_bytes_kernel};
 
 cudaError_t run(const Gemm& g, void*, cudaStream_t stream) {
   CUtensorMap map = {};
