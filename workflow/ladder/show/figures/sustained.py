@@ -69,7 +69,7 @@ def _axis(panel: str, values: pd.Series) -> Axis:
         return Axis(panel)
     if panel == ENERGY:
         return Axis(panel, "log", limits=(values.min() / 1.5, values.max() * 8))
-    return Axis(panel, limits=(0, 1.8 * values.max()))
+    return Axis(panel, limits=(0, 2.6 * values.max()))
 
 
 def _texts(data: pd.DataFrame) -> pd.DataFrame:
