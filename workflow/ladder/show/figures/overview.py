@@ -16,7 +16,7 @@ TENSOR_SPEED = "Speed of rungs on tensor cores: % of cuBLAS in FP32"
 ERROR = "Error: norm of C - AB / norm of AB"
 FASTER = {
     SPEED: ("tiled@TILE=32", "async_copy", "fastest"),
-    TENSOR_SPEED: ("mma_3xtf32", "wgmma_3xtf32", "wgmma_3xfp16"),
+    TENSOR_SPEED: ("mma_3xtf32", "wgmma_3xtf32", "wgmma_3xfp16", "adaptive_3xfp16"),
 }
 ACCURATE = ("cublas_tf32", "mma_3xtf32", "wgmma_3xtf32", "wgmma_3xfp16")
 SIZE, FAMILY = 1024, "normal"  # m = n and the inputs of the panel of errors
