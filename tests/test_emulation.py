@@ -94,6 +94,12 @@ def test_a_library_needs_a_gpu(tmp_path):
     assert emulated(tmp_path, LADDER["cublas"].source.join(["kernels/", ""]))["status"] == "needs a GPU"
 
 
+def test_an_argument_of_more_than_512_bytes_arrives_whole(tmp_path):
+    record = emulated(tmp_path, "tests/kernels/large_argument.cu", CASES)
+    assert {case.shape.n % 2 for case in CASES} == {0, 1}  # the ways to start it
+    assert (record["status"], len(record["cases"])) == ("emulated", len(CASES)), record
+
+
 def test_matrices_that_are_copied_to_the_workspace_first_give_the_same_product(tmp_path):
     wide = asked("9x515x21", alpha=0.5, beta=1, padding=2, offset=1)
     deep = asked("3x17x1030", padding=1, offset=3)

@@ -8,6 +8,10 @@
 #include <tuple>
 #include <utility>
 
+// Of a variable for arguments of any type: with -ftrivial-auto-var-init GCC 12 clears what it takes for padding, 512 bytes
+// before where padding is, if that is behind the first 512 bytes. So a struct of tensor maps arrived with zeros.
+#define EMULATOR_NO_PADDING_CLEARED __attribute__((uninitialized))
+
 template <typename... Parameters>
 struct LaunchedKernel {
   void (*kernel)(Parameters...);
@@ -38,7 +42,9 @@ LaunchedKernel<Parameters...> emulator_arguments(void (*kernel)(Parameters...), 
 template <typename... Parameters>
 cudaError_t emulator_launch_pointers(void (*kernel)(Parameters...), void** arguments,
                                      const emulator::Configuration& as) {
-  return emulator_run(emulator_arguments(kernel, arguments, std::index_sequence_for<Parameters...>()), as);
+  EMULATOR_NO_PADDING_CLEARED LaunchedKernel<Parameters...> launched =
+      emulator_arguments(kernel, arguments, std::index_sequence_for<Parameters...>());
+  return emulator_run(launched, as);
 }
 template <typename... Parameters>
 cudaError_t cudaLaunchKernel(void (*kernel)(Parameters...), dim3 grid, dim3 block, void** arguments,
@@ -102,8 +108,9 @@ inline emulator::Configuration emulator_configuration(const cudaLaunchConfig_t& 
 template <typename... Parameters, typename... Arguments>
 cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(Parameters...),
                                Arguments&&... arguments) {
-  return emulator_run(LaunchedKernel<Parameters...>{kernel, {static_cast<Parameters>(arguments)...}},
-                      emulator_configuration(*config));
+  EMULATOR_NO_PADDING_CLEARED LaunchedKernel<Parameters...> launched = {kernel,
+                                                                        {static_cast<Parameters>(arguments)...}};
+  return emulator_run(launched, emulator_configuration(*config));
 }
 template <typename... Parameters>
 cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t* config, void (*kernel)(Parameters...), void** arguments) {
@@ -150,7 +157,7 @@ struct EmulatedLaunch {
     } else if constexpr (std::is_invocable_v<Address, Arguments...>) {
       launch(address(arguments...), as, arguments...);
     } else {
-      auto run = [kernel = kernel, arguments...]() EMULATOR_PLAIN { kernel(arguments...); };
+      EMULATOR_NO_PADDING_CLEARED auto run = [kernel = kernel, arguments...]() EMULATOR_PLAIN { kernel(arguments...); };
       using Run = decltype(run);
       void (*invoke)(const void*) = [](const void* closure) EMULATOR_PLAIN { (*static_cast<const Run*>(closure))(); };
       as.closure_bytes = sizeof run;
@@ -159,7 +166,9 @@ struct EmulatedLaunch {
   }
   template <typename... Parameters, typename... Arguments>
   static void launch(void (*kernel)(Parameters...), const emulator::Configuration& as, Arguments... arguments) {
-    emulator_run(LaunchedKernel<Parameters...>{kernel, {static_cast<Parameters>(arguments)...}}, as);
+    EMULATOR_NO_PADDING_CLEARED LaunchedKernel<Parameters...> launched = {kernel,
+                                                                          {static_cast<Parameters>(arguments)...}};
+    emulator_run(launched, as);
   }
 };
 template <typename Kernel, typename Pointer, typename Address>
