@@ -95,9 +95,9 @@ def test_a_library_needs_a_gpu(tmp_path):
 
 
 def test_an_argument_of_more_than_512_bytes_arrives_whole(tmp_path):
-    record = emulated(tmp_path, "tests/kernels/large_argument.cu", CASES)
-    assert {case.shape.n % 2 for case in CASES} == {0, 1}  # the ways to start it
-    assert (record["status"], len(record["cases"])) == ("emulated", len(CASES)), record
+    for n in range(32, 36):  # the ways to start it
+        record = emulated(tmp_path, "tests/kernels/large_argument.cu", [asked(f"33x{n}x9")])
+        assert record["status"] == "emulated", (n, record)
 
 
 def test_matrices_that_are_copied_to_the_workspace_first_give_the_same_product(tmp_path):

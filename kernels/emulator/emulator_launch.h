@@ -8,10 +8,8 @@
 #include <tuple>
 #include <utility>
 
-// Of a variable for arguments of any type: with -ftrivial-auto-var-init GCC 12 clears what it takes for padding, 512 bytes
-// before where padding is, if that is behind the first 512 bytes. So a struct of tensor maps arrived with zeros.
-#define EMULATOR_NO_PADDING_CLEARED __attribute__((uninitialized))
-
+// It is always a variable with a name: in a temporary one GCC 12, with -ftrivial-auto-var-init, takes 512 bytes before what is
+// padding behind the first 512 bytes for padding too, and clears it. So a struct of tensor maps arrived with zeros.
 template <typename... Parameters>
 struct LaunchedKernel {
   void (*kernel)(Parameters...);
@@ -42,9 +40,7 @@ LaunchedKernel<Parameters...> emulator_arguments(void (*kernel)(Parameters...), 
 template <typename... Parameters>
 cudaError_t emulator_launch_pointers(void (*kernel)(Parameters...), void** arguments,
                                      const emulator::Configuration& as) {
-  EMULATOR_NO_PADDING_CLEARED LaunchedKernel<Parameters...> launched =
-      emulator_arguments(kernel, arguments, std::index_sequence_for<Parameters...>());
-  return emulator_run(launched, as);
+  return emulator_run(emulator_arguments(kernel, arguments, std::index_sequence_for<Parameters...>()), as);
 }
 template <typename... Parameters>
 cudaError_t cudaLaunchKernel(void (*kernel)(Parameters...), dim3 grid, dim3 block, void** arguments,
@@ -108,8 +104,7 @@ inline emulator::Configuration emulator_configuration(const cudaLaunchConfig_t& 
 template <typename... Parameters, typename... Arguments>
 cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(Parameters...),
                                Arguments&&... arguments) {
-  EMULATOR_NO_PADDING_CLEARED LaunchedKernel<Parameters...> launched = {kernel,
-                                                                        {static_cast<Parameters>(arguments)...}};
+  LaunchedKernel<Parameters...> launched = {kernel, {static_cast<Parameters>(arguments)...}};
   return emulator_run(launched, emulator_configuration(*config));
 }
 template <typename... Parameters>
@@ -157,7 +152,7 @@ struct EmulatedLaunch {
     } else if constexpr (std::is_invocable_v<Address, Arguments...>) {
       launch(address(arguments...), as, arguments...);
     } else {
-      EMULATOR_NO_PADDING_CLEARED auto run = [kernel = kernel, arguments...]() EMULATOR_PLAIN { kernel(arguments...); };
+      auto run = [kernel = kernel, arguments...]() EMULATOR_PLAIN { kernel(arguments...); };
       using Run = decltype(run);
       void (*invoke)(const void*) = [](const void* closure) EMULATOR_PLAIN { (*static_cast<const Run*>(closure))(); };
       as.closure_bytes = sizeof run;
@@ -166,8 +161,7 @@ struct EmulatedLaunch {
   }
   template <typename... Parameters, typename... Arguments>
   static void launch(void (*kernel)(Parameters...), const emulator::Configuration& as, Arguments... arguments) {
-    EMULATOR_NO_PADDING_CLEARED LaunchedKernel<Parameters...> launched = {kernel,
-                                                                          {static_cast<Parameters>(arguments)...}};
+    LaunchedKernel<Parameters...> launched = {kernel, {static_cast<Parameters>(arguments)...}};
     emulator_run(launched, as);
   }
 };
