@@ -19,8 +19,11 @@ from ladder.tables.experiments import experiment_table
 from pipeline import RECORDED
 
 STAGES = ("check", "time", "sanitize", "profile", "accuracy", "sustained", "trials", "experiments")
-STAGES += ("errors", "faults", "measuring")
-OLD_OR_NEW = [(stage, old) for stage in STAGES for old in (False, True) if not (old and stage == "experiments")]
+OF_A_GPU = ("errors", "faults", "measuring", "attacks", "regression")  # one record a GPU
+STAGES += OF_A_GPU
+ALWAYS_NAMED = ("attacks", "regression")  # there is no older record of these
+NAMED_OR_NOT = [(stage, old) for stage in STAGES for old in (False, True) if not (old and stage in ALWAYS_NAMED)]
+OLD_OR_NEW = [(stage, old) for stage, old in NAMED_OR_NOT if not (old and stage == "experiments")]
 NAMES = {"experiments": ("one", "two")}
 
 
@@ -41,6 +44,8 @@ def content(stage: str, rung: str, device: str | None = None, *, old: bool = Fal
         "errors": {"where": where, "points": []},
         "faults": {"where": where, "entries": []},
         "measuring": {"where": where, "warm_up": []},
+        "attacks": {"where": where, "entries": [], "sound": []},
+        "regression": {"where": where, "rung": "naive", "processes": []},
     }[stage]
     return record if old else {"stage": stage, **record}
 
@@ -49,7 +54,7 @@ def place(folder: Path, stage: str, rung: str, gpu: str = RECORDED) -> Path:
     """Where a record of a stage lies."""
     raw = folder / "results" / gpu / "raw"
     ending = {"time": "zip", "experiments": "zip", "profile": "json.xz", "trials": "json.gz"}.get(stage, "json")
-    return raw / (f"{stage}.json" if stage in STAGES[-3:] else f"{stage}/{rung}.{ending}")
+    return raw / (f"{stage}.json" if stage in OF_A_GPU else f"{stage}/{rung}.{ending}")
 
 
 def put(path: Path, record: dict) -> Path:
@@ -75,8 +80,7 @@ def names_of(stage: str) -> tuple[str, str]:
     return NAMES.get(stage, ("tma", "naive"))
 
 
-@pytest.mark.parametrize("old", [False, True], ids=["new", "old"])
-@pytest.mark.parametrize("stage", STAGES)
+@pytest.mark.parametrize(("stage", "old"), NAMED_OR_NOT)
 def test_a_record_in_its_own_place_is_read_with_its_stage_and_without(tmp_path, stage, old):
     own, _ = names_of(stage)
     read(put(place(tmp_path, stage, own), content(stage, own, old=old)))
@@ -159,7 +163,7 @@ def test_what_is_recorded_here_is_all_in_its_place():
     places = [path for path in ROOT.glob("results/*/raw/**/*") if path.suffix in (".json", ".gz", ".xz", ".zip")]
     counted = {"mma_rate", "mma_operands"}  # microbenchmarks, which tools/micro wrote in a form of their own
     found = {path for path in places if path.name.partition(".")[0] not in counted}
-    assert {RecordPlace.of(path).stage for path in found} | {"sustained"} == {*STAGES, "hardware", "survey"}
+    assert {RecordPlace.of(path).stage for path in found} | {"sustained", "attacks"} == {*STAGES, "hardware", "survey"}
     for path in found:
         if path.suffix == ".zip":
             for files in store.read_runs(path, "record.json").values():

@@ -33,14 +33,20 @@ __device__ u64 mix(u64 x) {
 
 __device__ word nan_of(u64 key) { return 0x7FC00000u | static_cast<word>(mix(~key) & 0x3FFFFFu); }
 
+// A power of two from 2^-10 to 2^10, of which `bits` choose one: what it adds to an exponent.
+__device__ int scale_of(u64 bits) { return static_cast<int>(bits % 21) - 10; }
+
 // A number between -1 and 1, all of them alike, with a fraction of 24 random bits however small it is: no coarser format
-// holds it. Of WIDE also times 2^-30 to 2^30; of SPARSE zero in seven of eight places.
-__device__ word drawn(u64 key, long long index, int spread) {
+// holds it. Of WIDE also times a scale of the matrix, one of the row and one of its own, from 2^-30 to 2^30 in all, so
+// that neither a matrix nor a row is as large as its neighbours; of SPARSE zero in seven of eight places.
+__device__ word drawn(u64 key, long long row, long long index, int spread) {
   u64 bits = mix(key + static_cast<u64>(index));
   int below = __clz(static_cast<int>(bits >> 32) | 1);  // the powers of two between 1 and the number
   word value = static_cast<word>(bits & 0x807FFFFFu) | static_cast<word>(126 - below) << 23;
   if (spread == WIDE) {
-    value += static_cast<word>(static_cast<int>(bits >> 23 & 0xFF) % 61 - 30) << 23;
+    int scale =
+        scale_of(mix(~key)) + scale_of(mix(~key ^ static_cast<u64>(row + 1) << 32)) + scale_of(bits >> 23 & 0xFF);
+    value += static_cast<word>(scale) << 23;
   } else if (spread == SPARSE && (bits >> 23 & 7) != 0) {
     value = 0;
   }
@@ -63,7 +69,7 @@ extern "C" __global__ void draw(REGION, u64 key, int spread) {
     word* row_words = r.words + r.lead + row * r.ld;
     for (long long column = x; column < r.ld; column += step) {
       bool element = column < r.columns && spread != POISON;
-      row_words[column] = element ? drawn(key, row * r.columns + column, spread) : outside;
+      row_words[column] = element ? drawn(key, row, row * r.columns + column, spread) : outside;
     }
   }
 }
@@ -92,7 +98,7 @@ extern "C" __global__ void project(REGION, u64 key, int spread, u64 signs, const
       for (int column = threadIdx.x; column < r.columns; column += blockDim.x) {
         word held = held_row[column];
         if (spread != FROM_MEMORY) {
-          word expected = drawn(key, row * r.columns + column, spread % AGAIN);
+          word expected = drawn(key, row, row * r.columns + column, spread % AGAIN);
           changed += spread < AGAIN && held != expected;
           held = expected;
         } else if ((held & 0x7F800000u) == 0x7F800000u) {

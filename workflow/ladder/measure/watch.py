@@ -173,8 +173,10 @@ def code(own: set[str]) -> Iterator[tuple[str, int]]:
         base = min(begin for (begin, _), _, other in held if other == path)
         mapped = [span for span, permissions, other in held if other == path and "r" in permissions]
         for offset, size in tables_of_addresses(Path(path)):
-            if any(begin <= base + offset and base + offset + size <= end for begin, end in mapped):
-                yield f"{path}:{base + offset:x}", _checksum(base + offset, size)
+            begin, end = base + offset, base + offset + size
+            # only a part of a table may be in pages that are read-only by now
+            if sum(max(0, min(end, last) - max(begin, first)) for first, last in mapped) == size:
+                yield f"{path}:{begin:x}", _checksum(begin, size)
 
 
 def _checksum(address: int, size: int) -> int:

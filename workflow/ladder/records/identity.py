@@ -36,7 +36,8 @@ _KEYS = {
     "check": {"cases"},
 }
 DEVICES = "devices"  # the folder in results/GPU that holds one for each device of the user's own
-_NAMES = {"trials": "entry", "experiments": "experiment"}  # the key of the name, where it is not the rung's
+# The key of the name, where it is not the rung's; the record of a whole GPU has none, whichever rung it measures.
+_NAMES = {"trials": "entry", "experiments": "experiment", "regression": "name"}
 
 
 @dataclass(frozen=True)

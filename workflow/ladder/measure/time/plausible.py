@@ -12,7 +12,7 @@ from ladder.records.timings import Measurement
 
 FLOOR = 0.9  # of the time that reading A and B from memory takes; caches may hold what a flush has left
 # How far a launch before which all SMs were held may be from the others, beyond what the baseline's is.
-HELD_SHARE, HELD_US = 0.03, 5.0
+HELD_SHARE, HELD_US = 0.015, 5.0
 STEADY_SHARE, STEADY_US = 0.1, 3.0  # how much slower or faster the baseline may be after a rung than before it
 FEWER = 0.5  # of the samples asked for, where the GPU was busy for less than this share of the budget
 BUSY = 0.1
