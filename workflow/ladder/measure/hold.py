@@ -14,7 +14,6 @@ import cupy as cp
 import numpy as np
 
 THREADS = 512  # a block's; divides the threads of an SM of every architecture since 7.0
-LEFT_THREADS = 64  # of the GPU: NVBench's own kernels, of one warp each, need a place
 LIMIT_NS = 250_000_000  # after which the SMs are let go anyhow: host code that waits for the GPU would wait for ever
 BEGINS_WITHIN_S = 1e-4
 _FIRST, _OVERDUE, _END, _TIMES = range(4)  # what the kernels write, and how much
@@ -26,11 +25,10 @@ class Hold:
     def __init__(self, module: cp.RawModule) -> None:
         """Take the kernels of operands.cu."""
         self._occupy, self._stamp = module.get_function("occupy"), module.get_function("stamp")
-        self._stream, beside = cp.cuda.Stream(non_blocking=True), cp.cuda.Stream(non_blocking=True)
+        self._stream = cp.cuda.Stream(non_blocking=True)
         attributes = cp.cuda.Device().attributes
         blocks = attributes["MultiProcessorCount"] * (attributes["MaxThreadsPerMultiProcessor"] // THREADS)
-        small = THREADS // LEFT_THREADS - 1  # blocks, where one of THREADS is left out
-        self._grids = [(self._stream, blocks - 1, THREADS), (beside, small, LEFT_THREADS)]
+        self._blocks = blocks - 1  # what NVBench flushes the cache with, and its other kernels, need a place
         self._released = cp.zeros(1, np.int32)
         self._times = cp.zeros(_TIMES, np.uint64)
         self._write = ctypes.CDLL("libcuda.so.1").cuStreamWriteValue32_v2
@@ -46,8 +44,7 @@ class Hold:
         self._times[:1].data.memset_async(0xFF, 8, self._stream)
         self._stream.synchronize()
         arguments = (self._released, np.uint64(LIMIT_NS), self._times)
-        for queue, blocks, threads in self._grids:
-            self._occupy((blocks,), (threads,), arguments, stream=queue)
+        self._occupy((self._blocks,), (THREADS,), arguments, stream=self._stream)
         time.sleep(BEGINS_WITHIN_S)
         if self._write(stream, self._released.data.ptr, 1, 0):
             raise RuntimeError("CUDA: cuStreamWriteValue32 is not supported")
