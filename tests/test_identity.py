@@ -19,9 +19,9 @@ from ladder.tables.experiments import experiment_table
 from pipeline import RECORDED
 
 STAGES = ("check", "time", "sanitize", "profile", "accuracy", "sustained", "trials", "experiments")
-OF_A_GPU = ("errors", "faults", "measuring", "attacks", "regression")  # one record a GPU
+OF_A_GPU = ("errors", "faults", "measuring", "attacks", "neighbour", "regression")  # one record a GPU
 STAGES += OF_A_GPU
-ALWAYS_NAMED = ("attacks", "regression")  # there is no older record of these
+ALWAYS_NAMED = ("attacks", "neighbour", "regression")  # there is no older record of these
 NAMED_OR_NOT = [(stage, old) for stage in STAGES for old in (False, True) if not (old and stage in ALWAYS_NAMED)]
 OLD_OR_NEW = [(stage, old) for stage, old in NAMED_OR_NOT if not (old and stage == "experiments")]
 NAMES = {"experiments": ("one", "two")}
@@ -45,6 +45,7 @@ def content(stage: str, rung: str, device: str | None = None, *, old: bool = Fal
         "faults": {"where": where, "entries": []},
         "measuring": {"where": where, "warm_up": []},
         "attacks": {"where": where, "entries": [], "sound": []},
+        "neighbour": {"where": where, "blocks": []},
         "regression": {"where": where, "rung": "naive", "processes": []},
     }[stage]
     return record if old else {"stage": stage, **record}
@@ -163,7 +164,7 @@ def test_what_is_recorded_here_is_all_in_its_place():
     places = [path for path in ROOT.glob("results/*/raw/**/*") if path.suffix in (".json", ".gz", ".xz", ".zip")]
     counted = {"mma_rate", "mma_operands"}  # microbenchmarks, which tools/micro wrote in a form of their own
     found = {path for path in places if path.name.partition(".")[0] not in counted}
-    assert {RecordPlace.of(path).stage for path in found} | {"sustained", "attacks"} == {*STAGES, "hardware", "survey"}
+    assert {RecordPlace.of(path).stage for path in found} | {"sustained"} == {*STAGES, "hardware", "survey"}
     for path in found:
         if path.suffix == ".zip":
             for files in store.read_runs(path, "record.json").values():

@@ -126,22 +126,24 @@ def attacks() -> dict[str, Any]:
     """What docs/attacks.md says.
 
     Keys: `rows`, one an attack, with its name, classes, what it does, the kinds it has to be caught by, whether it is
-    caught (None where that is not recorded) and by what; `groups`, the rows by the words of their main class; `kinds`;
-    the `gpu` record or None; `sound`, its entries of sound rungs.
+    caught (None where that is not recorded) and by what, and what it `needs` to be, where it is not; `groups`, the rows
+    by the words of their main class; `kinds`; the `gpu` record or None; `sound`, its entries of sound rungs.
     """
     record = store.read_record(ON_GPU) if ON_GPU.exists() else None
     entries = {entry["name"]: entry for entry in (record or {}).get("entries", [])}
     rows = []
     for source in ATTACKS:
         entry = entries.get(source.stem)
+        control = entries.get(CONTROL.stem)
         rows.append(
             {
                 "name": source.stem,
                 "classes": classes(source),
                 "what": title(source),
                 "expected": sorted(expected(source), key=list(KINDS).index),
-                "caught": entry and is_caught(entry, entries.get(CONTROL.stem), expected(source)),
-                "by": entry and told(entry, entries.get(CONTROL.stem)),
+                "caught": entry and is_caught(entry, control, expected(source)),
+                "by": entry and told(entry, control),
+                "needs": header(source, "Would take"),
             }
         )
     groups = {words: [row for row in rows if row["classes"][0] == each] for each, words in CLASSES.items()}

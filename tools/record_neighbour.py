@@ -149,6 +149,14 @@ def _from_to(of: Mapping[str, Sequence[Mapping[str, Any]]], reading: Any, unit: 
     return f"{before:.0f} to {after:.0f} {unit}"
 
 
+def neighbour() -> str:
+    """What docs/measuring.md says of the record that ships."""
+    path = ROOT / "results/h100-sxm/raw" / RECORD
+    if not path.exists():
+        return "This is not recorded yet: `python tools neighbour gpu` records it on two GPUs."
+    return effects(read_record(path))
+
+
 def record_gpu() -> None:
     """On two GPUs of one kind: results/GPU/raw/neighbour.json."""
     record_as(RECORD, on_two_gpus, gpus=2)

@@ -33,20 +33,17 @@ __device__ u64 mix(u64 x) {
 
 __device__ word nan_of(u64 key) { return 0x7FC00000u | static_cast<word>(mix(~key) & 0x3FFFFFu); }
 
-// A power of two from 2^-10 to 2^10, of which `bits` choose one: what it adds to an exponent.
-__device__ int scale_of(u64 bits) { return static_cast<int>(bits % 21) - 10; }
-
 // A number between -1 and 1, all of them alike, with a fraction of 24 random bits however small it is: no coarser format
-// holds it. Of WIDE also times a scale of the matrix, one of the row and one of its own, from 2^-30 to 2^30 in all, so
-// that neither a matrix nor a row is as large as its neighbours; of SPARSE zero in seven of eight places.
+// holds it. Of WIDE also times 2^-30 to 2^30: a power of each element's own, of each row's, or of the whole matrix's, as
+// the key has it. Of SPARSE zero in seven of eight places.
 __device__ word drawn(u64 key, long long row, long long index, int spread) {
   u64 bits = mix(key + static_cast<u64>(index));
   int below = __clz(static_cast<int>(bits >> 32) | 1);  // the powers of two between 1 and the number
   word value = static_cast<word>(bits & 0x807FFFFFu) | static_cast<word>(126 - below) << 23;
   if (spread == WIDE) {
-    int scale =
-        scale_of(mix(~key)) + scale_of(mix(~key ^ static_cast<u64>(row + 1) << 32)) + scale_of(bits >> 23 & 0xFF);
-    value += static_cast<word>(scale) << 23;
+    u64 of_matrix = mix(~key);
+    u64 power = of_matrix % 3 == 0 ? bits >> 23 & 0xFF : of_matrix % 3 == 1 ? mix(of_matrix + row) : of_matrix / 3;
+    value += static_cast<word>(static_cast<int>(power % 61) - 30) << 23;
   } else if (spread == SPARSE && (bits >> 23 & 7) != 0) {
     value = 0;
   }
