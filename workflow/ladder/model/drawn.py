@@ -12,7 +12,7 @@ import math
 import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from itertools import cycle, islice
+from itertools import cycle, islice, product
 from random import Random
 
 from ladder.model.cases import Case
@@ -100,6 +100,7 @@ def drawn_cases(seed: int, count: int, named: Named, sms: Sequence[int] = (), re
     shapes = [*first, *few, *_around_work(random, named, reach)]
     tight = dict(zip(range(len(first), len(first) + len(few), 2), cycle(_TIGHT)))
     special = {name: cycle(random.sample(of, len(of))) for name, of in _SPECIAL.items()}
+    seen: dict[str, set[tuple[bool, int, int, int]]] = {name: set() for name in "ABC"}
     found = []
     for turn, row in enumerate(_array(random, count)):
         level = dict(zip(_FACTORS, row, strict=False))
@@ -110,7 +111,7 @@ def drawn_cases(seed: int, count: int, named: Named, sms: Sequence[int] = (), re
             work = (reach.most, 4 * reach.of_tiles) if turn % 8 == 0 else (reach.flop, reach.of_tiles)
             shape = _shape(random, [level[name] for name in "mnk"], named, *work, reach.elements)
         columns = {"A": shape.k, "B": shape.n, "C": shape.n}
-        layouts = [_layout(random, level[name], columns[name], named) for name in "ABC"]
+        layouts = [_layout(random, level[name], columns[name], named, seen[name]) for name in "ABC"]
         case = Case(
             shape,
             alpha=next(special["alpha"]) if level["alpha"] == _LEVELS - 1 else _ALPHAS[level["alpha"]](random),
@@ -282,14 +283,38 @@ _BETAS = (_ZERO, _ZERO, _ZERO, _ONE, _ONE, _MINUS, _ordinary, _ordinary, _tiny, 
 _SPECIAL = {"alpha": (math.nan, math.inf, -math.inf, 0, -0.0), "beta": (math.nan, math.inf, -math.inf, -0.0)}
 
 
+_VECTOR = 4  # floats
+_TRIES = 12
 _UNALIGNED = 7  # of these levels: no gap, and no aligned address
 
 # The layout of a matrix, by level: the gap that makes the leading dimension what it is to be, and the first element
 
 
-def _layout(random: Random, level: int, columns: int, named: Named) -> tuple[int, int]:
-    """padding and offset in floats."""
+def _layout(
+    random: Random, level: int, columns: int, named: Named, seen: set[tuple[bool, int, int, int]]
+) -> tuple[int, int]:
+    """padding and offset in floats.
 
+    Code for vectors may be wrong at single residues of columns, leading dimension and offset by the floats of a vector,
+    and in a row of several tiles alone. So of several layouts of a level this is the first whose residues no such row
+    had before, which `seen` collects. Where a level has none left, its gaps and offsets are those of other levels, but
+    for the levels that _TIGHT asks for.
+    """
+
+    def residues(padding: int, offset: int) -> tuple[bool, int, int, int]:
+        ld = columns + padding
+        return columns > named.tile.n, columns % _VECTOR, ld % _VECTOR, offset % _VECTOR
+
+    tried = [_one_layout(random, level, columns, named) for _ in range(_TRIES)]
+    if level not in (0, 2, _UNALIGNED):
+        others = list(product(range(_VECTOR), repeat=2))
+        tried += random.sample(others, len(others))
+    found = next((each for each in tried if residues(*each) not in seen), tried[0])
+    seen.add(residues(*found))
+    return found
+
+
+def _one_layout(random: Random, level: int, columns: int, named: Named) -> tuple[int, int]:
     def gap(modulus: int, remainder: int = 0) -> int:
         """The least gap, or a few more, after which ld % modulus is the remainder."""
         least = (remainder - columns) % modulus
@@ -301,12 +326,12 @@ def _layout(random: Random, level: int, columns: int, named: Named) -> tuple[int
         lambda: (gap(4), 0),
         lambda: (gap(4), random.choice((1, 2, 3))),
         lambda: (gap(4, 2), 0),
-        lambda: (gap(4, 2), random.choice((2, 6))),
+        lambda: (gap(4, 2), random.choice((1, 2, 3, 6))),
         lambda: (gap(2, 1), 0),
         lambda: (0, random.choice((1, 2, 3, 5))),
-        lambda: (gap(32), 0),
-        lambda: (random.choice(named.own or POWERS), random.choice((0, 4))),
-        lambda: (gap(2, 1), random.choice((1, 3))),
+        lambda: (gap(32), random.choice((0, 1, 2, 3))),
+        lambda: (random.choice(named.own or POWERS), random.choice((0, 1, 2, 3, 4))),
+        lambda: (gap(2, 1), random.choice((1, 2, 3))),
     )[level]()
 
 
