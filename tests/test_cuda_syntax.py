@@ -44,15 +44,18 @@ def emulated(tmp_path: Path, source: Path, cases=CASES) -> dict:
         ("operator<<<int>(x); cout << a<b>>>(c);", "operator<<<int>(x); cout << a<b>>>(c);"),
         (
             "void f() { extern __shared__ __align__(16) float s[]; }",
-            "void f() { float (&s)[] = emulator_extern_shared<float[]>(); }",
+            "void f() { struct EmulatorAligned_s_5 { __align__ ( 16 ) float s [1 ]; };  float (&s)[] = "
+            "emulator_extern_shared<float[], EmulatorAligned_s_5>(); }",
         ),
         (
             "void f() { __shared__ extern alignas(alignof(T)) volatile T s[][32]; }",
-            "void f() { volatile T (&s)[][32] = emulator_extern_shared<volatile T[][32]>(); }",
+            "void f() { struct EmulatorAligned_s_5 { alignas ( alignof ( T ) ) volatile T s [1 ] [ 32 ]; }; "
+            "volatile T (&s)[][32] = emulator_extern_shared<volatile T[][32], EmulatorAligned_s_5>(); }",
         ),
         (
             'extern "C" { extern __shared__ float s[];\nvoid f() { s[0] = a.s; } }',
-            'extern "C" { \nvoid f() { (emulator_extern_shared<float[]>())[0] = a.s; } }',
+            'extern "C" { struct EmulatorAligned_s_3 { float s [1 ]; };\nvoid f() '
+            "{ (emulator_extern_shared<float[], EmulatorAligned_s_3>())[0] = a.s; } }",
         ),
         (
             'extern "C" __global__ void k() { __shared__ float s[32]; }',

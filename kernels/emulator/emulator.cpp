@@ -423,6 +423,15 @@ EMULATOR_PLAIN inline void begin_interval(Block& b) {
   b.interval_start = static_cast<Stamp>(b.interval) << 32;
 }
 
+// What lies between the static arrays and dynamic memory is of no array.
+EMULATOR_PLAIN static void begin_dynamic_memory(Block& b, uintptr_t offset) {
+  if (b.dynamic_offset != offset) {
+    memset(b.shadow + static_bytes / 4, 0, ALIGNED_ALIKE / 4 * sizeof(Shadow));
+    memset(b.shadow + static_bytes / 4, 0xFF, (offset - static_bytes) / 4 * sizeof(Shadow));  // NO_WORD
+    b.dynamic_offset = offset;
+  }
+}
+
 EMULATOR_NOINLINE static void start_block(Block& b, Launch& launch, uint64_t number) {
   b.launch = &launch;
   b.number = number;
@@ -441,6 +450,7 @@ EMULATOR_NOINLINE static void start_block(Block& b, Launch& launch, uint64_t num
   b.clock = b.barrier_tick = 1;
   begin_history(b);
   b.ptx = nullptr;
+  begin_dynamic_memory(b, static_bytes + launch.dynamic_shift);
   b.shared_bytes = b.dynamic_offset + launch.as.dynamic_bytes;
   for (unsigned i = 0; i < shared_array_count; ++i) {
     const SharedArray& array = shared_arrays[i];
@@ -670,17 +680,16 @@ EMULATOR_PLAIN static void prepare_library() {
   }
   qsort(shared_arrays, shared_array_count, sizeof(SharedArray), by_start);
   place_of_shared = static_cast<uint32_t*>(calloc(shared_bytes, sizeof(uint32_t)));
-  constexpr uintptr_t LINE = 1024;  // no array needs a stricter alignment than tiles of the copy engine
   uintptr_t end = 0;
   for (unsigned i = 0; i < shared_array_count; ++i) {
     SharedArray& array = shared_arrays[i];
-    array.place = (end + LINE - 1) / LINE * LINE + array.start % LINE;
+    array.place = (end + ALIGNED_ALIKE - 1) / ALIGNED_ALIKE * ALIGNED_ALIKE + array.start % ALIGNED_ALIKE;
     end = array.place + array.bytes + GAP;
     if (array.start < shared_bytes) {
       place_of_shared[array.start] = static_cast<uint32_t>(array.place);
     }
   }
-  static_bytes = (end + 1023) / 1024 * 1024;
+  static_bytes = (end + ALIGNED_ALIKE - 1) / ALIGNED_ALIKE * ALIGNED_ALIKE;
   if (static_bytes > DYNAMIC_AT) {
     give_up("static shared memory of all kernels", ENOMEM);
   }
@@ -1024,10 +1033,14 @@ EMULATOR_NOINLINE size_t static_shared_of(const void* kernel) {
   if (dladdr(kernel, &function) == 0 || function.dli_sname == nullptr) {
     return bytes;
   }
+  const char* name = function.dli_sname;
+  char encoded[256];
+  bool mangled = strncmp(name, "_Z", 2) == 0;  // as no extern "C" kernel is
+  snprintf(encoded, sizeof encoded, "%zu%s", strlen(name), name);
+  const char* of_kernel = mangled ? name + 2 : encoded;
   for (unsigned i = 0; i < shared_array_count; ++i) {
     const char* symbol = shared_arrays[i].symbol;
-    if (strncmp(symbol, "_ZZ", 3) == 0 &&
-        strncmp(symbol + 3, function.dli_sname + 2, strlen(function.dli_sname) - 2) == 0) {
+    if (strncmp(symbol, "_ZZ", 3) == 0 && strncmp(symbol + 3, of_kernel, strlen(of_kernel)) == 0) {
       bytes += shared_arrays[i].bytes;
     }
   }
@@ -1138,6 +1151,8 @@ EMULATOR_NOINLINE int run_grid(void (*invoke)(const void*), const void* closure,
            "cudaFuncAttributeMaxDynamicSharedMemorySize, bytes) has to be called first");
     error = 1;  // cudaErrorInvalidValue
   }
+  // As in a cubin: behind the kernel's own arrays, aligned as it is declared, and to 16 bytes at least.
+  launch.dynamic_shift = (own_bytes + dynamic_alignment - 1) / dynamic_alignment * dynamic_alignment % ALIGNED_ALIKE;
   launch.threads = static_cast<unsigned>(threads);
   launch.cluster_blocks = static_cast<unsigned>(cluster_blocks);
   launch.blocks = static_cast<uint64_t>(grid.x) * grid.y * grid.z;

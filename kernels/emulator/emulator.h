@@ -30,6 +30,7 @@ EMULATOR_INLINE constexpr uint3 unpack(uint64_t v) {
 }
 
 EMULATOR_CONST char* dynamic_shared_memory();
+bool declare_dynamic_alignment(size_t bytes);
 // Addresses of shared memory as PTX has them, in 32 bits, and pointers.
 uint64_t shared_address(const void* pointer);
 char* shared_pointer(uint64_t address);

@@ -173,9 +173,16 @@ EmulatedLaunch<Kernel, Pointer, Address> emulator_launch(const char* name, Kerne
   return {name, kernel, pointer, address, grid, block, dynamic_shared_bytes, stream, file};
 }
 
-// extern __shared__ T s[]; is a reference to it.
-template <typename Array>
+// Says when the library is loaded how strictly an array in dynamic shared memory is aligned.
+template <size_t BYTES>
+struct EmulatorAligned {
+  static inline const bool declared = emulator::declare_dynamic_alignment(BYTES);
+};
+
+// extern __shared__ T s[]; is a reference to it. `Aligned` is a class that is aligned as the array is declared.
+template <typename Array, typename Aligned>
 EMULATOR_INLINE Array& emulator_extern_shared() {
+  static_cast<void>(&EmulatorAligned<alignof(Aligned)>::declared);
   return reinterpret_cast<Array&>(*emulator::dynamic_shared_memory());
 }
 

@@ -194,6 +194,7 @@ struct Launch {
   Configuration as;
   uint3 wanted;  // the cluster that the kernel declares, where it is launched without one
   unsigned threads, cluster_blocks;
+  uintptr_t dynamic_shift;  // of dynamic shared memory, from a multiple of ALIGNED_ALIKE
   uint64_t blocks;
   // Blocks start in an order that the seed gives, a cluster at a time; `turns` clusters do.
   uint64_t clusters, turns, next, first, stride;
@@ -280,6 +281,7 @@ struct SharedArray {
   char name[64];
 };
 constexpr uintptr_t GAP = 1024;
+constexpr uintptr_t ALIGNED_ALIKE = 1024;  // no array needs a stricter alignment than tiles of the copy engine
 static SharedArray* shared_arrays;
 static unsigned shared_array_count;
 EMULATOR_PLAIN inline uint32_t place_of_code(uintptr_t code, uint32_t bytes) {
@@ -291,8 +293,9 @@ struct ThreadLocals {  // of the library: what they hold at first, as far as tha
   uintptr_t image_bytes, bytes;
 };
 static ThreadLocals thread_locals;
-static uint32_t* place_of_shared;  // of each byte of the library's thread-local variables
-static uintptr_t static_bytes;     // where dynamic shared memory begins
+static uint32_t* place_of_shared;         // of each byte of the library's thread-local variables
+static uintptr_t static_bytes;            // where dynamic shared memory may begin
+static uintptr_t dynamic_alignment = 16;  // the strictest that an array in it is declared with
 static Device device;
 static Buffer buffers[MAX_BUFFERS];
 static Buffer* variables;  // by their address
@@ -341,6 +344,10 @@ uint64_t thread_index() { return pack(this_thread()->index); }
 uint64_t block_index() { return pack(this_block()->index); }
 uint64_t block_extent() { return pack(this_block()->launch->as.block); }
 uint64_t grid_extent() { return pack(this_block()->launch->as.grid); }
+bool declare_dynamic_alignment(size_t bytes) {
+  dynamic_alignment = bytes > dynamic_alignment ? bytes : dynamic_alignment;
+  return true;
+}
 char* dynamic_shared_memory() {
   const Block& b = *this_block();
   return reinterpret_cast<char*>(b.shared + b.dynamic_offset);

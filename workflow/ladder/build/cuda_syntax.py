@@ -10,6 +10,7 @@ from __future__ import annotations
 from ladder.config.cpp import tokens
 
 _ATTRIBUTES = ("extern", "__shared__", "__align__", "alignas", "__attribute__", "static")
+_STORAGE = ("extern", "__shared__", "static")
 _STATEMENTS = ("return", "else", "do", "case", "if", "while", "for", "switch")
 _BUILT_IN = ("gridDim", "blockDim", "blockIdx", "threadIdx")
 _LAUNCHES = ("cudaLaunchKernel", "cudaLaunchCooperativeKernel")
@@ -210,28 +211,35 @@ class _Source:
                 self._rewrite_array(begin, end, in_function=scopes[begin])
 
     def _rewrite_array(self, begin: int, end: int, in_function: bool) -> None:
-        kept, number = [], begin
+        """Rewrite one array; what aligns it, maybe a macro, aligns the member of a class, for g++ to tell how much."""
+        kept, number, member = [], begin, ""
         while number < end:
-            if self.tokens[number] not in _ATTRIBUTES:
+            token = self.tokens[number]
+            if token not in _ATTRIBUTES:
                 kept.append(number)
+                member += f" {token}" + "1" * (token == "[" and "[" not in member and self.tokens[number + 1] == "]")
             else:
-                self.put(number, "")
-                if self.tokens[number + 1] == "(":
-                    last = self._closing(number + 1)
-                    for each in range(number + 1, last + 1):
-                        self.put(each, "")
-                    number = last
+                last = self._closing(number + 1) if self.tokens[number + 1] == "(" else number
+                if token not in _STORAGE:
+                    member += " " + " ".join(self.tokens[number : last + 1])
+                for each in range(number, last + 1):
+                    self.put(each, "")
+                number = last
             number += 1
         bracket = next(number for number in kept if self.tokens[number] == "[")
         name = kept[kept.index(bracket) - 1]
         array = " ".join(self.tokens[number] for number in kept if number != name)
-        memory = f"emulator_extern_shared<{array}>()"
+        aligned = f"EmulatorAligned_{self.tokens[name]}_{begin}"
+        memory = f"emulator_extern_shared<{array}, {aligned}>()"
+        declared = f"struct {aligned} {{{member}; }};"
         if in_function:
+            self.put(begin, declared)
             self.put(name, f"(&{self.tokens[name]})")
             self.put(end, f" = {memory};")
             return
         for number in (*kept, end):
             self.put(number, "")
+        self.put(begin, declared)
         for number in range(end, len(self.tokens)):
             if self.tokens[number] == self.tokens[name] and self.tokens[number - 1] not in _JOINS:
                 self.put(number, f"({memory})")

@@ -12,6 +12,7 @@ from ladder.model.shape import Shape
 EMULATED_FLOP = 1 << 26  # of the largest product that is emulated,
 EMULATED_WHOLE = 1 << 25  # of the largest that is emulated whole, and
 EMULATED_SIDE = 1 << 16  # its largest dimension: what is beyond takes long on a CPU, so that only
+EMULATED_ADDEND = 1 << 21  # elements of a C that it has the time to draw
 EMULATED_BLOCKS = 64  # blocks of it are emulated, each launch's last one among them
 EMULATED_FEW = 2  # of a product that has tiles for a whole GPU, for which some rungs have a kernel of their own
 EMULATED_SMALL = 1 << 16  # flop up to which a shape is emulated with every case, and not with one of them, and
@@ -122,9 +123,9 @@ def _short(value: float) -> str:
 # into a matrix needs more than 31 bits, into two of them more than 32, that eight rows need so, and that a leading
 # dimension does; more than a group of rows of tiles, each added to C once; more elements than a float counts; a tall
 # and a wide C with a rest of k; more tiles of k than 8 bits count, with so many columns that rounding in one direction
-# shows, and rows of B so far apart that a later chunk of k begins beyond 31 bits; so large a product that tensor cores
-# pay for a pre-pass, and tiles for 66 SMs; sums of zero times infinity; scalars near 0 that matter, for the matrices
-# are huge, and scalars near 1.
+# shows, and rows of B so far apart that a later chunk of k begins beyond 31 bits; so large products that tensor cores
+# pay for a pre-pass, and tiles for 66 SMs, with lines of many scales and with few numbers but 0; sums of zero times
+# infinity; scalars near 0 that matter, for the matrices are huge, and scalars near 1.
 EMULATED_ALONE = (
     *(
         Case(Shape(65, 68, 20), alpha=-1, beta=-1, padding=4, offset=offset)
@@ -140,7 +141,8 @@ EMULATED_ALONE = (
     Case(Shape(1030, 5, 133)),
     Case(Shape(5, 1030, 133)),
     Case(Shape(5, 70, 8223), padding=(1, 1 << 22, 0), sms=1),
-    Case(Shape(1370, 1358, 579), alpha=-1.25, padding=(1, 2, 0), family="normal", sms=66, blocks=EMULATED_FEW),
+    Case(Shape(1370, 1358, 579), -1.25, 0.75, (1, 2, 0), family="uneven", sms=66, blocks=EMULATED_FEW),
+    Case(Shape(1028, 2060, 548), beta=-1, offset=(0, 0, 1), family="signed_zeros", sms=66, blocks=EMULATED_FEW),
     Case(Shape(17, 20, 36), alpha=math.inf, family="signed_zeros"),
     Case(Shape(17, 20, 36), alpha=2.0**-110, beta=-(2.0**-120), family="huge"),
     Case(Shape(17, 20, 1), alpha=1 + 2.0**-21, beta=1 - 2.0**-21),
@@ -199,8 +201,8 @@ def all_cases(
 def emulated_cases(cases: Iterable[Case]) -> list[Case]:
     """Those of the cases that the emulator has the time for.
 
-    All of small shapes; of every larger one and family a single one, another each time; of a very large or long one
-    some blocks (`blocks`) at beta = 0, where it shows which elements they have computed. Of a long sum a GPU with a
+    All of small shapes; of every larger one and family a single one, another each time, of which some blocks
+    (`blocks`) where the shape is very large or long. Of a long sum a GPU with a
     single SM (`sms`). Then EMULATED_ALONE, and what probes the host function.
     """
     chosen: dict[tuple[Shape, str], list[Case]] = {}
@@ -214,7 +216,8 @@ def emulated_cases(cases: Iterable[Case]) -> list[Case]:
             of_shape = [replace(case, sms=1) for case in of_shape]
         computing = [case for case in of_shape if case.alpha != 0] or of_shape
         if shape.flop > EMULATED_WHOLE or max(shape.m, shape.n, shape.k) > EMULATED_SIDE:
-            kept += [replace(case, blocks=EMULATED_BLOCKS) for case in computing if case.beta == 0][:1]
+            cheap = [case for case in computing if case.beta == 0 or shape.m * shape.n <= EMULATED_ADDEND] or computing
+            kept.append(replace(cheap[turn % len(cheap)], blocks=EMULATED_BLOCKS))
             continue
         small = shape.flop <= EMULATED_SMALL and shape.k <= EMULATED_SHORT
         kept += of_shape if small else [computing[turn % len(computing)]]
