@@ -507,6 +507,9 @@ def _other_arguments(device: Device, library: Library, case: Case, make: _Make) 
             "the arguments of the first call",
             {"shape": case.shape, "alpha": case.alpha, "beta": case.beta, "gaps": (0, 0, 0), "at": (0, 0, 0)},
         ),
+        ("rows of A that are not aligned", {"gaps": (1, 0, 0)}),
+        ("rows of B that are not aligned", {"gaps": (0, 1, 0)}),
+        ("rows of C that are not aligned", {"gaps": (0, 0, 1)}),
     )
     for (words, change), other in zip(changes, cycle((ONE_ELEMENT, ONE_LONG_SUM))):
         now |= change
