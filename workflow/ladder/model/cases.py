@@ -119,19 +119,22 @@ def _short(value: float) -> str:
     return short if abs(float(short)) != 1 else f"{value:.9g}"
 
 
-# Beyond the cases of a GPU: one matrix of three unaligned; rows so far apart, reserved and not filled, that an offset
-# into a matrix needs more than 31 bits, into two of them more than 32, that eight rows need so, and that a leading
-# dimension does; more than a group of rows of tiles, each added to C once; more elements than a float counts; a tall
-# and a wide C with a rest of k; more tiles of k than 8 bits count, with so many columns that rounding in one direction
-# shows, and rows of B so far apart that a later chunk of k begins beyond 31 bits; so large products that tensor cores
-# pay for a pre-pass, and tiles for 66 SMs, with lines of many scales and with few numbers but 0; one that is larger
-# still, aligned and of whole tiles but along k; sums of zero times infinity; scalars near 0 that matter, for the
-# matrices are huge, and scalars near 1.
+# Beyond the cases of a GPU: one matrix of three unaligned; rows that are all aligned, with a rest of k, of n or of both
+# in the last vector; rows so far apart, reserved and not filled, that an offset into a matrix needs more than 31 bits,
+# into two of them more than 32, that eight rows need so, and that a leading dimension does; more than a group of rows
+# of tiles, each added to C once; more elements than a float counts; a tall and a wide C with a rest of k; more tiles of
+# k than 8 bits count, with so many columns that rounding in one direction shows, and rows of B so far apart that a
+# later chunk of k begins beyond 31 bits; so large products that tensor cores pay for a pre-pass, and tiles for 66 SMs,
+# with lines of many scales and with few numbers but 0; one that is larger still, aligned and of whole tiles but along
+# k; sums of zero times infinity; scalars near 0 that matter, for the matrices are huge, and scalars near 1.
 EMULATED_ALONE = (
     *(
         Case(Shape(65, 68, 20), alpha=-1, beta=-1, padding=4, offset=offset)
         for offset in ((1, 0, 0), (0, 1, 0), (0, 0, 1))
     ),
+    Case(Shape(130, 132, 35), beta=1, padding=(1, 0, 0)),
+    Case(Shape(130, 131, 36), beta=1, padding=(0, 1, 1)),
+    Case(Shape(65, 67, 133), padding=(3, 1, 1)),
     Case(Shape(129, 132, 36), beta=1, padding=1 << 26),
     Case(Shape(129, 5, 35), padding=1 << 26),
     Case(Shape(9, 12, 36), padding=1 << 29),

@@ -221,9 +221,14 @@ def _long_sum(random: Random, named: Named, reach: Reach) -> list[Shape]:
 def _few(random: Random, named: Named, reach: Reach) -> list[Shape]:
     """So few rows, columns or steps as the sources ask for, where a kernel of their own may compute them.
 
-    Warps may share the sum of such a kernel: half of these sums are of any number of warps, with a rest or without.
+    Warps may share the sum of such a kernel: half of these sums are of any number of warps, with a rest or without. One
+    of a single row or column is longer than 16 bits count.
     """
-    found = []
+    found = [
+        Shape(**{"m": 1, "n": 1, "k": LONG_K + random.randrange(64), name: random.randint(1, number)})
+        for name, number in random.sample(named.few, len(named.few))[:1]
+        if name != "k"
+    ]
     for name, number in islice(cycle(random.sample(named.few, len(named.few))), FEWEST):
         levels = [random.randrange(2, _LEVELS) for _ in "mnk"]
         room = reach.elements // max(number, LONGEST_OF_WARPS)
