@@ -15,6 +15,7 @@ EMULATED_SIDE = 1 << 16  # its largest dimension: what is beyond takes long on a
 EMULATED_ADDEND = 1 << 21  # elements of a C that it has the time to draw
 EMULATED_BLOCKS = 64  # blocks of it are emulated, each launch's last one among them
 EMULATED_FEW = 2  # of a product that has tiles for a whole GPU, for which some rungs have a kernel of their own
+EMULATED_PREPARED = 1 << 32  # flop of the largest product that is emulated where a workspace has to be filled first
 EMULATED_SMALL = 1 << 16  # flop up to which a shape is emulated with every case, and not with one of them, and
 EMULATED_SHORT = 1 << 10  # the k: a kernel's tile is no smaller where the product is
 EMULATED_FAMILIES = 1 << 22  # flop up to which it is emulated with every family of inputs, and

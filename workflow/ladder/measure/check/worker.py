@@ -21,7 +21,7 @@ from ladder.build.library import Library, Operands
 from ladder.measure.check.judge import case_error, written_part
 from ladder.measure.devices import EMULATED_SMS, GUARD, SENTINEL, Call, CudaDevice, EmulatedDevice
 from ladder.measure.inputs import draw_inputs
-from ladder.model.cases import EMULATED_FEW, WIDE, Case, is_unfinished
+from ladder.model.cases import EMULATED_FEW, EMULATED_PREPARED, WIDE, Case, is_unfinished
 from ladder.model.shape import Shape
 from ladder.system import process
 
@@ -145,7 +145,7 @@ def check_case(
     In the emulator a rung is told that the GPU has the case's `sms`, or EMULATED_SMS.
     A case of some blocks (`ladder.model.cases.emulated_cases`) is computed once and judged by what they have written.
     Of a launch that leaves something for others (in the workspace, in a variable, atomically) all blocks run; where
-    they take too long, the record is None.
+    they take too long, or would (EMULATED_PREPARED), the record is None.
     """
     shape, alpha, beta = case.shape, case.alpha, case.beta
     inputs = draw_inputs(case.family, shape, case.multiplies, beta != 0, seed)
@@ -160,6 +160,8 @@ def check_case(
     bytes_needed = library.workspace_bytes(shape, alpha, beta, operands)
     workspace = device.put(np.full(max(1, bytes_needed // 4 + 1), SENTINEL, np.uint32))
     blocks = case.blocks
+    if blocks and bytes_needed and shape.flop > EMULATED_PREPARED:
+        return None
     call = Call(shape, alpha, beta, operands, workspace, bytes_needed, blocks, deterministic)
 
     record = {**case.as_record(), "seed": seed, "error_componentwise": None, "error_normwise": None}
