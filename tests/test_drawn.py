@@ -235,3 +235,15 @@ def test_a_sound_rung_passes_every_drawn_case(tmp_path, name):
 
 def test_a_drawn_case_says_its_seed():
     assert str(asked("7", drawn=5)) == "7, drawn by seed 5"
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_most_residues_of_columns_leading_dimension_and_offset_meet_in_each_matrix(seed):
+    cases = drawn_cases(seed, 121, NAMED, SMS)
+    for index, dimension in enumerate(("k", "n", "n")):
+        columns = [getattr(case.shape, dimension) for case in cases]
+        met = {
+            (count % 4, (count + case.paddings[index]) % 4, case.offsets[index] % 4)
+            for count, case in zip(columns, cases, strict=True)
+        }
+        assert len(met) >= 50  # of 64

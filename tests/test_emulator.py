@@ -169,3 +169,23 @@ def test_fibers_work_without_assembly(tmp_path):
     assert compile_for_emulator(ROOT / "kernels/sgemm/tiled.cu", macros, target, ROOT / "kernels/sgemm") == ""
     for case in SMALL:
         assert not run(Library(target), case, 1)[1]
+
+
+@pytest.mark.parametrize(
+    ("alignment", "at"),
+    [
+        ("", 16),
+        ("__align__(64)", 64),
+        ("alignas(double2)", 16),
+        ("__attribute__((aligned(256)))", 256),
+        ("alignas(1024)", 0),
+    ],
+)
+def test_dynamic_shared_memory_is_behind_the_kernels_own_and_aligned_as_declared(for_the_emulator, alignment, at):
+    source = ROOT / "tests/kernels/dynamic_alignment.cu"
+    library = Library(for_the_emulator(source, {"ALIGNMENT": alignment, "AT": str(at)}))
+    _, kinds, found = run(library, Case(5, 7, 9), 1)
+    assert not kinds, found
+    elsewhere = Library(for_the_emulator(source, {"ALIGNMENT": alignment, "AT": str(at + 16)}))
+    _, kinds, _ = run(elsewhere, Case(5, 7, 9), 1)
+    assert kinds == {"values"}

@@ -131,10 +131,9 @@ def attacks() -> dict[str, Any]:
     """
     record = store.read_record(ON_GPU) if ON_GPU.exists() else None
     entries = {entry["name"]: entry for entry in (record or {}).get("entries", [])}
-    rows = []
+    rows, control = [], entries.get(CONTROL.stem)
     for source in ATTACKS:
         entry = entries.get(source.stem)
-        control = entries.get(CONTROL.stem)
         rows.append(
             {
                 "name": source.stem,

@@ -1,7 +1,7 @@
 // refills_cache: a kernel on a stream of its own reads A and B again and again while the timer flushes the L2 cache.
 // Class: cache, elsewhere.
 // Caught by: state, late, no gain.
-// Would take: SMs without any room while they are held; in the 512 threads that are left it still reads most of A and B.
+// Would take: no room at all on the SMs while they are held, for its kernel uses what is left to NVBench's own.
 #include "attack.cuh"
 
 __device__ volatile int begun;

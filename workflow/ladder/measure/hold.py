@@ -28,7 +28,7 @@ class Hold:
         self._stream = cp.cuda.Stream(non_blocking=True)
         attributes = cp.cuda.Device().attributes
         blocks = attributes["MultiProcessorCount"] * (attributes["MaxThreadsPerMultiProcessor"] // THREADS)
-        self._blocks = blocks - 1  # what NVBench flushes the cache with, and its other kernels, need a place
+        self._blocks = blocks - 1  # NVBench's own kernels need a place, and not of one warp alone
         self._released = cp.zeros(1, np.int32)
         self._times = cp.zeros(_TIMES, np.uint64)
         self._write = ctypes.CDLL("libcuda.so.1").cuStreamWriteValue32_v2

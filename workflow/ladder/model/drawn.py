@@ -311,7 +311,7 @@ def _layout(
         return columns > named.tile.n, columns % _VECTOR, ld % _VECTOR, offset % _VECTOR
 
     tried = [_one_layout(random, level, columns, named) for _ in range(_TRIES)]
-    if level not in (0, 2, _UNALIGNED):
+    if all(level not in levels.values() for levels in _TIGHT):
         others = list(product(range(_VECTOR), repeat=2))
         tried += random.sample(others, len(others))
     found = next((each for each in tried if residues(*each) not in seen), tried[0])
