@@ -313,8 +313,8 @@ SHAPE = Shape(1024, 1024, 1024)
 CEILING = (66_900, 1980, 3350)
 
 
-def a_measurement(kernel, us, held_us=(), samples=50, clock_mhz=1980):
-    launches = {"launches": {"held_us": list(held_us)}}
+def a_measurement(kernel, us, held_us=(), samples=50, clock_mhz=1980, load_cycles=()):
+    launches = {"launches": {"held_us": list(held_us), "load_cycles": list(load_cycles)}}
     return Measurement(kernel, SHAPE, np.full(samples, us * 1e-6), np.full(samples, clock_mhz * 1e6), 50, launches)
 
 
@@ -329,6 +329,24 @@ def test_a_sound_measurement_is_plausible():
     assert found(a_measurement("mine", 50)) == "", "an older record has none that were held"
     slower = a_measurement("cublas", 1288, [1263] * 4)  # as cuBLAS was at 3072 on an H100, which has two speeds there
     assert found(a_measurement("mine", 418.6, [417.5] * 4), slower, slower) == ""
+
+
+@pytest.mark.parametrize(
+    ("cycles", "word"),
+    [
+        ((700, 690), ""),
+        ((560, 900), ""),
+        ((300, 700), "A is in the L2 cache: a load from it takes 300 cycles, and 700 before cublas"),
+        ((700, 310), "B is in the L2 cache"),
+    ],
+)
+def test_operands_that_are_in_the_cache_when_the_clock_starts_are_named(cycles, word):
+    own = a_measurement("mine", 50, load_cycles=[cycles, cycles, cycles, (10, 10)])
+    usual = a_measurement("cublas", 63, load_cycles=[(700, 700)] * 4)
+    message = found(own, after=usual)
+    assert word in message
+    assert bool(word) == bool(message)
+    assert found(own) == "", "an older record has no such launches"
 
 
 @pytest.mark.parametrize(

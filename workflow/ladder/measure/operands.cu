@@ -189,8 +189,8 @@ extern "C" __global__ void stamp(u64* at) {
 }
 
 // Loads one word after the other, each from a place that follows from the last, and stores how many cycles each took: a
-// word that is in the L2 cache takes about half as long as one that is not. All words are 0, which the compiler does not
-// know. `lines` are of 128 bytes.
+// word that is in the L2 cache takes about half as long as one that is not. What the words are does not matter. `lines`
+// are of 128 bytes.
 extern "C" __global__ void chase(const word* words, u64 lines, int loads, float* cycles) {
   u64 line = 0;
   long long begin = clock64();

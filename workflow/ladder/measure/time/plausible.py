@@ -13,6 +13,7 @@ from ladder.records.timings import Measurement
 FLOOR = 0.9  # of the time that reading A and B from memory takes; caches may hold what a flush has left
 # How far a launch before which all SMs were held may be from the others, beyond what the baseline's is.
 HELD_SHARE, HELD_US = 0.015, 5.0
+COLD_SHARE = 0.7  # of a load's cycles before the baseline, before the rung; from the L2 cache it takes less than half
 STEADY_SHARE, STEADY_US = 0.1, 3.0  # how much slower or faster the baseline may be after a rung than before it
 FEWER = 0.5  # of the samples asked for, where the GPU was busy for less than this share of the budget
 BUSY = 0.1
@@ -40,7 +41,7 @@ def implausible(
         found = (
             beyond_the_gpu(own, ceiling)
             or _samples(own, asked)
-            or (_held(own, baseline) if baseline else "")
+            or (_held(own, baseline) or _cached(own, baseline) if baseline else "")
             or (_changed(steady, first, baseline) if first and baseline else "")
         )
         if found:
@@ -102,6 +103,20 @@ def _held(own: Measurement, baseline: Measurement) -> str:
             f"a launch takes {held:.4g} us by the GPU's clock if nothing can begin before it, and {usual:.4g} us "
             "otherwise: work is done outside of what is timed"
         )
+    return ""
+
+
+def _cached(own: Measurement, baseline: Measurement) -> str:
+    """Which of A and B was in the L2 cache when the clock started, by the loads in front of some launches."""
+    ours, theirs = (each.state.get("launches", {}).get("load_cycles", []) for each in (own, baseline))
+    if not ours or not theirs:
+        return ""
+    for matrix, cycles, usual in zip("AB", np.median(ours, axis=0), np.median(theirs, axis=0), strict=True):
+        if cycles < COLD_SHARE * usual:
+            return (
+                f"when the clock starts, {matrix} is in the L2 cache: a load from it takes {cycles:.4g} cycles, and "
+                f"{usual:.4g} before {baseline.kernel}"
+            )
     return ""
 
 

@@ -2,9 +2,9 @@
 
 NVBench measures the rung and its references in turn at each shape, and the rung's baseline once before the rung; this
 process adds the state of the device around each measurement. Each launch gets operands that were drawn for it alone, at
-a place that takes turns with others, and C is verified as it stands when the clock stops. Launches of two more kinds
-are mixed in at random and not counted: of a rung those with other scalars, layouts and values, and of all kernels those
-before which every SM is held (`ladder.measure.hold`).
+a place that takes turns with others, and C is verified as it stands when the clock stops. Launches of more kinds
+are mixed in at random and not counted: of a rung those with other scalars, layouts and values; of it and its baseline
+those before which every SM is held (`ladder.measure.hold`) or loads from A and B are timed (`ladder.measure.cold`).
 """
 
 from __future__ import annotations
@@ -16,8 +16,10 @@ from pathlib import Path
 from typing import Any
 
 import cupy as cp
+import numpy as np
 
 from ladder.build.library import Library, explain
+from ladder.measure.cold import Cold
 from ladder.measure.hold import Hold
 from ladder.measure.nvbench import run_nvbench, time_between
 from ladder.measure.operands import Kind, OperandSets, kernels
@@ -33,7 +35,7 @@ from ladder.system.errors import LadderError
 
 MIXED = 0.25  # how often a launch that is not counted comes before one that is
 LATE_S = 0.02  # how long a C that was not complete is waited for, to tell late work from wrong work
-FEWEST_HELD = 4  # launches with all SMs held, of each kernel and shape
+FEWEST_LOOKS = 4  # launches with all SMs held, and as many with loads in front, of each kernel and shape
 
 _random = random.SystemRandom()
 
@@ -47,7 +49,7 @@ class TimingRun:
         self.libraries: dict[str, Library] = {}
         self.stream = cp.cuda.Stream(non_blocking=True)
         self.kernels = kernels()
-        self.hold = Hold(self.kernels)
+        self.hold, self.cold = Hold(self.kernels), Cold(self.kernels)
         self.watch = Watch(self.kernels, self.stream, asked["libraries"].values())
         self.cases = {text: Case(Shape.parse(text)) for text in asked["shapes"]}
         self.case: Case | None = None  # of `sets`
@@ -146,6 +148,7 @@ class Launches:
         self.error: Exception | None = None
         self.calls, self.verified, self.mixed = 0, 0, 0
         self.held_us: list[float] = []
+        self.load_cycles: list[tuple[float, float]] = []
         cp.cuda.runtime.deviceSynchronize()
         for each in self.kinds:
             self._launch(each, 0, None)
@@ -154,8 +157,10 @@ class Launches:
 
     @property
     def told(self) -> dict[str, Any]:
-        """What the record says of them: how many were verified and mixed in, and the times of those that were held."""
-        return {"verified": self.verified, "mixed": self.mixed, "held_us": [round(each, 3) for each in self.held_us]}
+        """What the record says of them: how many were verified and mixed in, and what was seen of those looked at."""
+        looks = {"held_us": self.held_us, "load_cycles": self.load_cycles}
+        rounded = {name: np.round(np.asarray(values, np.float64), 3).tolist() for name, values in looks.items()}
+        return {"verified": self.verified, "mixed": self.mixed, **rounded}
 
     def _mixed(self, shape: Shape, claims: Mapping[str, Any]) -> list[OperandSets]:
         """Places for two kinds of launches that are not counted: other scalars and layouts, and other values."""
@@ -178,8 +183,10 @@ class Launches:
             if self.error is None and self.precision:
                 self.calls += 1
                 warm = self.calls > self.run.asked["warmup"]
-                if self.compared and warm and (len(self.held_us) < FEWEST_HELD or _random.random() < MIXED / 2):
-                    self._launch(self.plain, stream, timer, hold=True)
+                if self.compared and warm:
+                    for look, seen in (("hold", self.held_us), ("cold", self.load_cycles)):
+                        if len(seen) < FEWEST_LOOKS or _random.random() < MIXED / 4:
+                            self._launch(self.plain, stream, timer, look)
                 if len(self.kinds) > 1 and _random.random() < MIXED:
                     self._launch(_random.choice(self.kinds[1:]), stream, timer)
                     self.mixed += 1
@@ -194,25 +201,32 @@ class Launches:
         timer.start()
         timer.stop()
 
-    def _launch(self, sets: OperandSets, stream: int, timer: Any, hold: bool = False) -> None:
-        """Draw operands, launch between the timer's start and stop, and verify C as it stands when the launch ends."""
+    def _launch(self, sets: OperandSets, stream: int, timer: Any, look: str = "") -> None:
+        """Draw operands, launch between the timer's start and stop, and verify C as it stands when the launch ends.
+
+        A look is `hold` or `cold`, for what stands in front of the launch.
+        """
         place = _random.randrange(sets.places)
         sets.draw(place)
         sets.stream.synchronize()
         queue = cp.cuda.ExternalStream(stream)
         if timer:
             timer.start()
-        if hold:
-            self.run.hold.begin(stream)
         kind, operands = sets.kind, sets.operands(place)
+        if look == "hold":
+            self.run.hold.begin(stream)
+        elif look == "cold":
+            self.run.cold.queue(stream, sets.shape, operands)
         error = self.library.queue(sets.shape, kind.alpha, kind.beta, operands, self.workspace.data.ptr, stream)
         done = cp.cuda.Event(disable_timing=True)
         done.record(queue)
         sets.stream.wait_event(done)
-        if hold:
+        if look == "hold":
             self.run.hold.stamp(sets.stream)
         if self.precision:
             sets.glimpse(place, 0)
+        if look == "cold":
+            self.run.cold.wait()
         if timer:
             timer.stop()
         if error:
@@ -222,7 +236,9 @@ class Launches:
         if not self.precision:
             return
         self._look(sets, place)
-        if hold:
+        if look == "cold":
+            self.load_cycles.append(self.run.cold.cycles(sets.stream))
+        if look == "hold":
             held, waited = self.run.hold.end()
             if waited:
                 raise Dishonest("its host code waited for the GPU, which other work held")
