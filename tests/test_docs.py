@@ -115,7 +115,7 @@ def with_my_kernel(folder: Path) -> tuple[Path, str, str]:
 
 
 def rungs(project: Path) -> pd.DataFrame:
-    (folder,) = (project / "results").glob("*/selected/tables")
+    (folder,) = (project / "results").rglob("selected/tables")
     return pd.read_csv(folder / "rungs.csv", index_col="rung", keep_default_na=False)
 
 

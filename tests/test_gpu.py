@@ -86,10 +86,7 @@ FAILING = {
     "tf32_inputs": ("exceed", "wrong: in the emulator: 1x1x1: "),
     "illegal_address": ("llegal", "wrong: in the emulator: 1x1x1: out of bounds: sgemm_illegal_address block (0,0,0)"),
     "aborts": ("SIGABRT", "unusable: "),  # host code that aborts fails its inspection first
-    "endless": (
-        "no progress for 10 s",
-        "wrong: in the emulator: 1x1x1: uninitialised read: sgemm_endless block (0,0,0)",
-    ),
+    "endless": ("no progress for 10 s", "wrong: "),  # in the emulator it is not finished, which is no verdict
 }
 
 # Cases of many rungs in one process: prints a line of JSON for each.
@@ -435,7 +432,8 @@ def test_two_runs_are_never_on_the_gpu_together(both):
 def test_a_failed_run_leaves_earlier_measurements_in_place(sound, tmp_path):
     project = copied(sound, tmp_path / "project")
     before = runs(project, "coalesced")
-    shutil.copy(TEST_KERNELS / "tf32_inputs.cu", project / "kernels" / "sgemm" / "coalesced.cu")
+    source = project / "kernels" / "sgemm" / "coalesced.cu"
+    source.write_text(source.read_text().replace("p < g.k", "p < g.k - 1"))
     run = snakemake(project, ["kernels=[coalesced]", NO_PROFILES], "--configfile", "small.yaml", gpu=True)
     assert run.status != 0
     assert rungs(project).loc["coalesced", "status"] == "wrong", run.output
@@ -464,7 +462,7 @@ def test_a_profile_has_metrics_and_advice_or_the_job_says_in_one_line_why_not(so
     table = pd.read_csv(results_of(sound) / "selected/tables" / "profiles.csv")
     for _, own in table.groupby(["rung", "shape", "kernel"]):
         values = own.set_index("name")["value"]
-        empty = [ratio.name for ratio in RATIOS if values[ratio.under] == 0]  # to nothing there is no ratio
+        empty = [ratio.name for ratio in RATIOS if float(values[ratio.under]) == 0]  # to nothing there is no ratio
         missing = set(values.index[values.isna()]) - set(empty)
         assert not missing, f"this ncu has no metric for {', '.join(sorted(missing))}"
 
