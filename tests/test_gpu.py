@@ -46,7 +46,6 @@ from ladder.system.errors import LadderError
 from ladder.tables.hardware import hardware_table
 from pipeline import (
     ROOT,
-    TEST_KERNELS,
     Run,
     add_kernel,
     contents,

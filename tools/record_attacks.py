@@ -75,6 +75,7 @@ KINDS = {
     "baseline": "the references take another time than before",
     "no gain": "the attack does not find what it waits for, and is not faster than the control",
 }
+BROKEN = "broken"  # the stage of an attack that the machine broke off
 STAGES = {"compile": "compiler", "check": "check", "time": "timing"}
 LEAST_TIME = 0.95  # of the control's: below it an attack has gained
 SIZES = [1024, 2048]
@@ -127,7 +128,8 @@ def attacks() -> dict[str, Any]:
 
     Keys: `rows`, one an attack, with its name, classes, what it does, the kinds it has to be caught by, whether it is
     caught (None where that is not recorded) and by what, and what it `needs` to be, where it is not; `groups`, the rows
-    by the words of their main class; `kinds`; the `gpu` record or None; `sound`, its entries of sound rungs.
+    by the words of their main class; `kinds`; the `gpu` record or None; `gpus`, how many of a kind it is of; the `days`
+    on which they measured; `sound`, its entries of sound rungs.
     """
     record = store.read_record(ON_GPU) if ON_GPU.exists() else None
     entries = {entry["name"]: entry for entry in (record or {}).get("entries", [])}
@@ -147,7 +149,11 @@ def attacks() -> dict[str, Any]:
         )
     groups = {words: [row for row in rows if row["classes"][0] == each] for each, words in CLASSES.items()}
     sound = (record or {}).get("sound", [])
-    return {"rows": rows, "groups": groups, "kinds": KINDS, "gpu": record, "sound": sound}
+    days = sorted({entry["measured_at"][:10] for entry in entries.values() if "measured_at" in entry})
+    gpus = {entry["gpu"] for entry in entries.values() if "gpu" in entry}
+    gpus |= {uuid for entry in sound for uuid in entry["gpus"]}
+    found = {"rows": rows, "groups": groups, "kinds": KINDS, "gpu": record, "sound": sound}
+    return found | {"gpus": len(gpus), "days": days}
 
 
 def told(entry: Mapping[str, Any], control: Mapping[str, Any] | None) -> str:
@@ -220,8 +226,13 @@ class Corpus:
         return {entry["name"]: entry for entry in self.record[part]}
 
     def keep(self, part: str, entry: Mapping[str, Any], names: Iterable[str]) -> None:
-        """Put an entry in place of the one of its name, drop what has another name than these, and write the record."""
-        entries = self.held(part) | {entry["name"]: dict(entry)}
+        """Put an entry in place of the one of its name, drop what has another name than these, and write the record.
+
+        What the machine broke off is no verdict, and takes no verdict's place.
+        """
+        held = self.held(part)
+        broken = entry.get("stage") == BROKEN and entry["name"] in held
+        entries = held if broken else held | {entry["name"]: dict(entry)}
         self.record[part] = [entries[name] for name in names if name in entries]
         store.write_json(self.path, {"stage": self.path.stem, **self.record})
 
@@ -230,8 +241,9 @@ def on_gpu(run: Plan, folder: Path, limit_s: float) -> dict[str, Any]:
     """The record with a verdict on each attack and on the control.
 
     An entry has its name, its source_digest and the harness's, the `stage` that refused it (`compile`, `check`, `time`;
-    empty where none did; `broken` where the machine broke it off), that stage's message, wall_s, and times_ms, its
-    median time at each size where it was timed. What an earlier run recorded of the same sources stays.
+    empty where none did; BROKEN where the machine broke it off), that stage's message, wall_s, times_ms, its median
+    time at each size where it was timed, the `gpu` by its UUID and when it was `measured_at`. What an earlier run
+    recorded of the same sources stays.
     """
     begun, corpus, measured_by = time.monotonic(), Corpus(run), harness()
     sources = {source.stem: source for source in [CONTROL, *ATTACKS]}
@@ -244,6 +256,7 @@ def on_gpu(run: Plan, folder: Path, limit_s: float) -> dict[str, Any]:
     builds = compiled(run, folder)
     print(f"{len(wanted)} of {len(sources)} compiled after {time.monotonic() - begun:.0f} s", flush=True)
     corpus.record["where"] = place(run, builds[run.first.name])
+    on = origin(corpus.record["where"])
     for name in wanted:
         if time.monotonic() - begun > limit_s:
             print("no time is left; run again to go on", flush=True)
@@ -251,7 +264,7 @@ def on_gpu(run: Plan, folder: Path, limit_s: float) -> dict[str, Any]:
         started = time.monotonic()
         verdict = attacked(run, name, builds, folder)
         wall_s = round(time.monotonic() - started, 1)
-        corpus.keep("entries", {"name": name, **current[name], **verdict, "wall_s": wall_s}, sources)
+        corpus.keep("entries", {"name": name, **current[name], **verdict, "wall_s": wall_s, **on}, sources)
         print(f"{name}: {verdict['stage'] or 'timed'}: {verdict['message'] or verdict['times_ms']}", flush=True)
     return corpus.record
 
@@ -268,7 +281,7 @@ def attacked(run: Plan, name: str, builds: Mapping[str, Build], folder: Path) ->
             return {"stage": "check", "message": checked["message"], "times_ms": {}}
         message, times_ms = timed(run, name, builds, folder)
     except LadderError as error:
-        return {"stage": "broken", "message": str(error), "times_ms": {}}
+        return {"stage": BROKEN, "message": str(error), "times_ms": {}}
     return {"stage": "time" if message else "", "message": message, "times_ms": times_ms}
 
 
@@ -291,7 +304,7 @@ def sound_on_gpu(run: Plan, folder: Path, repetitions: int) -> dict[str, Any]:
     """The record with an entry for each rung of the ladder: how often it was timed (`runs`), and the `alarms` raised.
 
     An alarm is what the time stage says where it keeps nothing. The runs of an earlier call count where the build and
-    the harness are the same.
+    the harness are the same, on whichever GPU of this kind: `gpus` has their UUIDs.
     """
     corpus, measured_by = Corpus(run), harness()
     ladder = [rung for rung in run.rungs if rung.role != "floor" and rung.runs_on(run.gpu.compute_capability)]
@@ -301,11 +314,14 @@ def sound_on_gpu(run: Plan, folder: Path, repetitions: int) -> dict[str, Any]:
     for repetition, name in product(range(1, repetitions + 1), names):
         current = {"build_digest": builds[name].record["build_digest"], "harness": measured_by}
         held = corpus.held("sound").get(name, {})
-        entry = held if current.items() <= held.items() else {"name": name, **current, "runs": 0, "alarms": []}
+        entry = (
+            held if current.items() <= held.items() else {"name": name, **current, "runs": 0, "alarms": [], "gpus": []}
+        )
         if entry["runs"] < repetition:
             message, _ = timed(run, name, builds, folder)
             alarms = entry["alarms"] + ([message] if message else [])
-            corpus.keep("sound", entry | {"runs": entry["runs"] + 1, "alarms": alarms}, names)
+            gpus = sorted({*entry["gpus"], origin(corpus.record["where"])["gpu"]})
+            corpus.keep("sound", entry | {"runs": entry["runs"] + 1, "alarms": alarms, "gpus": gpus}, names)
             print(f"{name}, {repetition} of {repetitions}: {message or 'no alarm'}", flush=True)
     return corpus.record
 
@@ -316,6 +332,11 @@ def compiled(run: Plan, folder: Path) -> dict[str, Build]:
     with ThreadPoolExecutor(CORES) as pool:
         list(pool.map(lambda rung: build(rung, run.gpu, nvcc, flags, folder / rung.name), run.needed))
     return {rung.name: Build(folder / rung.name) for rung in run.needed}
+
+
+def origin(where: Mapping[str, Any]) -> dict[str, str]:
+    """The GPU of an entry, by its UUID, and when it was measured."""
+    return {"gpu": where["gpu"]["uuid"], "measured_at": where["measured_at"]}
 
 
 def place(run: Plan, made: Build) -> dict[str, Any]:

@@ -1,7 +1,6 @@
 // assumes_fixed_point: takes inputs for multiples of 2^-24 below 1, as random numbers are, and computes in integers.
 // Class: inputs assumed.
 // Caught by: values.
-// Would take: launches whose inputs are small in a whole row or matrix; they are drawn since this was recorded.
 //
 // FP32 arithmetic on the rounded numbers stands for integers.
 #include "attack.cuh"

@@ -1,7 +1,6 @@
 // refills_cache: a kernel on a stream of its own reads A and B again and again while the timer flushes the L2 cache.
 // Class: cache, elsewhere.
 // Caught by: state, late, no gain.
-// Would take: no room at all on the SMs while they are held, for its kernel uses what is left to NVBench's own.
 #include "attack.cuh"
 
 __device__ volatile int begun;
