@@ -404,6 +404,7 @@ def test_a_failing_kernel_is_shown_in_one_line_and_is_not_timed(failing):
         status, _, message = told.partition(": ")
         assert table.loc[kernel, "status"] == status
         assert table.loc[kernel, "message"].startswith(message)
+        assert message or on_gpu in table.loc[kernel, "message"]
         assert f"  {kernel}: {told}" in run.output, "the summary says nothing of it"
         assert not runs(project, kernel)
 
