@@ -34,6 +34,7 @@ class Gpu:
     file: str
     limits: Mapping[str, int]  # of an SM, by their keys in GPU files; empty where they are not known
     gres: str = "gpu:1"  # what a job on a Slurm cluster asks for to get one
+    l2_mib: float = 0.0  # L2 cache; 0 where it is not known
     measured_gflops: float | None = None  # of FFMAs, where the probes of this GPU are taken for its file's numbers
 
     @property

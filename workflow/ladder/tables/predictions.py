@@ -10,6 +10,10 @@ The launch is the empty kernel's time and the peak the FFMA kernel's rate, both 
 the ceilings and blocks. Three numbers are fitted to the times of rungs: the factor by which a full SM misses its
 ceiling, and the cycles that a step exposes, for rungs that load a tile when they need it and for those that load it
 ahead. A rung is predicted by the fit to the times of all others of its unit, so its own time is never used.
+
+The fit is least squares of relative errors. On tensor cores, where rungs are few, a number that their times leave open
+stays near what it would be without losses (`expected`). This is ridge regression (Hoerl and Kennard, Technometrics 12,
+1970). Its weights take an error of ERROR at one time for as likely as a number that is off by its whole spread.
 """
 
 from __future__ import annotations
@@ -18,6 +22,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations
+from typing import ClassVar
 
 import numpy as np
 import pandas as pd
@@ -30,6 +35,7 @@ from ladder.tables.paper import default_macros
 from ladder.tables.tensor_cores import TENSOR_FITTED, TensorRates, TensorWork, tensor_works
 
 SMALLEST, LARGEST = 1024, 8192  # n of the products that are predicted
+ERROR = 0.1  # of a predicted time, as a share of it, in the weights of what is expected
 WHOLE_TILES = 128  # n of the products that the numbers are fitted to is a multiple of it: no tile is in part empty
 FITTED = {
     "factor": ("", "times as long as at its lowest ceiling a full SM works"),
@@ -81,6 +87,7 @@ class Work:
     source: str = "code"  # of the passes: a profile, the lanes' addresses, or `code` for the fewest that it needs
 
     fitted = FITTED
+    expected: ClassVar[tuple[tuple[float, float], ...]] = ()  # the times of many rungs determine all three
     by = "FFMA"
 
     def ceiling(self, machine: Machine) -> float:
@@ -137,13 +144,18 @@ def time_ms(work: AnyWork, machine: Machine, fitted: np.ndarray) -> float:
 def fit(cases: Sequence[tuple[AnyWork, float]], machine: Machine) -> np.ndarray | None:
     """The fitted numbers by least squares of relative errors, none negative; None where the times determine none.
 
-    `cases` are pairs of work, all of one unit, and measured milliseconds.
+    `cases` are pairs of work, all of one unit, and measured milliseconds. `expected` of the unit's work has a pair for
+    each number, its value and how far off it may be, or nothing.
     """
     if not cases or len(cases) <= len(cases[0][0].fitted):
         return None
     times = np.array([time for _, time in cases])
     terms = np.array([work.terms(machine) for work, _ in cases]) / times[:, None]
     wanted = 1 - np.array([work.launches_ms(machine) for work, _ in cases]) / times
+    if cases[0][0].expected:
+        values, spreads = np.array(cases[0][0].expected).T
+        terms = np.vstack([terms, np.diag(ERROR / spreads)])
+        wanted = np.concatenate([wanted, ERROR / spreads * values])
     used = np.flatnonzero(terms.any(axis=0))
     if np.linalg.matrix_rank(terms[:, used]) < len(used):
         return None
