@@ -186,11 +186,13 @@ def runs_of(path: Path) -> list[dict[str, Any]]:
 
 
 def slower_sizes(rungs: list[str]) -> str:
-    """The shapes at which any of the rungs is slower than cuBLAS, and the lowest and highest share there."""
-    shares = pd.DataFrame({rung: shares_of_cublas(rung) for rung in rungs})
-    slow = shares[(shares < 1).any(axis=1)]
-    shapes = sorted(slow.index, key=lambda shape: [int(size) for size in shape.split("x")])
-    return f"{', '.join(shapes)} ({percent(slow.min().min())} to {percent(slow.max().max())} of cuBLAS)"
+    """The shapes at which the interval of any of the rungs is below cuBLAS, and the lowest and highest share there."""
+    rows = table("timings")
+    rows = rows[rows["rung"].isin(rungs)]
+    slow = rows[rows["shape"].isin(rows.loc[rows["speedup_over_cublas_ci_high"] < 1, "shape"])]
+    shapes = sorted(set(slow["shape"]), key=lambda shape: [int(size) for size in shape.split("x")])
+    shares = slow["speedup_over_cublas"]
+    return f"{', '.join(shapes)} ({percent(shares.min())} to {percent(shares.max())} of cuBLAS)"
 
 
 def slowest(rung: str, family: str) -> str:
