@@ -7,17 +7,20 @@ import pickle
 import numpy as np
 import pytest
 from conftest import a_build, a_case, a_check, a_where, asked
+from ladder.config.documents import read_yaml
+from ladder.config.plan import plan
 from ladder.measure.check import judge
 from ladder.measure.check import worker as check_worker
 from ladder.measure.check.in_common import passing
 from ladder.measure.check.stage import check_rung
 from ladder.measure.devices import EmulatedDevice
 from ladder.measure.worker import WORKER
-from ladder.model.cases import Case, all_cases
+from ladder.model.cases import OTHER_ARGUMENTS, Case, all_cases
 from ladder.model.shape import Shape
 from ladder.records import store
 from ladder.records.checks import held_cases, merge_check
 from ladder.system.errors import LadderError
+from ladder.system.paths import ROOT
 from ladder.system.process import Outcome
 
 # Cases
@@ -336,6 +339,35 @@ CASES = [
 def test_what_the_cases_that_pass_have_in_common_is_told(passes, text):
     passed = [case for case in CASES if passes(case)]
     assert passing(passed, [case for case in CASES if case not in passed]) == text
+
+
+@pytest.mark.parametrize(
+    ("passes", "text"),
+    [
+        (lambda case: case.beta == 0, "beta = 0"),
+        (lambda case: case.alpha == 1, "alpha = 1"),
+        (lambda case: (case.alpha, case.beta) == (1, 0), "alpha = 1 and beta = 0"),
+        (lambda case: not case.paddings[0], "lda = k"),
+        (lambda case: not case.paddings[1], "ldb = n"),
+        (lambda case: not case.paddings[2], "ldc = n"),
+        (lambda case: case.shape.k % 4 == 0, "k % 4 = 0"),
+    ],
+    ids=["beta", "alpha", "both", "lda", "ldb", "ldc", "rest of k"],
+)
+def test_a_probe_that_calls_with_other_arguments_hides_no_condition(passes, text):
+    """A rung ignores an argument: probes with other arguments fail, and of the other cases some pass all the same."""
+    asked_for = plan(read_yaml(ROOT / "config/config.yaml")).emulated_cases("naive")
+    hiding = [case for case in asked_for if case.probe != OTHER_ARGUMENTS and not passes(case)][::9]
+    passed = [case for case in asked_for if case.probe != OTHER_ARGUMENTS and (passes(case) or case in hiding)]
+    failed = [case for case in asked_for if case not in passed]
+    assert {case.probe for case in failed} >= {"", OTHER_ARGUMENTS}
+    assert passing(passed, failed).endswith(f", among them all with {text}")
+
+
+def test_probes_count_where_nothing_else_fails():
+    cases = [asked("16"), asked("16", probe="capture"), asked("9x8x7"), asked("9x8x7", probe="capture")]
+    passed = [case for case in cases if not case.probe]
+    assert passing(passed, [case for case in cases if case.probe]) == "2 of 4 cases pass"
 
 
 def test_each_leading_dimension_is_told_apart():
