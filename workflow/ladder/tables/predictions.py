@@ -13,7 +13,7 @@ ahead. A rung is predicted by the fit to the times of all others of its unit, so
 
 The fit is least squares of relative errors. On tensor cores, where rungs are few, a number that their times leave open
 stays near what it would be without losses (`expected`). This is ridge regression (Hoerl and Kennard, Technometrics 12,
-1970). Its weights take an error of ERROR at one time for as likely as a number that is off by its whole spread.
+1970). Its weights take an error of TIME_ERROR at one time for as likely as a number that is off by its whole spread.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from ladder.tables.paper import default_macros
 from ladder.tables.tensor_cores import TENSOR_FITTED, TensorRates, TensorWork, tensor_works
 
 SMALLEST, LARGEST = 1024, 8192  # n of the products that are predicted
-ERROR = 0.1  # of a predicted time, as a share of it, in the weights of what is expected
+TIME_ERROR = 0.1  # of a predicted time, as a share of it, in the weights of what is expected
 WHOLE_TILES = 128  # n of the products that the numbers are fitted to is a multiple of it: no tile is in part empty
 FITTED = {
     "factor": ("", "times as long as at its lowest ceiling a full SM works"),
@@ -154,8 +154,8 @@ def fit(cases: Sequence[tuple[AnyWork, float]], machine: Machine) -> np.ndarray 
     wanted = 1 - np.array([work.launches_ms(machine) for work, _ in cases]) / times
     if cases[0][0].expected:
         values, spreads = np.array(cases[0][0].expected).T
-        terms = np.vstack([terms, np.diag(ERROR / spreads)])
-        wanted = np.concatenate([wanted, ERROR / spreads * values])
+        terms = np.vstack([terms, np.diag(TIME_ERROR / spreads)])
+        wanted = np.concatenate([wanted, TIME_ERROR / spreads * values])
     used = np.flatnonzero(terms.any(axis=0))
     if np.linalg.matrix_rank(terms[:, used]) < len(used):
         return None
