@@ -39,8 +39,8 @@ TENSOR_FITTED = {
     "cycles a round": ("cycle", "that the first loads and the last stores of a round of blocks take"),
     "factor, pre-pass": ("", "times as long as at the bandwidth of DRAM the pre-pass takes"),
 }
-# What each number would be of a rung without losses, and how far off that may be. Few rungs multiply on tensor cores,
-# and where one is left out the times of the others do not always tell these losses apart.
+# What each number, in the same order, would be of a rung without losses, and how far off we take that to be. Few rungs
+# multiply on tensor cores, and where one is left out the times of the others do not always tell these losses apart.
 EXPECTED = ((1.0, 0.5), (1.0, 0.5), (0.0, 5000.0), (1.0, 0.5))
 UNITS = {"HGMMA": "wgmma", "HMMA": "mma.sync"}  # by the class of their SASS
 

@@ -17,8 +17,8 @@ def passing(passed: Sequence[Case], failed: Sequence[Case]) -> str:
     That is one condition or two on m, n, k, leading dimensions, scalars, layout and family of inputs which all that
     pass meet and none that fails does; else one that all that pass meet, if most that fail do not; else one that none
     that fails meets, if at least half of those that pass do. Cases without a product tell nothing of a kernel: where
-    one with a product fails, they do not count. Nor do probes where another case fails, for a probe also calls with
-    other arguments than its case has.
+    one with a product fails, they do not count. Nor do probes where another case fails, for some of them call with
+    other arguments or inputs than their case has.
     """
     if not all(case.probe for case in failed):
         passed, failed = ([case for case in cases if not case.probe] for cases in (passed, failed))
