@@ -1,9 +1,11 @@
 """docs/faults.md says what the records say, and the records say what the corpus is for."""
 
 import re
+from dataclasses import replace
 
 import corpus as corpus_module
 import pytest
+import record_faults
 from conftest import line_of, write
 from corpus import (
     CLASSES,
@@ -14,6 +16,7 @@ from corpus import (
     expected,
     header,
     source_digest,
+    the_plan,
     whole,
     without_comments,
     written,
@@ -24,8 +27,21 @@ from ladder.config.plan import plan
 from ladder.config.sources import source_digest as digest_of
 from ladder.records import store
 from ladder.records.digests import source_of
+from ladder.system.errors import LadderError
 from ladder.system.paths import ROOT
-from record_faults import EMULATED, LADDER, LATE, SEEDS, by_emulator, corpus, on_gpus, record_each, seeds_in_all
+from record_faults import (
+    EMULATED,
+    LADDER,
+    ON_GPU,
+    SEEDS,
+    TOOLS,
+    by_emulator,
+    corpus,
+    on_gpu,
+    on_gpus,
+    record_each,
+    seeds_in_all,
+)
 
 # A fault is a patch
 
@@ -110,19 +126,53 @@ def test_every_fault_and_control_is_recorded_as_it_stands():
     assert not stale, "record them again: python tools faults emulator"
 
 
-def test_what_a_gpu_found_counts_if_it_ran_and_the_source_is_as_it_was(tmp_path):
-    names = [source.stem for source in CONTROLS[:3]]
-    digests = [source_digest(CONTROLS[0]), "of an older source", source_digest(CONTROLS[2])]
-    ran = [{"status": "pass", "message": ""}] * 2 + [{"status": "not run", "message": LATE}]
-    said = [
-        {"name": name, "source_digest": digest, "check": check, "sanitizer": []}
-        for name, digest, check in zip(names, digests, ran, strict=True)
-    ]
+def test_what_a_gpu_found_counts_if_the_source_is_as_it_was(tmp_path):
+    names = [source.stem for source in CONTROLS[:2]]
+    digests = [source_digest(CONTROLS[0]), "of an older source"]
+    said = [{"name": name, "source_digest": digest} for name, digest in zip(names, digests, strict=True)]
     store.write_json(tmp_path / "faults.json", {"where": {"gpu": {"name": "one"}}, "entries": said})
     assert {name: entry["where"] for name, entry in on_gpus(tmp_path / "faults.json").items()} == {
         names[0]: {"gpu": {"name": "one"}}
     }
     assert on_gpus(tmp_path / "none.json") == {}
+
+
+def test_the_record_of_a_gpu_is_written_after_each_kernel_and_goes_on_where_it_was_broken_off(tmp_path, monkeypatch):
+    checked = []
+
+    def build(rung, target, nvcc, flags, folder):
+        store.write_json(folder / "compile.json", {"status": "ok"})
+
+    def check_rung(made, cases, *rest):
+        assert any(case.drawn for case in cases)
+        checked.append(made.folder.name)
+        if len(checked) == 3:
+            raise LadderError("the machine broke it off")
+        return {"status": "pass", "message": ""}
+
+    found = {"verdict": "pass", "message": "", "findings": [{}] * 5}
+    for name, stand_in in {
+        **{"build": build, "check_rung": check_rung, "run_tool": lambda *asked: {"tool": asked[1], **found}},
+        **{"find_nvcc": lambda asked: None, "require_sanitizer": lambda: None, "sanitizer_version": lambda tool: "1"},
+        **{"environment": lambda *asked: {"gpu": {"name": "NVIDIA H100 80GB HBM3"}}, "CORES": 1},
+        **{"FAULTS": FAULTS[:3], "CONTROLS": CONTROLS[:1]},
+    }.items():
+        monkeypatch.setattr(record_faults, name, stand_in)
+    run = replace(the_plan(), results=tmp_path / "results")
+    path = run.raw() / ON_GPU.name
+    with pytest.raises(LadderError, match="broke it off"):
+        on_gpu(run, tmp_path, 1e6)
+    names = [source.stem for source in (*FAULTS[:3], CONTROLS[0])]
+    assert [entry["name"] for entry in store.read_record(path)["entries"]] == sorted(names[:2])
+    with pytest.raises(LadderError, match=r"faults\.json: nothing has ended within 0 s"):
+        on_gpu(run, tmp_path, 0)
+    assert [entry["name"] for entry in store.read_record(path)["entries"]] == sorted(names[:2])
+    record = on_gpu(run, tmp_path, 1e6)
+    assert store.read_record(path)["entries"] == record["entries"]
+    assert sorted(checked[-2:]) == sorted(names[2:]), "the others are held"
+    assert [len(tool["findings"]) for tool in record["entries"][0]["sanitizer"]] == [3] * len(TOOLS)
+    with pytest.raises(LadderError, match="has all faults and controls as they stand"):
+        on_gpu(run, tmp_path, 1e6)
 
 
 def test_a_fault_that_no_gpu_has_run_is_not_called_passed():

@@ -24,7 +24,9 @@ from ladder.tables.predictions import (
     SMALLEST,
     TENSOR_LEVERS,
     Machine,
+    Model,
     Work,
+    all_works,
     error_table,
     fit,
     loads_ahead,
@@ -57,32 +59,13 @@ def test_half_of_the_predictions_of_each_unit_are_within_a_tenth_and_no_rate_is_
     assert (timed["measured_gflops"] <= timed["ceiling_gflops"]).all()
 
 
-def test_every_rung_of_ffmas_is_predicted_at_every_size_that_it_was_timed_at(predictions):
-    paper = read_table(TABLES / "paper.csv")
-    sizes = pd.to_numeric(paper["shape"], errors="coerce")
-    timed = paper[
-        sizes.between(SMALLEST, LARGEST) & paper["measured_gflops"].notna() & paper["predicted_gflops"].notna()
-    ]
-    ffmas = predictions[(predictions["by"] == "FFMA") & predictions["timed"]]
-    assert set(zip(timed["rung"], timed["shape"], strict=True)) == set(zip(ffmas["rung"], ffmas["shape"], strict=True))
-
-
-def test_every_rung_of_tensor_cores_is_predicted_at_every_square_that_it_was_timed_at(predictions):
+def test_every_rung_is_predicted_at_every_square_that_it_was_timed_at(predictions):
     timings, rungs = read_table(TABLES / "timings.csv"), read_table(TABLES / "rungs.csv").set_index("rung")
-    split = rungs.index[(rungs["role"] == "rung") & (rungs["precision"] != "fp32")]
     square = (timings["m"] == timings["n"]) & (timings["n"] == timings["k"]) & timings["n"].between(SMALLEST, LARGEST)
-    timed = timings[square & timings["rung"].isin(split)]
-    timed = timed[[pair in on_tensor_cores() for pair in zip(timed["rung"], timed["shape"], strict=True)]]
-    found = predictions[(predictions["by"] != "FFMA") & predictions["timed"]]
-    assert len(timed) > 20
+    timed = timings[square & timings["rung"].isin(rungs.index[rungs["role"] == "rung"])]
+    found = predictions[predictions["timed"]]
+    assert len(timed) > 120
     assert set(zip(timed["rung"], timed["shape"], strict=True)) == set(zip(found["rung"], found["shape"], strict=True))
-
-
-def on_tensor_cores() -> set[tuple[str, str]]:
-    """The rungs and shapes whose kernel multiplies on tensor cores: of a rung that chooses, not every shape's does."""
-    code = read_table(TABLES / "instructions.csv")
-    code = code[(code["part"] == "inner loop") & (code["HMMA"] + code["HGMMA"] > 0)]
-    return {(row.rung, shape) for row in code.itertuples() for shape in row.launched_at.split()}
 
 
 def test_every_rung_is_predicted_at_sizes_that_it_was_not_timed_at_and_these_are_named_so(predictions):
@@ -92,8 +75,7 @@ def test_every_rung_is_predicted_at_sizes_that_it_was_not_timed_at_and_these_are
     assert rest[["measured_gflops", "error_percent"]].isna().all(axis=None)
     assert rest["predicted_gflops"].gt(0).all()
     sizes = predictions[timed].groupby("rung")["n"].agg(set)
-    assert all(of_rung == sizes["naive"] for rung, of_rung in sizes.items() if rung != "adaptive_3xfp16")
-    assert sizes["adaptive_3xfp16"] == {n for n in sizes["naive"] if ("adaptive_3xfp16", str(n)) in on_tensor_cores()}
+    assert all(of_rung == sizes["naive"] for of_rung in sizes)
     assert max(sizes["naive"]) == LARGEST
     rungs = [rung for rung in plan({"gpu": RECORDED, "measure": False}).rungs if rung.role == "rung"]
     page = timeline(rungs, {path.stem: read_table(path) for path in TABLES.glob("*.csv")})
@@ -212,6 +194,52 @@ def test_a_pre_pass_reads_its_inputs_once_from_dram_where_they_fit_in_l2():
         rates = TensorRates({("mma.sync", "TF32"): 100e3}, 1000.0, "probes", l2_bytes)
         (work,) = tensor_works([an_item(launches)], [Shape.parse("1024")], rates).values()
         assert work.prepass_bytes == reads * inputs + 5000
+
+
+def test_a_kernel_that_read_little_when_it_was_profiled_reads_no_inputs_at_any_size():
+    launches = {text: [a_launch("look", 9, 9), a_launch("main", 32, 256)] for text in ("1024", "2048")}
+    rates = TensorRates({("mma.sync", "TF32"): 100e3}, 1000.0, "probes")
+    inputs = 2 * 4 * 1024**2
+    for read, counted in ((0.4 * inputs, 0), (0.6 * inputs, 1)):
+        kernels = [{"kernel": name, "metrics": counters(dram_bytes_read=read)} for name in ("look", "main")]
+        item = replace(an_item(launches), profiles={"1024": {"where": {}, "kernels": kernels}})
+        found = tensor_works([item], [Shape.parse("2048")], rates)
+        assert found["naive", "2048"].prepass_bytes == counted * 4 * inputs + 5000
+
+
+def test_a_pre_pass_leaves_no_more_than_the_parts_of_its_numbers_whatever_workspace_is_asked_for():
+    launches = {"1024": [a_launch("split", 9, 9), a_launch("main", 32, 256)]}
+    item = an_item(launches)
+    large = replace(item, inspection={**item.inspection, "workspace_bytes": {"1024": 10**9}})
+    rates = TensorRates({("mma.sync", "TF32"): 100e3}, 1000.0, "probes")
+    (work,) = tensor_works([large], [Shape.parse("1024")], rates).values()
+    assert work.prepass_bytes == 2 * 4 * 1024**2 + 2 * 4 * 2 * 1024**2  # read once; two parts of four bytes a number
+
+
+def test_a_rung_that_launches_the_kernel_of_another_has_the_work_of_that_one():
+    launches = {"2048": [a_launch("main", 32, 1024)]}
+    item = an_item(launches)
+    other = replace(item, rung=a_rung("chooses"))  # of no precision that tensor cores have: it has no work of its own
+    slower = replace(other, inspection={**item.inspection, "launches": {"2048": [a_launch("main", 64, 1024)]}})
+    rates = [("mma.sync", "rate", "TF32", 100.0), ("wgmma", "rate", "TF32", 200.0)]
+    hardware = pd.DataFrame(rates, columns=["of", "kind", "how", "whole"])
+    paper = pd.DataFrame(columns=["predicted_gflops"])
+    resources = pd.DataFrame(columns=["rung", "shape", "block_threads", "multiplies"])
+    found = all_works([item, other], ROUND_GPU, paper, resources, hardware)
+    assert found["chooses", "2048"] == replace(found["naive", "2048"], of="naive")
+    assert ("chooses", "2048") not in all_works([item, slower], ROUND_GPU, paper, resources, hardware)
+
+
+def test_the_time_of_a_rung_that_launches_the_kernel_of_another_is_in_no_fit():
+    known = np.array([1.1, 1000.0, 400.0])
+    works = {(f"rung_{n}", "2048"): replace(WORK, flop=1e10 * n, ahead=n % 2 == 0) for n in range(1, 8)}
+    times = {key: time_ms(work, MACHINE, known) for key, work in works.items()}
+    works["chooses", "2048"] = replace(works["rung_1", "2048"], of="rung_1")
+    times["chooses", "2048"] = 1e6
+    times["rung_1", "2048"] = 1e6
+    model = Model(MACHINE, works, times)
+    for rung in ("chooses", "rung_1"):
+        assert model.numbers(rung, works[rung, "2048"]) == pytest.approx(known)
 
 
 def test_what_few_times_leave_open_stays_near_what_is_expected():

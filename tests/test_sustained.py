@@ -1,12 +1,14 @@
 """Launches back to back: how they are queued, when they have settled, what energy they take, what is shown of it."""
 
 import math
+import time
 from itertools import pairwise
 from types import SimpleNamespace
 
 import pytest
 from conftest import ROUND_GPU, a_build, a_rung, a_timing, a_where, an_evidence, line_of
 from ladder.config.plan import plan
+from ladder.measure.sustained import meter
 from ladder.measure.sustained.stage import sustain_rung
 from ladder.model.shape import Shape
 from ladder.records import store
@@ -451,6 +453,47 @@ def test_shares_and_energy_are_those_of_the_settled_windows(evidence):
     assert (row["reference"], row["energy_from"], row["throttle_reasons"]) == ("cublas", COUNTER, "software power cap")
     itself = table.set_index("rung").loc["cublas"]
     assert (itself["share_of_cublas_sustained"], itself["energy_of_cublas"]) == (1, 1)
+
+
+def test_a_window_that_the_samples_do_not_cover_leaves_the_energy_of_the_others(tmp_path):
+    parts = beside("tiled", 2.0, watts=400)
+    for part in parts:
+        part["samples"]["at_s"][-1] = part["samples"]["at_s"][-2] = part["batches"]["end_s"][-1] - 1e-3
+    item = an_evidence("tiled", sustained=read_sustained(written(tmp_path, "tiled", parts)), timings=TIMED)
+    windows_of_it = item.sustained[Shape.parse("4096")].own.windows
+    assert [math.isnan(window.energy_j) for window in windows_of_it[-2:]] == [False, True]
+    (row,) = sustained_table([item], "cublas").to_dict("records")
+    assert row["joules_per_product"] == pytest.approx(400 * 2e-3)
+    assert row["power_w"] == pytest.approx(400)
+    assert row["energy_of_cublas"] == pytest.approx(400 / 500)
+    for part in parts:
+        del part["samples"]["energy_j"], part["samples"]["power_w"]
+    item = an_evidence("tiled", sustained=read_sustained(written(tmp_path, "tiled", parts)), timings=TIMED)
+    (row,) = sustained_table([item], "cublas").to_dict("records")
+    assert all(math.isnan(row[key]) for key in ("joules_per_product", "gflops_per_watt", "power_w", "energy_of_cublas"))
+
+
+def test_the_meter_waits_for_a_sample_from_after_it_was_asked(monkeypatch):
+    counted = iter(range(10**6))
+    states = []
+
+    def state(device):
+        time.sleep(0.05)  # so that a sample is begun before it is asked for, and ends after that
+        states.append(time.monotonic())
+        return {"power_w": 1.0}
+
+    monkeypatch.setattr(meter.nvml, "energy_j", lambda device: next(counted))
+    monkeypatch.setattr(meter.nvml, "state", state)
+    asked = meter.Meter(0)
+    try:
+        for _ in range(3):
+            while not states:
+                time.sleep(0.001)
+            begun_s = time.monotonic()
+            number = asked.wait()
+            assert asked.samples[number]["at_s"] >= begun_s
+    finally:
+        asked.close()
 
 
 def test_what_the_clock_does_before_it_has_settled_does_not_count(tmp_path):

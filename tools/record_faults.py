@@ -5,14 +5,17 @@ from __future__ import annotations
 import os
 import platform
 import resource
+import secrets
 import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import replace
 from functools import partial
 from operator import itemgetter
 from pathlib import Path
+from threading import BoundedSemaphore
 from typing import Any
 
 from corpus import (
@@ -45,13 +48,16 @@ from ladder.records.digests import present_source
 from ladder.records.provenance import environment
 from ladder.system.errors import LadderError
 from ladder.system.paths import ROOT, shown
+from ladder.system.process import LEASED
 from recording import record_as
 
 EMULATED = ROOT / "tests/faults/emulated.json"
 SEEDS = ROOT / "tests/faults/seeds.json"
 LADDER = ROOT / "tests/faults/ladder.json"
 ON_GPU = ROOT / "results/h100-sxm/raw/faults.json"
-LATE = "no time was left"
+CHECKS_AT_ONCE = 3  # on a GPU: each reserves up to 19 GiB, and has processes of its own
+LIMIT_S = 60.0  # of a case, and of a tool of compute-sanitizer
+LIMIT_OF_ENDLESS_S = 20.0  # where the fault is known to be endless
 CORES = len(os.sched_getaffinity(0))
 
 
@@ -226,22 +232,14 @@ def by_gpu(entry: Mapping[str, Any] | None) -> str:
 
 
 def on_gpus(path: Path = ON_GPU) -> dict[str, dict[str, Any]]:
-    """The entries of a GPU's record whose sources are as they were then, by name, each with `where` it was made.
-
-    What was not run for want of time is not among them.
-    """
+    """The entries of a GPU's record whose sources are as they were then, by name, each with `where` it was made."""
     digests = {source.stem: source_digest(source) for source in FAULTS + CONTROLS}
     record = store.read_record(path) if path.exists() else {"where": {}, "entries": []}
     return {
         entry["name"]: {"where": record["where"]} | entry
         for entry in record["entries"]
-        if present_source(entry["source_digest"]) == digests.get(entry["name"]) and ran(entry)
+        if present_source(entry["source_digest"]) == digests.get(entry["name"])
     }
-
-
-def ran(entry: Mapping[str, Any]) -> bool:
-    """Whether there was time for the check and all tools of compute-sanitizer."""
-    return all(part["message"] != LATE for part in (entry["check"], *entry["sanitizer"]))
 
 
 def seeds_in_all(record: Mapping[str, Any]) -> dict[str, Any]:
@@ -322,7 +320,7 @@ def corpus() -> dict[str, Any]:
         "missed": missed,
         "controls": controls,
         "seeds": seeds_in_all(seeds),
-        **{"emulated": emulated, "gpu": store.read_record(ON_GPU), "ladder": ladder},
+        **{"emulated": emulated, "gpu": store.read_record(ON_GPU) | {"entries": list(gpu.values())}, "ladder": ladder},
     }
 
 
@@ -333,77 +331,76 @@ def record_gpu(limit_s: int = 600) -> None:
         record_as(ON_GPU.name, watch, sizes=[64], profile={"enabled": False, "sizes": [64]})
 
 
-def on_gpu(plan_of_run: Plan, folder: Path, limit_s: float) -> dict[str, Any]:
+def on_gpu(run: Plan, folder: Path, limit_s: float) -> dict[str, Any]:
     """The record of every fault and control: the verdicts of the check and of each of compute-sanitizer's tools.
 
-    What the record of this GPU has already stays there, with where it was made; the others are run. Several share the
-    GPU: nothing is timed. What has not begun when the limit in seconds is over is not run, and is left out.
+    What the record of this GPU has already stays there, with where it was made. The others are run, and several
+    share the GPU: nothing is timed. The record is written after each of them. What has not begun when the limit in
+    seconds is over is left out.
     """
-    begun = time.monotonic()
+
+    def endless(source: Path) -> bool:
+        return "timeout" in expected(source)
+
+    begun, seed = time.monotonic(), 1 + secrets.randbits(31)
     nvcc, sanitizer = find_nvcc("auto"), require_sanitizer()
-    flags, runs = plan_of_run.settings["compile"]["flags"], plan_of_run.settings["check"]["runs"]
-    cases, watched = plan_of_run.cases(), plan_of_run.sanitizer_cases()
-    held = on_gpus(path := plan_of_run.raw() / ON_GPU.name)
-    sources = {source.stem: source for source in FAULTS + CONTROLS if source.stem not in held}
+    flags, runs = run.settings["compile"]["flags"], run.settings["check"]["runs"]
+    held = on_gpus(path := run.raw() / ON_GPU.name)
+    sources = [source for source in FAULTS + CONTROLS if source.stem not in held]
+    sources.sort(key=endless)  # and so they slow nothing but their like
     if not sources:
         raise LadderError(f"{shown(path)}: has all faults and controls as they stand")
-    # What never ends goes last, and so slows nothing but its like.
-    never = {name for name, source in sources.items() if "timeout" in expected(source)}
+    checking, version = BoundedSemaphore(CHECKS_AT_ONCE), {"sanitizer": sanitizer_version(sanitizer)}
 
-    def late() -> bool:
-        return time.monotonic() - begun > limit_s
-
-    def limit(name: str, seconds: float) -> float:
-        return 20 if name in never else seconds
-
-    def compile_one(name: str) -> None:
-        build(as_rung(sources[name], folder), plan_of_run.gpu, nvcc, flags, folder / name)
-
-    def check_one(name: str) -> dict[str, Any]:
-        if late():
-            return {"status": "not run", "message": LATE}
-        started, log = time.monotonic(), folder / f"{name}.log"
-        made, declared = Build(folder / name), as_rung(sources[name], folder).declared
-        record = check_rung(made, cases, 0, limit(name, 30), lambda _: {}, log, lambda *_: None, runs, declared)
-        return {key: record[key] for key in ("status", "message")} | {"wall_s": round(time.monotonic() - started, 1)}
-
-    def watch_one(name: str, tool: str) -> dict[str, Any]:
-        if late():
-            return {"tool": tool, "verdict": "not run", "message": LATE, "findings": []}
-        library, log = Build(folder / name).library, folder / f"{name}.{tool}.log"
-        result = run_tool(sanitizer, tool, library, watched, 0, limit(name, 40), log)
-        return result | {"findings": result["findings"][:3]}
-
-    uncompiled = {"check": {"status": "failed", "message": "does not compile"}, "sanitizer": []}
-    done = dict.fromkeys(sources, uncompiled)
-    with ThreadPoolExecutor(CORES) as pool:
-        list(pool.map(compile_one, sources))
-        compiling = [name for name in sources if Build(folder / name).record["status"] == "ok"]
-        print(f"compiled after {time.monotonic() - begun:.0f} s", flush=True)
-        for group in ([n for n in compiling if n not in never], [n for n in compiling if n in never]):
-            checks = [pool.submit(check_one, name) for name in group]
-            tools = [[pool.submit(watch_one, name, tool) for tool in TOOLS] for name in group]
-            for name, check, watches in zip(group, checks, tools, strict=True):
-                done[name] = {"check": check.result(), "sanitizer": [watch.result() for watch in watches]}
-                blamed = by_check(done[name]), by_sanitizer(done[name])
-                print(f"{name}: {', '.join(filter(None, blamed)) or 'not caught'}", flush=True)
-    built = environment(ROOT, plan_of_run.device, Build(folder / compiling[0]).record, "")
-    new = [
-        {
-            "name": name,
+    def of_one(source: Path) -> dict[str, Any] | None:
+        if time.monotonic() - begun > limit_s:
+            return None
+        most_s = LIMIT_OF_ENDLESS_S if endless(source) else LIMIT_S
+        rung, log = as_rung(source, folder), folder / f"{source.stem}.log"
+        made = Build(folder / source.stem)
+        build(rung, run.gpu, nvcc, flags, made.folder)
+        alone = replace(run, ladder={rung.name: rung})
+        cases = alone.cases(rung.name) + alone.drawing(rung.name).cases(seed)
+        watched = alone.sanitizer_cases(rung.name)
+        check, watches = {"status": "failed", "message": "does not compile"}, []
+        if made.record["status"] == "ok":
+            with checking:
+                if time.monotonic() - begun > limit_s:
+                    return None
+                started = time.monotonic()
+                asked = (cases, LEASED, most_s, lambda _: {}, log, lambda *_: None, runs, rung.declared)
+                found = check_rung(made, *asked)
+            check = {key: found[key] for key in ("status", "message")}
+            check |= {"wall_s": round(time.monotonic() - started, 1)}
+            watches = [run_tool(sanitizer, tool, made.library, watched, LEASED, most_s, log) for tool in TOOLS]
+        return {
+            "name": source.stem,
             "kind": "fault" if source in FAULTS else "control",
             "source_digest": source_digest(source),
-            **done[name],
+            "where": environment(ROOT, run.device, made.record, "") | version,
+            "cases": len(cases),
+            "drawn_by": seed,
+            "sanitizer_cases": len(watched),
+            "check": check,
+            "sanitizer": [each | {"findings": each["findings"][:3]} for each in watches],
         }
-        for name, source in sources.items()
-    ]
-    entries = [*held.values(), *filter(ran, new)]
-    return {
-        "where": built | {"sanitizer": sanitizer_version(sanitizer), "wall_s": round(time.monotonic() - begun)},
-        "cases": len(cases),
-        "sanitizer_cases": watched,
-        "entries": sorted(entries, key=itemgetter("name")),
-    }
+
+    entries, record = list(held.values()), {}
+    with ThreadPoolExecutor(CORES) as pool:
+        for entry in (each.result() for each in as_completed([pool.submit(of_one, source) for source in sources])):
+            if entry:
+                entries.append(entry)
+                record = {
+                    "where": entry["where"] | {"wall_s": round(time.monotonic() - begun)},
+                    "cases": entry["cases"],
+                    "entries": sorted(entries, key=itemgetter("name")),
+                }
+                store.write_json(path, {"stage": path.stem, **record})
+                blamed = by_check(entry), by_sanitizer(entry)
+                print(f"{entry['name']}: {', '.join(filter(None, blamed)) or 'not caught'}", flush=True)
+    if not record:
+        raise LadderError(f"{shown(path)}: nothing has ended within {limit_s:g} s; give it more")
+    return record
 
 
 COMMANDS = {

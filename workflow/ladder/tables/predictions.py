@@ -9,7 +9,8 @@ other warp hides:
 The launch is the empty kernel's time and the peak the FFMA kernel's rate, both measured; the calculation on paper has
 the ceilings and blocks. Three numbers are fitted to the times of rungs: the factor by which a full SM misses its
 ceiling, and the cycles that a step exposes, for rungs that load a tile when they need it and for those that load it
-ahead. A rung is predicted by the fit to the times of all others of its unit, so its own time is never used.
+ahead. A rung is predicted by the fit to the times of all others of its unit, so its own time is never used. Where a
+rung launches the very kernel of another, it is predicted as that one is, and its time is in no fit.
 
 The fit is least squares of relative errors. On tensor cores, where rungs are few, a number that their times leave open
 stays near what it would be without losses (`expected`). This is ridge regression (Hoerl and Kennard, Technometrics 12,
@@ -22,11 +23,12 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
 
+from ladder.build.inspection import multiplying_kernel
 from ladder.model.gpu import Gpu
 from ladder.model.rung import Rung
 from ladder.model.shape import Shape
@@ -85,6 +87,7 @@ class Work:
     steps: int
     ahead: bool
     source: str = "code"  # of the passes: a profile, the lanes' addresses, or `code` for the fewest that it needs
+    of: str = ""  # whose kernel it is, where that is another rung's
 
     fitted = FITTED
     expected: ClassVar[tuple[tuple[float, float], ...]] = ()  # the times of many rungs determine all three
@@ -244,7 +247,33 @@ def all_works(
     shapes = dict.fromkeys(Shape.parse(text) for item in evidence for text in item.inspection["launches"])
     squares = [shape for shape in shapes if shape.m == shape.n == shape.k and SMALLEST <= shape.n <= LARGEST]
     rates = TensorRates.of(gpu, hardware)
-    return {**works(evidence, paper, resources), **tensor_works(evidence, squares, rates)}
+    found = {**works(evidence, paper, resources), **tensor_works(evidence, squares, rates)}
+    return {**found, **_works_of_others(evidence, squares, found)}
+
+
+def _works_of_others(
+    evidence: Sequence[Evidence], shapes: Sequence[Shape], known: Mapping[tuple[str, str], AnyWork]
+) -> dict[tuple[str, str], AnyWork]:
+    """The work where a rung has none of its own, but its kernel and launch are those of a rung that has.
+
+    So a rung that chooses its way by shape has that of the way.
+    """
+
+    def of_kernel(item: Evidence, text: str) -> tuple[Any, ...] | None:
+        main = multiplying_kernel(dict(item.inspection), text)
+        if main is None or not main[1]["code"]["loop_sass"]:
+            return None
+        launch, kernel = main
+        return launch["grid"], launch["block"], launch.get("occupancy"), kernel["code"]["loop_sass"]
+
+    found: dict[tuple[str, str], AnyWork] = {}
+    for text in map(str, shapes):
+        own = [(item.rung.name, of_kernel(item, text)) for item in evidence if (item.rung.name, text) in known]
+        for item in evidence:
+            if item.rung.role == "rung" and (item.rung.name, text) not in known and (wanted := of_kernel(item, text)):
+                for name in (name for name, kernel in own if kernel == wanted):
+                    found[item.rung.name, text] = replace(known[name, text], of=name)
+    return found
 
 
 def _measured(evidence: Sequence[Evidence]) -> dict[tuple[str, str], float]:
@@ -288,10 +317,14 @@ class Model:
             others = [
                 (work, self.times[key])
                 for key, work in self.works.items()
-                if key in self.times and whole(key[1]) and key[0] != rung and fitted_with(work) == unit
+                if key in self.times and whole(key[1]) and rung != key[0] and not work.of and fitted_with(work) == unit
             ]
             self._fits[unit, rung] = fit(others, self.machine)
         return self._fits[unit, rung]
+
+    def numbers(self, rung: str, work: AnyWork) -> np.ndarray | None:
+        """The fitted numbers by which a rung's work is predicted."""
+        return self.without(fitted_with(work), work.of or rung)
 
 
 def whole(text: str) -> bool:
@@ -310,7 +343,7 @@ def prediction_table(model: Model) -> pd.DataFrame:
     """
     machine, rows = model.machine, []
     for (rung, text), work in model.works.items():
-        numbers = model.without(fitted_with(work), rung)
+        numbers = model.numbers(rung, work)
         if numbers is None:
             continue
         ceiling = work.ceiling_gflops(machine)
@@ -348,7 +381,8 @@ def fit_table(model: Model) -> pd.DataFrame:
     """The fitted numbers: one row each. Columns: FIT_COLUMNS; lowest and highest of the fits that leave a rung out."""
     rows = []
     for unit, parameters in ((FFMAS, FITTED), (ON_TENSOR_CORES, TENSOR_FITTED)):
-        timed = [key for key, work in model.works.items() if fitted_with(work) == unit and key in model.times]
+        own = [key for key, work in model.works.items() if fitted_with(work) == unit and not work.of]
+        timed = [key for key in own if key in model.times]
         fits = [model.without(unit, rung) for rung in dict.fromkeys(rung for rung, _ in timed)]
         left_out = [numbers for numbers in fits if numbers is not None]
         every = model.without(unit, "")
@@ -466,7 +500,7 @@ def lever_table(model: Model, instructions: pd.DataFrame) -> pd.DataFrame:
     loops = instructions[instructions["part"] == "inner loop"]
     code = {(row.rung, n): row.wavefronts_per_ffma for row in loops.itertuples() for n in str(row.launched_at).split()}
     for (rung, text), work in model.works.items():
-        numbers = model.without(fitted_with(work), rung)
+        numbers = model.numbers(rung, work)
         if numbers is None or not whole(text):
             continue
         now, gains = time_ms(work, machine, numbers), []

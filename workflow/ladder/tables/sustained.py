@@ -11,7 +11,7 @@ import pandas as pd
 
 from ladder.model.shape import Shape
 from ladder.records.provenance import ORIGIN, origin
-from ladder.records.sustained import Part, Sustained
+from ladder.records.sustained import Part, Sustained, Window
 from ladder.tables.evidence import Evidence
 from ladder.tables.statistics import interval, mean_interval
 from ladder.tables.timings import headline_shape, speedup
@@ -34,7 +34,8 @@ SUSTAINED_COLUMNS = [
 def sustained_table(evidence: Sequence[Evidence], baseline: str) -> pd.DataFrame:
     """One row a rung and shape that was launched back to back; rungs that are not sound are left out.
 
-    All numbers but those of the shape and `seconds` are of the settled part. Columns: rung, precision, shape, m, n, k,
+    All numbers but those of the shape and `seconds` are of the settled part, and those of energy of its windows whose
+    energy is known. Columns: rung, precision, shape, m, n, k,
     seconds (of the rung's launches), settled (whether it settled; if not, the second half counts), settled_after_s,
     settled_s, windows (how many of the settled part, over which intervals are), launches, time_ms (of a launch, mean),
     gflops_sustained and its interval, gflops_isolated (by the median of the table of timings), reference (the baseline
@@ -58,7 +59,8 @@ def _row(item: Evidence, shape: Shape, found: Sustained, baselines: Sequence[str
     own, count = found.own.settled, len(found.own.settled)
     seconds = found.own.windows[-1].end_s
     settled_s = seconds - own[0].begin_s
-    joules = np.array([window.energy_j for window in own])
+    metered = _metered(found.own)
+    joules = np.array([window.energy_j for window in metered])
     row: dict[str, Any] = {
         **{"rung": item.rung.name, "precision": item.rung.precision, "shape": str(shape)},
         **{"m": shape.m, "n": shape.n, "k": shape.k, "seconds": seconds, "windows": count},
@@ -71,7 +73,7 @@ def _row(item: Evidence, shape: Shape, found: Sustained, baselines: Sequence[str
         **_with_ends("joules_per_product", mean_interval(joules)),
         **_with_ends("gflops_per_watt", mean_interval(shape.flop / 1e9 / joules)),
         "energy_from": found.own.energy_from,
-        "power_w": float(np.mean(joules / [window.seconds for window in own])),
+        "power_w": float(np.mean(joules / [window.seconds for window in metered])) if metered else math.nan,
         "sm_clock_mhz": float(np.mean([window.sm_clock_mhz for window in own])),
         "temperature_c": own[-1].temperature_c,
         "throttle_reasons": "; ".join(found.own.throttle_reasons),
@@ -99,6 +101,11 @@ def _rates(part: Part) -> list[float]:
     return [part.shape.flop / 1e9 / window.seconds for window in part.settled]
 
 
+def _metered(part: Part) -> list[Window]:
+    """The settled windows whose energy is known: those that NVML's samples cover."""
+    return [window for window in part.settled if not math.isnan(window.energy_j)]
+
+
 def _with_ends(name: str, values: tuple[float, float, float]) -> dict[str, float]:
     return {f"{name}{end}": value for end, value in zip(_ENDS, values, strict=True)}
 
@@ -116,12 +123,13 @@ def _beside(found: Sustained, cublas: str) -> dict[str, Any]:
     rates = [_rate(part) for part in parts]
     reference, (_, below, above) = np.mean(rates), mean_interval([rate for part in parts for rate in _rates(part)])
     own, low, high = mean_interval(_rates(found.own))
-    energies = [np.mean([window.energy_j for window in part.settled]) for part in parts]
+    energies = [mean_interval([window.energy_j for window in _metered(part)])[0] for part in parts]
+    energy, *_ = mean_interval([window.energy_j for window in _metered(found.own)])
     return {
         "reference": cublas,
         **_with_ends("share_of_cublas_sustained", (own / reference, low / above, high / below)),
         "drift_percent": 100 * (rates[-1] / rates[0] - 1),
-        "energy_of_cublas": np.mean([window.energy_j for window in found.own.settled]) / np.mean(energies),
+        "energy_of_cublas": energy / np.mean(energies),
     }
 
 

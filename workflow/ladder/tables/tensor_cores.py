@@ -9,8 +9,8 @@ The time of a product is its launches, the SM with the most tiles, and what a pr
 - other instructions: the issue slots that the inner loop takes. While a warp issues them its scheduler's other warps
   multiply, so they count by the warps of a scheduler.
 - rounds: each round of blocks waits for its first tiles and for its last stores.
-- pre-pass: each kernel before the one that multiplies reads A and B, and what they leave fills the workspace. DRAM
-  moves both, but A and B only once where they fit in the L2 cache.
+- pre-pass: kernels before the one that multiplies read A and B, and leave their parts in the workspace. DRAM moves
+  both, but A and B only once where they fit in the L2 cache. A kernel reads them unless its profile says otherwise.
 
 The rates are the probes' where the GPU has a hardware record, else those that NVIDIA states.
 """
@@ -18,7 +18,7 @@ The rates are the probes' where the GPU has a hardware record, else those that N
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,6 +28,7 @@ import pandas as pd
 from ladder.build import sass
 from ladder.build.inspection import multiplying_kernel
 from ladder.model.gpu import Gpu
+from ladder.model.metrics import value_of
 from ladder.model.shape import Shape
 from ladder.tables.evidence import Evidence
 from ladder.tables.hardware import PRODUCTS, stated_rate
@@ -42,6 +43,7 @@ TENSOR_FITTED = {
 # What each number, in the same order, would be of a rung without losses, and how far off we take that to be. Few rungs
 # multiply on tensor cores, and where one is left out the times of the others do not always tell these losses apart.
 EXPECTED = ((1.0, 0.5), (1.0, 0.5), (0.0, 5000.0), (1.0, 0.5))
+BYTES = {"FP16": 2, "BF16": 2, "TF32": 4}  # of a part, by its type
 UNITS = {"HGMMA": "wgmma", "HMMA": "mma.sync"}  # by the class of their SASS
 
 
@@ -86,6 +88,7 @@ class TensorWork:
     by: str
     source: str
     fastest: float
+    of: str = ""  # whose kernel it is, where that is another rung's
 
     fitted = TENSOR_FITTED
     expected = EXPECTED
@@ -142,9 +145,9 @@ def tensor_works(
         if item.rung.role != "rung" or item.rung.precision not in PRODUCTS:
             continue
         _, products = PRODUCTS[item.rung.precision]
-        areas = _tile_areas(item.inspection)
+        areas, idle = _tile_areas(item.inspection), _read_little(item)
         for shape in shapes:
-            work = _work(item.inspection, shape, products, rates, areas)
+            work = _work(item.inspection, shape, products, rates, areas, idle)
             if work is not None:
                 found[item.rung.name, str(shape)] = work
     return found
@@ -156,8 +159,12 @@ def _work(
     products: int,
     rates: TensorRates,
     areas: Mapping[str, float],
+    idle: Collection[str],
 ) -> TensorWork | None:
-    """None where no tensor cores multiply at the shape, or their rate or tiles are not known."""
+    """None where no tensor cores multiply at the shape, or their rate or tiles are not known.
+
+    `idle` are the symbols of kernels that do not read A and B.
+    """
     main = multiplying_kernel(dict(inspection), str(shape))
     if main is None:
         return None
@@ -170,8 +177,10 @@ def _work(
         return None
     launches = inspection["launches"][str(shape)]
     before = next(place for place, each in enumerate(launches) if each is launch)
-    inputs = FLOAT * (shape.m * shape.k + shape.k * shape.n)
-    read = inputs * (min(before, 1) if inputs <= rates.l2_bytes else before)
+    readers = sum(each["symbol"] not in idle for each in launches[:before])
+    numbers = shape.m * shape.k + shape.k * shape.n
+    read = FLOAT * numbers * (min(readers, 1) if FLOAT * numbers <= rates.l2_bytes else readers)
+    parts = BYTES[kind] * numbers * (2 if products > 1 else 1)
     return TensorWork(
         flop=shape.flop,
         products=products,
@@ -182,11 +191,26 @@ def _work(
         warps=-(-math.prod(launch["block"]) // 32),
         slots=kernel["code"]["loop"]["instructions"] / multiplied,
         kernels=len(launches),
-        prepass_bytes=read + inspection.get("workspace_bytes", {}).get(str(shape), 0) if before else 0,
+        prepass_bytes=read + min(parts, inspection.get("workspace_bytes", {}).get(str(shape), 0)) if before else 0,
         by=unit,
         source=rates.source,
         fastest=max(rate for (_, of), rate in rates.gflops.items() if of == kind),
     )
+
+
+def _read_little(item: Evidence) -> set[str]:
+    """The symbols of kernels that read less than half of A and B from DRAM when they were profiled.
+
+    Nsight Compute empties the caches before each kernel, so that one that reads A and B reads them from DRAM.
+    """
+    found = set()
+    for text, profile in {**item.counted, **item.profiles}.items():
+        shape, launches = Shape.parse(text), item.inspection["launches"].get(text, ())
+        if len(launches) == len(profile["kernels"]):
+            half = FLOAT * (shape.m * shape.k + shape.k * shape.n) / 2
+            pairs = zip(launches, profile["kernels"], strict=True)
+            found |= {each["symbol"] for each, one in pairs if value_of(one["metrics"], "dram_bytes_read") < half}
+    return found
 
 
 def _tile_areas(inspection: Mapping[str, Any]) -> dict[str, float]:

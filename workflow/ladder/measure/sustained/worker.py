@@ -7,7 +7,6 @@ changed would take longer for these launches than for all others.
 
 from __future__ import annotations
 
-import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
@@ -19,17 +18,17 @@ import numpy as np
 
 from ladder.build.library import Library, explain
 from ladder.measure.operands import AS_TIMED, OperandSets, Verification, kernels
+from ladder.measure.sustained.meter import Meter
 from ladder.measure.watch import Dishonest
 from ladder.model.shape import Shape
 from ladder.records.sustained import Batch, settled_from, windows
-from ladder.system import nvml, process
+from ladder.system import process
 from ladder.system.errors import LadderError
 
 BATCH_S = 0.05
 PROBE_S = 0.3
 RENEWED = 5  # batches, after which the operands of one place are drawn anew
 LESS, LESS_S = 0.9, 10e-6  # times the launches on new operands, and less so much, no launch may take
-POLL_S, SAMPLE_S = 0.004, 0.04  # how often the counter of energy is read, and how far samples are apart at least
 
 
 class Queued(NamedTuple):
@@ -156,55 +155,6 @@ def too_fast(batches: Sequence[Batch]) -> str:
     if others_s >= LESS * fresh_s - LESS_S:
         return ""
     return f"a launch takes {1e3 * others_s:.4g} ms, and {1e3 * fresh_s:.4g} ms where its operands are new"
-
-
-class Meter:
-    """A thread that asks NVML for energy, power, clock and temperature, until it is closed.
-
-    The counter of energy changes every 20 to 100 ms. A sample is kept just after it has changed.
-    """
-
-    def __init__(self, device: int) -> None:
-        """Begin to ask."""
-        self.samples: list[dict[str, Any]] = []
-        self._device, self._over = device, threading.Event()
-        self._thread = threading.Thread(target=self._ask, daemon=True)
-        self._thread.start()
-
-    def _ask(self) -> None:
-        last, kept_s = None, 0.0
-        while not self._over.wait(POLL_S):
-            energy_j, now_s = nvml.energy_j(self._device), time.monotonic()
-            if now_s - kept_s < SAMPLE_S or (energy_j is not None and energy_j == last):
-                last = energy_j
-                continue
-            last, kept_s = energy_j, now_s
-            energy = {} if energy_j is None else {"energy_j": energy_j}
-            self.samples.append({"at_s": now_s, **energy, **nvml.state(self._device)})
-
-    def wait(self) -> int:
-        """Wait for a sample, a second at most; the number of the last one."""
-        count, end_s = len(self.samples), time.monotonic() + 1
-        while len(self.samples) == count and time.monotonic() < end_s:
-            time.sleep(POLL_S)
-        return max(0, len(self.samples) - 1)
-
-    def columns(self, origin_s: float, first: int) -> dict[str, list[Any]]:
-        """The samples from a number on, a list for each key that all of them have; times are from an origin on."""
-        rows = self.samples[first:]
-        keys = [key for key in ("energy_j", *SAMPLED) if rows and all(key in row for row in rows)]
-        found = {key: [row[key] for row in rows] for key in keys}
-        if reasons := found.get("throttle_reasons"):
-            found["throttle_reasons"] = ["; ".join(each) for each in reasons]
-        return {"at_s": [round(row["at_s"] - origin_s, 4) for row in rows], **found}
-
-    def close(self) -> None:
-        """Ask no more."""
-        self._over.set()
-        self._thread.join()
-
-
-SAMPLED = ("power_w", "sm_clock_mhz", "temperature_c", "throttle_reasons")  # of nvml.state
 
 
 def probe_s(launching: Launching) -> float:

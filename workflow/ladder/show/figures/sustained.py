@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from ladder.model.precision import TITLES, labelled
+from ladder.model.precision import labelled, shared_in
 from ladder.model.shape import Shape
 from ladder.show.figures.specification import MARKERS, PALETTE, Axis, Choice, Key, Layer, Specification
 from ladder.show.numbers import number, percent
@@ -43,13 +43,14 @@ def figure(sustained: pd.DataFrame, rungs: pd.DataFrame) -> Specification:
     data = data.assign(low=data["low"].fillna(data["value"]), high=data["high"].fillna(data["value"]))
     shapes = sorted(data["shape"].unique(), key=lambda shape: Shape.parse(shape).flop)
     first = headline_shape(sustained) or ""
+    shares = f" % of cuBLAS is {shared_in(rungs)}, launched before and after." if shared_in(rungs) else ""
     hints = {"rung": "rung", "shape": "shape", "mode": "launches", "value": "value", "low": "95 % from"}
     hints |= {"high": "95 % to", "sm_clock_mhz": "SM MHz (sustained)", "power_w": "W (sustained)"}
     return Specification(
         title=_title(sustained),
         note="Sustained: launches back to back on rotating operands, once clock and power have settled. Isolated:"
         " single launches with a flushed L2 cache. Energy is that of the whole board. Marks are means (isolated: ratios"
-        f" of medians) with their 95 % intervals; numbers are sustained (isolated). {_shares(sustained)}",
+        f" of medians) with their 95 % intervals; numbers are sustained (isolated).{shares}",
         layers=[
             Layer("text", _texts(data), "end", "rung", text="text", offset=(6, 0)),
             Layer("point", data, "value", "rung", key=_KEY, low="low", high="high", dodge=True, hints=hints),
@@ -78,19 +79,8 @@ def _texts(data: pd.DataFrame) -> pd.DataFrame:
     values = data.pivot_table("value", place, "mode", sort=False).reindex(columns=list(MODES))
     texts = values.map(number, na_action="ignore").fillna("")
     brackets = texts["isolated"].map(lambda text: f" ({text})" if text else "")
-    return values.assign(text=texts["sustained"] + brackets, end=values.max(axis=1)).reset_index()
-
-
-def _shares(sustained: pd.DataFrame) -> str:
-    """Which library the shares are of, that of most rungs last."""
-    classes = sustained.groupby("reference")["precision"].unique().map(len).sort_values(kind="stable")
-    found = sustained.drop_duplicates(["reference", "precision"])
-    named = [
-        f"of {name} for {' and '.join(TITLES[each] for each in found.loc[found['reference'] == name, 'precision'])}"
-        for name in classes.index
-        if name
-    ]
-    return f"% of cuBLAS is {', '.join(named)}, launched before and after." if named else ""
+    ends = data.groupby(place)["high"].max()  # behind the intervals
+    return values.assign(text=texts["sustained"] + brackets, end=ends).reset_index()
 
 
 def _title(sustained: pd.DataFrame) -> str:
