@@ -35,6 +35,7 @@ FEATURES = {
     "cache_hints_of_stores": I,
     "atomics_in_shared_memory": np.array([2016, 63, 7, 5, 255] + [0] * 59),
     "atomics_in_global_memory": np.array([992, 1024, 1.5] + [0] * 61),
+    "atomics_of_the_block_and_of_the_system": np.array([1024, 1056, 31, 2] + [0] * 60),
     "compare_and_swap": np.ones(64),
     "launch_bounds": np.full(64, 96),
     "static_shared": 63 - I,

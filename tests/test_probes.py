@@ -90,6 +90,7 @@ FORK = """static cudaStream_t beside; static cudaEvent_t begun, done;
   cudaMemsetAsync(sums, 0, 4, beside);
 """
 SMS = "int sms = 0; cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, 0);"
+SMS_ONCE = "static int sms; static cudaError_t asked = cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, 0);"
 MEMSET = "cudaMemsetAsync(sums, 0, 4, stream)"
 CALL = "although call number {} of the CUDA runtime"
 TOLD = "if (launch_observer) launch_observer(reinterpret_cast<const void*>(add), dim3(1), dim3(1), 0);"
@@ -103,6 +104,7 @@ JOIN = "cudaEventRecord(done, beside); cudaStreamWaitEvent(stream, done);"
         (with_sgemm(), {}),
         (SOURCE, {"FIRST": f"{FORK}{JOIN}"}),
         (SOURCE, {"FIRST": f"{SMS} if (sms == 0) sms = 1; blocks += sms;"}),
+        (SOURCE, {"FIRST": f"{SMS_ONCE} if (asked) return asked;"}),
         (SOURCE, {"FIRST": "cudaError_t memset = cudaMemsetAsync(sums, 0, 4, stream); if (memset) return memset;"}),
         (
             SOURCE.replace("8ull * g.m * g.n;", "8ull * g.m * g.n + 2;"),
@@ -114,6 +116,7 @@ JOIN = "cudaEventRecord(done, beside); cudaStreamWaitEvent(stream, done);"
         "own arguments' check",
         "fork and join by events",
         "an error that does not matter",
+        "an error of the first call that is told again",
         "memset",
         "workspace of no whole words",
     ],
@@ -162,6 +165,16 @@ COPIED = {
         (with_sgemm(query="*bytes = 8 * m * n; return 0;"), {}, "; asked for the workspace of 70001x70003x70005"),
         (SOURCE, {"FIRST": f"if (g.k > 1024 && {MEMSET}) return cudaSuccess;"}, CALL.format(1) + " (a memset)"),
         (SOURCE, {"FIRST": f"{SMS} if (sms == 0) return cudaSuccess;"}, CALL.format(1) + " (cudaDeviceGetAttribute)"),
+        (
+            SOURCE,
+            {"FIRST": f"{SMS_ONCE} if (sms == 0) return cudaSuccess;"},
+            "for the first product of a process although in the first one call number 1 of the CUDA runtime",
+        ),
+        (
+            SOURCE,
+            {"FIRST": f"{SMS_ONCE} auto e = asked; asked = cudaSuccess; if (sms == 0) return e;"},
+            "for the second product of a process although in the first one call number 1 of the CUDA runtime",
+        ),
         (SOURCE, {"FIRST": "if (auto e = cudaPeekAtLastError()) return e;"}, "returned the error of an earlier call"),
         (with_sgemm(query="static size_t most; *bytes = needed(g) + (most += 256); return 0;"), {}, "the workspace"),
         (

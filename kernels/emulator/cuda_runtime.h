@@ -205,7 +205,8 @@ EMULATOR_STORE(__stcs)
 EMULATOR_STORE(__stwb)
 EMULATOR_STORE(__stwt)
 
-// Atomics. The operation is a function of the old value; each returns that old value.
+// Atomics. The operation is a function of the old value; each returns that old value. One whose name ends in _block is
+// atomic for the threads of its block alone.
 template <typename T>
 struct EmulatedChange {
   T old;
@@ -219,18 +220,22 @@ EMULATOR_PLAIN inline EmulatedChange<T> emulator_change(T* pointer, Operation op
   memcpy(&change.after, &wanted, sizeof(T));
   return change;
 }
-template <bool Sum = false, typename T, typename Operation>
+template <bool Sum = false, bool OfBlock = false, typename T, typename Operation>
 EMULATOR_INLINE T emulator_atomic(T* pointer, Operation operation) {
-  emulator::atomic_begin(pointer, sizeof(T), Sum);
+  emulator::atomic_begin(pointer, sizeof(T), Sum, OfBlock);
   EmulatedChange<T> change = emulator_change(pointer, operation);
-  emulator::atomic_end(pointer, Sum, change.before, change.after);
+  emulator::atomic_end(pointer, Sum, OfBlock, change.before, change.after);
   return change.old;
 }
-#define EMULATOR_ATOMIC(name, sum, ...)                                                                 \
-  template <typename T>                                                                                 \
-  EMULATOR_INLINE T name(T* pointer, std::common_type_t<T> operand) {                                   \
-    return emulator_atomic<sum>(pointer, [operand](T old) EMULATOR_PLAIN -> T { return __VA_ARGS__; }); \
+#define EMULATOR_ATOMIC_IN(name, sum, of_block, ...)                                                              \
+  template <typename T>                                                                                           \
+  EMULATOR_INLINE T name(T* pointer, std::common_type_t<T> operand) {                                             \
+    return emulator_atomic<sum, of_block>(pointer, [operand](T old) EMULATOR_PLAIN -> T { return __VA_ARGS__; }); \
   }
+#define EMULATOR_ATOMIC(name, sum, ...)                      \
+  EMULATOR_ATOMIC_IN(name, sum, false, __VA_ARGS__)          \
+  EMULATOR_ATOMIC_IN(name##_system, sum, false, __VA_ARGS__) \
+  EMULATOR_ATOMIC_IN(name##_block, sum, true, __VA_ARGS__)
 EMULATOR_ATOMIC(atomicAdd, std::is_floating_point_v<T>, static_cast<T>(old + operand))
 EMULATOR_ATOMIC(atomicSub, std::is_floating_point_v<T>, static_cast<T>(old - operand))
 EMULATOR_ATOMIC(atomicExch, false, operand)
@@ -241,10 +246,15 @@ EMULATOR_ATOMIC(atomicAnd, false, static_cast<T>(old& operand))
 EMULATOR_ATOMIC(atomicInc, false, old >= operand ? T{0} : old + 1)
 EMULATOR_ATOMIC(atomicDec, false, old == 0 || old > operand ? operand : old - 1)
 EMULATOR_ATOMIC(atomicXor, false, static_cast<T>(old ^ operand))
-template <typename T>
-EMULATOR_INLINE T atomicCAS(T* pointer, std::common_type_t<T> expected, std::common_type_t<T> desired) {
-  return emulator_atomic(pointer, [=](T old) EMULATOR_PLAIN -> T { return old == expected ? desired : old; });
-}
+#define EMULATOR_ATOMIC_CAS(name, of_block)                                                           \
+  template <typename T>                                                                               \
+  EMULATOR_INLINE T name(T* pointer, std::common_type_t<T> expected, std::common_type_t<T> desired) { \
+    return emulator_atomic<false, of_block>(                                                          \
+        pointer, [=](T old) EMULATOR_PLAIN -> T { return old == expected ? desired : old; });         \
+  }
+EMULATOR_ATOMIC_CAS(atomicCAS, false)
+EMULATOR_ATOMIC_CAS(atomicCAS_system, false)
+EMULATOR_ATOMIC_CAS(atomicCAS_block, true)
 
 // Arithmetic.
 #pragma GCC visibility push(hidden)
@@ -664,13 +674,11 @@ inline cudaError_t cudaEventDestroy(cudaEvent_t) { return cudaSuccess; }
 inline cudaError_t cudaEventQuery(cudaEvent_t) { return cudaSuccess; }
 inline cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream = nullptr) {
   EMULATOR_CALL
-  emulator::record_event(event, stream);
-  return cudaSuccess;
+  return emulator_error(emulator::record_event(event, stream));
 }
 inline cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned = 0) {
   EMULATOR_CALL
-  emulator::wait_for_event(stream, event);
-  return cudaSuccess;
+  return emulator_error(emulator::wait_for_event(stream, event));
 }
 inline cudaError_t cudaEventSynchronize(cudaEvent_t) {
   return emulator_forbidden("waits (cudaEventSynchronize), while the contract says that nothing waits; leave it out");

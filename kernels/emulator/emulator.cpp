@@ -116,19 +116,22 @@ EMULATOR_NOINLINE void wait_for_others() {
   look(this_thread(), code, 0, 0);
 }
 
-EMULATOR_NOINLINE void atomic_begin(const void* pointer, unsigned bytes, bool sum) {
+EMULATOR_NOINLINE void atomic_begin(const void* pointer, unsigned bytes, bool sum, bool of_block) {
   uintptr_t code = EMULATOR_CALLER;
   Thread* t = this_thread();
   let_others_run(t, *t->block);
-  check(reinterpret_cast<uintptr_t>(pointer), bytes, sum ? SUM_ACCESS : ATOMIC_ACCESS, code);
+  Access access = of_block ? BLOCK_ATOMIC : sum ? SUM_ACCESS : ATOMIC_ACCESS;
+  check(reinterpret_cast<uintptr_t>(pointer), bytes, access, code);
   pthread_mutex_lock(&atomic_lock);
 }
 
-EMULATOR_NOINLINE void atomic_end(const void* pointer, bool sum, uint64_t before, uint64_t after) {
+EMULATOR_NOINLINE void atomic_end(const void* pointer, bool sum, bool of_block, uint64_t before, uint64_t after) {
   uintptr_t code = EMULATOR_CALLER, address = reinterpret_cast<uintptr_t>(pointer);
   Thread* t = this_thread();
   if (!sum && is_global(address)) {
-    note_as_last(t, address);
+    if (!of_block) {
+      note_as_last(t, address);
+    }
     bool fenced = t->fence_at > 0 || histories[t->block->id].fence_count > 0;
     acquire(t, address, before != after && fenced, false);
     if (before != after) {

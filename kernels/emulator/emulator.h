@@ -50,8 +50,9 @@ inline void grid_launch_dependents() {}
 
 // An atomic operation: `begin` checks it and lets others run, the operation follows, `end` says what it has done. Between
 // the two no other block accesses a word atomically. A `sum` of floats tells others nothing, but its order counts.
-void atomic_begin(const void* pointer, unsigned bytes, bool sum);
-void atomic_end(const void* pointer, bool sum, uint64_t before, uint64_t after);
+// A sum, whose order shows in its bits; whether it is atomic for the threads of its block alone.
+void atomic_begin(const void* pointer, unsigned bytes, bool sum, bool of_block);
+void atomic_end(const void* pointer, bool sum, bool of_block, uint64_t before, uint64_t after);
 // A load or store as of a volatile variable: another block sees it, and others may be waited for.
 void strong_load(const void* pointer, unsigned bytes);
 void strong_store(const void* pointer, unsigned bytes);
@@ -78,8 +79,8 @@ bool call_fails(const char* name);
 // that the latter does not wait for.
 void* create_stream();
 void* create_event();
-void record_event(void* event, const void* on);
-void wait_for_event(const void* on, const void* event);
+int record_event(void* event, const void* on);
+int wait_for_event(const void* on, const void* event);
 // Queues a copy of rows, or without `from` a filling with a byte; returns a cudaError_t.
 int queue_copy(void* to, size_t to_pitch, const void* from, size_t from_pitch, int value, size_t width, size_t height,
                const void* queued_on);

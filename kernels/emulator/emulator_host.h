@@ -74,11 +74,20 @@ struct Event {
 };
 EMULATOR_NOINLINE void* create_stream() { return reinterpret_cast<void*>(0x57000000 + ++created_streams); }
 EMULATOR_NOINLINE void* create_event() { return calloc(1, sizeof(Event)); }
-EMULATOR_NOINLINE void record_event(void* event, const void* on) {
+// Both return an error of the runtime: there may be no event, where its creation has failed.
+EMULATOR_NOINLINE int record_event(void* event, const void* on) {
+  if (event == nullptr) {
+    return 400;  // cudaErrorInvalidResourceHandle
+  }
   memcpy(static_cast<Event*>(event)->behind, stream_of(on).behind, sizeof(Event));
+  return 0;
 }
-EMULATOR_NOINLINE void wait_for_event(const void* on, const void* event) {
+EMULATOR_NOINLINE int wait_for_event(const void* on, const void* event) {
+  if (event == nullptr) {
+    return 400;
+  }
   come_behind(stream_of(on).behind, static_cast<const Event*>(event)->behind);
+  return 0;
 }
 
 // ---------------------------------------------------------------------------------------------------------------------

@@ -10,7 +10,8 @@ namespace emulator {
 // Shared memory: races, reads of what was never written, asynchronous copies. Words of 4 bytes; of each its last write and
 // its last reads are known, and which of its bytes they were of.
 
-enum Access { READ, WRITE, ATOMIC_ACCESS, SUM_ACCESS, COPY_IN, STRONG_READ, STRONG_WRITE, READ_ONLY };
+// BLOCK_ATOMIC is atomic for the threads of its block alone.
+enum Access { READ, WRITE, ATOMIC_ACCESS, SUM_ACCESS, COPY_IN, STRONG_READ, STRONG_WRITE, READ_ONLY, BLOCK_ATOMIC };
 EMULATOR_PLAIN inline bool only_reads(Access access) {
   return access == READ || access == STRONG_READ || access == READ_ONLY;
 }
@@ -369,7 +370,7 @@ EMULATOR_NOINLINE static void buffer_access(Thread* t, Buffer& b, uintptr_t addr
   }
   bool strong = access == ATOMIC_ACCESS || access == STRONG_READ || access == STRONG_WRITE || access == SUM_ACCESS;
   bool is_write = !only_reads(access);
-  bool is_read = !is_write || access == ATOMIC_ACCESS || access == SUM_ACCESS;
+  bool is_read = !is_write || access == ATOMIC_ACCESS || access == SUM_ACCESS || access == BLOCK_ATOMIC;
   for (uintptr_t word = (address - b.base) / 4; word * 4 < address + bytes - b.base; ++word) {
     char name[112];
     uint32_t part = bytes_of(word, address - b.base, bytes);
@@ -384,7 +385,8 @@ EMULATOR_NOINLINE static void buffer_access(Thread* t, Buffer& b, uintptr_t addr
              element_name(b, word, name), static_cast<long long>(b.cols), static_cast<long long>(b.ld));
     }
     const char* why = "";
-    if (global_race(t, other, part, false, strong, false, &why)) {
+    bool atomic_to_it = access == BLOCK_ATOMIC && id_of(other) == t->block->id && of_this_batch(t, other);
+    if (!atomic_to_it && global_race(t, other, part, false, strong, false, &why)) {
       report_global_race(t, where, b, word, other, is_write ? "writes" : "reads", "wrote", why);
     }
     if (access == STRONG_READ && kind_of(other) == STRONG && id_of(other) != t->block->id && of_this_batch(t, other) &&
@@ -398,7 +400,7 @@ EMULATOR_NOINLINE static void buffer_access(Thread* t, Buffer& b, uintptr_t addr
     }
     if (is_read && !b.readable) {
       report("forbidden read", where, "reads %s, which this product must not read", element_name(b, word, name));
-    } else if (is_read && !b.defined && other == 0 && !(b.variable && strong)) {
+    } else if (is_read && !b.defined && other == 0 && !(b.variable && (strong || access == BLOCK_ATOMIC))) {
       if (device.skipped > 0) {
         report("timeout", where, "reads %s, which a block that did not run may write", element_name(b, word, name));
       } else {
@@ -542,6 +544,7 @@ EMULATOR_NOINLINE static void check(uintptr_t address, unsigned bytes, Access ac
     Access plain = only_reads(access)       ? READ
                    : access == STRONG_WRITE ? WRITE
                    : access == SUM_ACCESS   ? ATOMIC_ACCESS
+                   : access == BLOCK_ATOMIC ? ATOMIC_ACCESS
                                             : access;
     shared_access(t, offset, bytes, plain, code);
   } else if (address - all_shared < all_shared_bytes) {

@@ -85,6 +85,14 @@ KERNEL(atomics_in_global_memory) {
   if (i == 7) atomicSub(reinterpret_cast<int*>(c + 2), -1069547520);
 }
 
+KERNEL(atomics_of_the_block_and_of_the_system) {
+  atomicAdd_block(c + i % 2, b[i]);
+  __syncthreads();
+  atomicAdd_system(c + i % 2, 1.0f);
+  if (i < 32) atomicMax_block(reinterpret_cast<int*>(c + 2), __float_as_int(static_cast<float>(i)));
+  if (i == 7) atomicCAS_block(reinterpret_cast<int*>(c + 3), 0, __float_as_int(2.0f));
+}
+
 KERNEL(compare_and_swap) {
   __shared__ unsigned turn, last;
   if (i == 0) turn = 0;
@@ -264,6 +272,7 @@ const Kernel kernels[] = {ballot_kernel,
                           cache_hints_of_stores_kernel,
                           atomics_in_shared_memory_kernel,
                           atomics_in_global_memory_kernel,
+                          atomics_of_the_block_and_of_the_system_kernel,
                           compare_and_swap_kernel,
                           launch_bounds_kernel,
                           static_shared_kernel,

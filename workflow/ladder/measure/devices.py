@@ -296,6 +296,13 @@ class EmulatedDevice:
         self.stuck = any(self.first_only or is_unfinished(finding) for finding in findings)
         return findings[0] if findings else ""
 
+    def found_beside_unwritten(self, library: Library, call: Call) -> str:
+        """The same without reads of shared memory that no thread has written: where they matter C has NaNs."""
+        wrong = self.found(library, call)
+        if library.functions.emulator_only_unwritten():
+            wrong, self.stuck = "", False
+        return wrong
+
     def capture(self, library: Library, calls: Sequence[Call]) -> tuple[list[int], str]:
         """Capture each product's work; its numbers, and what went wrong, in one line, or nothing."""
         self.begin(library, calls)
@@ -314,9 +321,7 @@ class EmulatedDevice:
         library.functions.emulator_begin_replay()
         beside = graphs[1] if len(graphs) > 1 else -1
         error = library.functions.emulator_replay(ctypes.c_int(graphs[0]), ctypes.c_int(beside))
-        wrong = self.found(library, calls[0])
-        if library.functions.emulator_only_unwritten():  # then C has NaNs where it matters
-            wrong, self.stuck = "", False
+        wrong = self.found_beside_unwritten(library, calls[0])
         return wrong or (f"its work ended with {explain(error)}" if error else "")
 
     def clear(self) -> None:

@@ -280,7 +280,7 @@ def _errors(device: Device, library: Library, case: Case, make: _Make) -> str:
         for number in numbers:
             product.fill()
             error = _queue_with_a_failure(device, library, call, number)
-            if not error and (wrong := product.judge()):
+            if not error and (wrong := device.found_beside_unwritten(library, call) or product.judge()):
                 name = _text(library.functions.emulator_failed)
                 failed = f"call number {number} of the CUDA runtime ({name}), at alpha = {alpha:g}, failed"
                 return f"sgemm returned cudaSuccess although {failed}: {wrong}"
@@ -288,6 +288,26 @@ def _errors(device: Device, library: Library, case: Case, make: _Make) -> str:
             product.fill()
             if wrong := device.compute(library, call, 1) or product.judge() or _keeps_an_error(device, library, call):
                 return wrong
+    return "" if long else _errors_of_a_first_call(device, library, make)
+
+
+def _errors_of_a_first_call(device: EmulatedDevice, library: Library, make: _Make) -> str:
+    """The same where a call fails that sgemm makes once: in the first product of a process, and of that after it.
+
+    sgemm may go on to say so: the calls that it makes once may not be made again.
+    """
+    product = make()
+    fresh = library.anew()
+    _queue_with_a_failure(device, fresh, product.call, 0)
+    for number in range(1, _count(fresh.functions.emulator_calls) + 1):
+        fresh, name = library.anew(), ""
+        for which, fails in (("the first", number), ("the second", 0)):
+            product.fill()
+            error = _queue_with_a_failure(device, fresh, product.call, fails)
+            name = name or _text(fresh.functions.emulator_failed)
+            if not error and (wrong := device.found_beside_unwritten(fresh, product.call) or product.judge()):
+                failed = f"in the first one call number {number} of the CUDA runtime ({name}) failed"
+                return f"sgemm returned cudaSuccess for {which} product of a process although {failed}: {wrong}"
     return ""
 
 
