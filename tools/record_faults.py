@@ -55,7 +55,7 @@ EMULATED = ROOT / "tests/faults/emulated.json"
 SEEDS = ROOT / "tests/faults/seeds.json"
 LADDER = ROOT / "tests/faults/ladder.json"
 ON_GPU = ROOT / "results/h100-sxm/raw/faults.json"
-CHECKS_AT_ONCE = 3  # on a GPU: each reserves up to 19 GiB, and has processes of its own
+CHECKING = BoundedSemaphore(3)  # checks at a time on a GPU: each reserves up to 19 GiB, and has processes of its own
 LIMIT_S = 60.0  # of a case, and of a tool of compute-sanitizer
 LIMIT_OF_ENDLESS_S = 20.0  # where the fault is known to be endless
 CORES = len(os.sched_getaffinity(0))
@@ -350,7 +350,7 @@ def on_gpu(run: Plan, folder: Path, limit_s: float) -> dict[str, Any]:
     sources.sort(key=endless)  # and so they slow nothing but their like
     if not sources:
         raise LadderError(f"{shown(path)}: has all faults and controls as they stand")
-    checking, version = BoundedSemaphore(CHECKS_AT_ONCE), {"sanitizer": sanitizer_version(sanitizer)}
+    version = {"sanitizer": sanitizer_version(sanitizer)}
 
     def of_one(source: Path) -> dict[str, Any] | None:
         if time.monotonic() - begun > limit_s:
@@ -364,7 +364,7 @@ def on_gpu(run: Plan, folder: Path, limit_s: float) -> dict[str, Any]:
         watched = alone.sanitizer_cases(rung.name)
         check, watches = {"status": "failed", "message": "does not compile"}, []
         if made.record["status"] == "ok":
-            with checking:
+            with CHECKING:
                 if time.monotonic() - begun > limit_s:
                     return None
                 started = time.monotonic()

@@ -40,7 +40,7 @@ from ladder.system.process import LEASED
 from mutants import Mutant, drawn, written
 from mutation_operators import OPERATORS
 from record_attacks import compiled, timed
-from record_faults import CORES, where
+from record_faults import CHECKING, CORES, where
 from recording import record_as
 
 FOLDER = ROOT / "tests/mutants"
@@ -440,7 +440,8 @@ class OnGpu:
         begun, device, runs = time.monotonic(), LEASED, self.run.settings["check"]["runs"]
         for rung, made in self.builds():
             log, cases = made.folder / "log", self.run.cases(rung.name)
-            said = check_rung(made, cases, device, 30, lambda _: {}, log, lambda *_: None, runs, rung.declared)
+            with CHECKING:
+                said = check_rung(made, cases, device, 60, lambda _: {}, log, lambda *_: None, runs, rung.declared)
             found = {"detector": "check", "message": said["message"]} if said["status"] != "pass" else None
             for tool in TOOLS if not found and made.library.exists() else ():
                 watched = self.run.sanitizer_cases(rung.name)
