@@ -75,11 +75,15 @@ for folder in ("tables", "figures", "pages", "drawings"):
 (results / "figures").mkdir()
 hardware = [tables.pop("hardware")] if "hardware" in tables else []
 record = [str(run.raw() / "hardware.json")] if hardware else []
-measured = {{"hardware": record, "sustained": [], "elsewhere": []}}
+sustained = [str(path) for rung in RUNGS if (path := run.raw() / f"sustained/{{rung}}.json").exists()]
+measured = {{"hardware": record, "sustained": sustained, "elsewhere": []}}
 derive("tables", *tables.values(), inspections=inspections, emulated=emulated, **measured)
 for table in hardware:
     derive("hardware", table, record=record[0])
 derive("figures", str(results / "figures/any"), **tables)
+if sustained:
+    named = {{kind: str(results / f"figures/sustained.{{kind}}") for kind in ("svg", "png")}}
+    derive("energy", named=named, sustained=tables["sustained"], rungs=tables["rungs"])
 tried = [rung for rung in run.ladder.values() if rung.entry == "tiled"][:1]  # of RUNGS the one with recorded trials
 trials = [str(run.raw() / "trials/tiled.json.gz")]
 at = {{"sizes": ["1024", "4096"], "shapes": {{"tiled": ["1024", "4096"]}}}}
