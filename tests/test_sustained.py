@@ -1,6 +1,7 @@
 """Launches back to back: how they are queued, when they have settled, what energy they take, what is shown of it."""
 
 import math
+import threading
 import time
 from itertools import pairwise
 from types import SimpleNamespace
@@ -474,12 +475,11 @@ def test_a_window_that_the_samples_do_not_cover_leaves_the_energy_of_the_others(
 
 
 def test_the_meter_waits_for_a_sample_from_after_it_was_asked(monkeypatch):
-    counted = iter(range(10**6))
-    states = []
+    counted, begun = iter(range(10**6)), threading.Event()
 
     def state(device):
-        time.sleep(0.05)  # so that a sample is begun before it is asked for, and ends after that
-        states.append(time.monotonic())
+        begun.set()
+        time.sleep(0.1)  # so that a sample is begun before it is asked for, and ends after that
         return {"power_w": 1.0}
 
     monkeypatch.setattr(meter.nvml, "energy_j", lambda device: next(counted))
@@ -487,11 +487,11 @@ def test_the_meter_waits_for_a_sample_from_after_it_was_asked(monkeypatch):
     asked = meter.Meter(0)
     try:
         for _ in range(3):
-            while not states:
-                time.sleep(0.001)
-            begun_s = time.monotonic()
+            begun.clear()
+            begun.wait()
+            asked_s = time.monotonic()
             number = asked.wait()
-            assert asked.samples[number]["at_s"] >= begun_s
+            assert asked.samples[number]["at_s"] >= asked_s
     finally:
         asked.close()
 

@@ -368,7 +368,8 @@ EMULATOR_NOINLINE static void buffer_access(Thread* t, Buffer& b, uintptr_t addr
     report("timeout", Where(), "has not ended after %llu accesses", static_cast<unsigned long long>(accesses));
     stop_launch(702);  // cudaErrorLaunchTimeout
   }
-  bool strong = access == ATOMIC_ACCESS || access == STRONG_READ || access == STRONG_WRITE || access == SUM_ACCESS;
+  bool strong = access == ATOMIC_ACCESS || access == STRONG_READ || access == STRONG_WRITE || access == SUM_ACCESS ||
+                access == BLOCK_ATOMIC;
   bool is_write = !only_reads(access);
   bool is_read = !is_write || access == ATOMIC_ACCESS || access == SUM_ACCESS || access == BLOCK_ATOMIC;
   for (uintptr_t word = (address - b.base) / 4; word * 4 < address + bytes - b.base; ++word) {
@@ -385,8 +386,8 @@ EMULATOR_NOINLINE static void buffer_access(Thread* t, Buffer& b, uintptr_t addr
              element_name(b, word, name), static_cast<long long>(b.cols), static_cast<long long>(b.ld));
     }
     const char* why = "";
-    bool atomic_to_it = access == BLOCK_ATOMIC && id_of(other) == t->block->id && of_this_batch(t, other);
-    if (!atomic_to_it && global_race(t, other, part, false, strong, false, &why)) {
+    bool strong_to_it = access == BLOCK_ATOMIC ? id_of(other) == t->block->id : strong;
+    if (global_race(t, other, part, false, strong_to_it, false, &why)) {
       report_global_race(t, where, b, word, other, is_write ? "writes" : "reads", "wrote", why);
     }
     if (access == STRONG_READ && kind_of(other) == STRONG && id_of(other) != t->block->id && of_this_batch(t, other) &&
@@ -400,7 +401,7 @@ EMULATOR_NOINLINE static void buffer_access(Thread* t, Buffer& b, uintptr_t addr
     }
     if (is_read && !b.readable) {
       report("forbidden read", where, "reads %s, which this product must not read", element_name(b, word, name));
-    } else if (is_read && !b.defined && other == 0 && !(b.variable && (strong || access == BLOCK_ATOMIC))) {
+    } else if (is_read && !b.defined && other == 0 && !(b.variable && strong)) {
       if (device.skipped > 0) {
         report("timeout", where, "reads %s, which a block that did not run may write", element_name(b, word, name));
       } else {

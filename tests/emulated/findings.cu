@@ -102,6 +102,10 @@ KERNEL(race_of_warps_that_synchronise_apart) {
   c[i] = s[i ^ 32];  // found: race: (reads|writes) s \+ .* with no barrier between
 }
 
+KERNEL(race_with_an_atomic_of_the_block) {
+  i == 32 ? c[0] = 0 : atomicAdd_block(c, 1.0f);  // found: race: writes C.* thread .* of the same block wrote.*
+}
+
 KERNEL(race_in_global_memory) { c[i / 2] = b[i]; }  // found: race: writes C.* thread .* of the same block wrote.*
 
 KERNEL(vote_of_half_the_lanes) {
@@ -200,6 +204,7 @@ const Kernel kernels[] = {shift_too_far_kernel,
                           uninitialised_shared_kernel,
                           race_kernel,
                           race_of_warps_that_synchronise_apart_kernel,
+                          race_with_an_atomic_of_the_block_kernel,
                           race_in_global_memory_kernel,
                           vote_of_half_the_lanes_kernel,
                           vote_outside_the_mask_kernel,

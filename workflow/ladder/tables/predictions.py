@@ -270,9 +270,10 @@ def _works_of_others(
     for text in map(str, shapes):
         own = [(item.rung.name, of_kernel(item, text)) for item in evidence if (item.rung.name, text) in known]
         for item in evidence:
-            if item.rung.role == "rung" and (item.rung.name, text) not in known and (wanted := of_kernel(item, text)):
-                for name in (name for name, kernel in own if kernel == wanted):
-                    found[item.rung.name, text] = replace(known[name, text], of=name)
+            key, wanted = (item.rung.name, text), of_kernel(item, text)
+            name = next((name for name, kernel in own if kernel == wanted), "")
+            if wanted and name and item.rung.role == "rung" and key not in known:
+                found[key] = replace(known[name, text], of=name)
     return found
 
 
