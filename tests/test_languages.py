@@ -307,7 +307,7 @@ def test_what_the_compiler_of_cutile_refuses_is_one_line_of_the_record(tmp_path,
 @pytest.mark.parametrize("extra", ["triton", "cutile", "cute"])
 def test_make_installs_the_compiler_of_a_language_beside_the_environment(extra):
     planned = subprocess.run(
-        ["make", "-n", "env", f"EXTRA={extra}"], cwd=ROOT, capture_output=True, text=True, check=True
+        ["make", "-nB", "env", f"EXTRA={extra}"], cwd=ROOT, capture_output=True, text=True, check=True
     )
     assert f"--target .venv/extra/{extra} -r envs/{extra}.txt" in planned.stdout
 

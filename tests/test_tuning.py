@@ -441,16 +441,19 @@ def test_a_damaged_record_is_one_line_and_stays(path):
     assert "the record is damaged" in line_of(Record.read, path, "t")
 
 
-def test_what_is_compiled_already_is_not_compiled_again(project, tmp_path, monkeypatch):
+@pytest.mark.parametrize(("language", "by"), [("cuda", []), ("triton", ["triton 3"])])
+def test_what_is_compiled_already_is_not_compiled_again(project, tmp_path, monkeypatch, language, by):
     made = []
 
     def fake(rung, gpu, nvcc, flags, folder):
         made.append(rung.name)
-        digest = compile.build_digest(rung, gpu, nvcc, flags)
+        digest = compile.build_digest(rung, gpu, nvcc, [*flags, *by])
         return a_build(folder, build_digest=digest).record
 
     monkeypatch.setattr(tune_stage, "build", fake)
-    rungs = [a_rung(f"tiled@TILE={value}", source="tiled.cu") for value in (8, 16)]
+    monkeypatch.setattr(tune_stage, "why_no_compiler", lambda language: "")
+    monkeypatch.setattr(tune_stage, "compiler_version", lambda language: f"{language} 3")
+    rungs = [a_rung(f"tiled@TILE={value}", source="tiled.cu", language=language) for value in (8, 16)]
     nvcc = SimpleNamespace(version="13.0")
     for _ in range(2):
         tune_stage.build_trials(rungs, ROUND_GPU, nvcc, [], tmp_path / "trials", 2)
@@ -591,6 +594,26 @@ def test_a_device_of_the_users_own_has_its_own_tuned_file_and_the_one_that_ships
         write(project / run.tuned_path, text)
     assert plan.plan({"records": "shipped"}).ladder["coalesced"].parameters == "BM=64"
     assert plan.plan({}).ladder["coalesced"].parameters == "BM=128"
+
+
+@pytest.mark.parametrize("records", ["shipped", "auto"])
+def test_another_ladder_of_the_project_has_a_tuned_file_of_its_own_that_ours_does_not_read(
+    project, monkeypatch, records
+):
+    monkeypatch.setattr(nvml, "present", lambda index=0: a_device())
+    write(project / "kernels/coalesced.cu", SOURCE)
+    write(project / "kernels/mine/mine.cu", SOURCE)
+    mine = {**KERNELS["coalesced"], "source": "mine.cu", "tune": {"parameters": {"BM": [32]}}, "before": "coalesced"}
+    write(project / "kernels/mine/kernels.yaml", json.dumps({"mine": mine}))
+    ours, other = {"records": records}, {"records": records, "ladder": "kernels/mine/kernels.yaml"}
+    own = f"results/h100-sxm/devices/{a_device().folder}/kernels/mine/tuned/h100-sxm.yaml"
+    wanted = {"shipped": "kernels/mine/tuned/h100-sxm.yaml", "auto": own}
+    assert plan.plan(other).tuned_path == wanted[records]
+    for run, name, value in ((plan.plan(ours), "coalesced", 64), (plan.plan(other), "mine", 128)):
+        write(project / run.tuned_path, tuned_text("h100-sxm", Tuned((S1,), {name: {S1: {"BM": value}}})))
+    assert "mine" not in plan.plan(ours).ladder
+    both = plan.plan(other).ladder
+    assert (both["coalesced"].parameters, both["mine"].parameters) == ("BM=64", "BM=128")
 
 
 def test_classes_meet_at_the_geometric_mean_and_equal_neighbours_are_one():

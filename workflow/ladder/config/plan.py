@@ -22,7 +22,16 @@ from ladder.config.sources import INCLUDE, is_compiled, source_digest, source_of
 from ladder.config.sources import sources as sources_of
 from ladder.config.tuned_file import odd_shapes, tuned_file, with_tuned
 from ladder.config.wrapper import parameters_of
-from ladder.model.cases import BEYOND_31_BITS, PROBES, Case, all_cases, emulated_cases, probes, sanitizer_cases
+from ladder.model.cases import (
+    BEYOND_31_BITS,
+    GPU_ALONE,
+    PROBES,
+    Case,
+    all_cases,
+    emulated_cases,
+    probes,
+    sanitizer_cases,
+)
 from ladder.model.claims import claimed, claimed_cases, claimed_shapes, in_words, not_as_timed
 from ladder.model.drawn import ON_A_CPU, ON_A_GPU, SANITIZED, Drawing, Reach
 from ladder.model.gpu import Gpu, ceiling_gflops
@@ -78,6 +87,7 @@ class Plan:
     folder: str  # of `home`, for what the run derives: `all`, or `selected` where the user chose what to show
     own: str = ""  # whose records these are: a folder of results/GPU/devices, or empty for those that ship
     results: Path = RESULTS  # where records are and what is derived of them
+    own_ladder: Path | None = None  # the folder of the ladder, where that is another than config/kernels.yaml's
 
     @cached_property
     def shapes(self) -> tuple[Shape, ...]:
@@ -184,7 +194,8 @@ class Plan:
         for results, raw in _raw_folders({RESULTS, self.results}):
             gpu = raw.relative_to(results).parts[0]
             with contextlib.suppress(LadderError):
-                tuned = _with_all_tuned({**self.ladder, **plain}, gpu, results)
+                folders = _tuned_folders(results, self.own_ladder)
+                tuned = _with_all_tuned({**self.ladder, **plain}, gpu, folders)
                 for name, rung in plain.items():
                     if name not in found and passed(raw / f"check/{name}.json", [rung, tuned[name]]):
                         found[name] = gpu
@@ -254,7 +265,7 @@ class Plan:
         sustained = self.sustained_sizes if self.settings["sustained"]["enabled"] else ()
         cases = self._cases(sorted({*self.shapes, *self.profile_shapes, *sustained}))
         probed = PROBES if not name or self.by_name(name).role == "rung" else ()
-        return self._claimed(name, [*cases, *BEYOND_31_BITS, *probes(probed)])
+        return self._claimed(name, [*cases, *GPU_ALONE, *BEYOND_31_BITS, *probes(probed)])
 
     def emulated_cases(self, name: str = "") -> list[Case]:
         """The cases that a rung is checked with on a CPU, whatever is timed; without its name as `cases`.
@@ -336,8 +347,8 @@ class Plan:
 
         Relative to the project where it lies inside.
         """
-        beside = self.home() if self.own else None if self.results == RESULTS else self.results
-        return shown(tuned_file(self.gpu.name, beside))
+        folders = _tuned_folders(self.results, self.own_ladder, self.home() if self.own else None)
+        return shown(tuned_file(self.gpu.name, folders[-1]))
 
     def of_entry(self, entry: str) -> Rung:
         """The first rung of an entry."""
@@ -380,14 +391,15 @@ def plan(config: Mapping[str, Any], sources: Mapping[str, str] | None = None, co
     own = read_kernels(file_of_own, ladder) if file_of_own else {}
     beside = file_of_own.parent / "results" if file_of_own and not file_of_own.is_relative_to(ROOT) else RESULTS
     results = _outside(settings, "results", at) or beside
+    own_ladder = file_of_own.parent if file_of_own else None
     added = [rung for name, rung in own.items() if name not in ladder]
     ladder = own or ladder
     gpu, devices, measuring = _choose(settings, at)
     _check_programs(settings, at, compiles_here, measuring)
     whose = _own(settings, gpu, devices, measuring, results, f"{at('records')}: records")
     if settings["tune"]["use"]:
-        ladder = _with_all_tuned(ladder, gpu.name, results)
-        ladder = with_tuned(ladder, tuned_file(gpu.name, results / gpu.name / DEVICES / whose)) if whose else ladder
+        home = _home(results, gpu.name, whose) if whose else None
+        ladder = _with_all_tuned(ladder, gpu.name, _tuned_folders(results, own_ladder, home))
     _check_shapes(settings, at)
     shapes = _listed_shapes(settings, gpu, at)
     read_shapes(settings["check"]["family_shapes"], at("check.family_shapes"), "check.family_shapes")
@@ -414,6 +426,7 @@ def plan(config: Mapping[str, Any], sources: Mapping[str, str] | None = None, co
         folder=_folder(settings, places, bool(added) and results == RESULTS),
         own=whose,
         results=results,
+        own_ladder=own_ladder,
     )
     for rung in (rung for rung in rungs if rung.claims):
         _check_claims(rung, made, places.get("sizes", file), places.get("check", file))
@@ -480,10 +493,24 @@ def _outside(settings: Mapping[str, Any], key: str, at: Callable[[str], str]) ->
     return path
 
 
-def _with_all_tuned(ladder: Mapping[str, Rung], gpu: str, results: Path) -> dict[str, Rung]:
-    """The ladder with the macros of the project's tuned file of a GPU, and of that beside the user's own results."""
-    tuned = with_tuned(ladder, tuned_file(gpu))
-    return tuned if results == RESULTS else with_tuned(tuned, tuned_file(gpu, results))
+def _tuned_folders(results: Path, own_ladder: Path | None, home: Path | None = None) -> list[Path]:
+    """Where the tuned files of a GPU may be, the last where `snakemake tune` writes: no two ladders share one.
+
+    The project's; beside another ladder of the project; in the user's own results; in `home`, the folder of the records
+    of a device of the user's own, and there in one that is named as the other ladder's.
+    """
+    ladder = own_ladder if own_ladder and own_ladder.is_relative_to(ROOT) and own_ladder != KERNELS.parent else None
+    beside = [ladder, results if results != RESULTS else None, home]
+    if home and ladder:
+        beside.append(home / ladder.relative_to(ROOT))
+    return [KERNELS.parent, *filter(None, beside)]
+
+
+def _with_all_tuned(ladder: Mapping[str, Rung], gpu: str, folders: Iterable[Path]) -> dict[str, Rung]:
+    """The ladder with the macros of the tuned files of a GPU, those of a later folder before those of an earlier."""
+    for folder in folders:
+        ladder = with_tuned(ladder, tuned_file(gpu, folder))
+    return dict(ladder)
 
 
 def _raw_folders(places: Iterable[Path]) -> list[tuple[Path, Path]]:

@@ -154,11 +154,22 @@ EMULATED_ALONE = (
     Case(Shape(17, 20, 1), alpha=1 + 2.0**-21, beta=1 - 2.0**-21),
 )
 
-# On a GPU: rows so far apart that an offset into A and C, or into B, needs more than 31 bits. The memory is reserved
-# and not filled. A GPU that has not so much leaves such a case out.
+# On a GPU alone: one long dimension, so that tiles are more than 65535 and more than a float counts, a thin C of more
+# rows than 16 bits count, and more tiles of k than 16 bits do.
+GPU_ALONE = (
+    Case(Shape((1 << 24) + 65, 1, 1)),
+    Case(Shape(1, (1 << 24) + 65, 1)),
+    Case(Shape(2, 3, (1 << 21) + 65), alpha=-1),
+    Case(Shape(65601, 13, 6), beta=1),
+    Case(Shape(13, 65601, 6), beta=1),
+)
+
+# There too: rows so far apart that an offset into A and C, or into B, needs more than 31 bits, the last so that only a
+# later chunk of k begins there. The memory is reserved and not filled. A GPU that has not so much leaves it out.
 BEYOND_31_BITS = (
     Case(Shape(9, 12, 36), alpha=-1, padding=(1 << 28, 0, 1 << 28)),
     Case(Shape(12, 12, 9), padding=(0, 1 << 28, 0)),
+    Case(Shape(5, 70, 8223), padding=(0, 1 << 18, 0)),
 )
 
 # What is asked of the host function beside products (`measure.check.probes`), and for which: of several tiles, and of a

@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 
 from ladder.build.compile import Build, build, build_digest
+from ladder.build.languages.compile import compiler_version, why_no_compiler
 from ladder.build.resources import resource_report
 from ladder.build.toolchain import Nvcc
 from ladder.config.search_space import SearchSpace
@@ -73,13 +74,15 @@ def build_trials(
     static_assert of the source forbids, in its front end and thus within a second. Raises LadderError where it refuses
     every trial.
     """
+    language = rungs[0].language
+    compiler = [] if language == "cuda" or why_no_compiler(language) else [compiler_version(language)]
 
     def make(rung: Rung) -> dict[str, Any]:
         made = folder / rung.name
         kept = made / "compile.json"
         if kept.exists():
             record = store.read_json(kept)
-            if record["build_digest"] == build_digest(rung, target, nvcc, flags):
+            if record["build_digest"] == build_digest(rung, target, nvcc, [*flags, *compiler]):
                 return record
             kept.unlink()  # a kill during the next compilation must not leave the old word on a new library
         return build(rung, target, nvcc, flags, made)
