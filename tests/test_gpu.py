@@ -70,7 +70,7 @@ SMALL = {
     "profile": {"sizes": [256]},
 }
 NO_PROFILES = "profile={enabled: false}"
-IMPATIENT = "check={time_limit_s: 10}"
+IMPATIENT = "check={time_limit_s: 30}"  # `naive` takes seconds for the longest of all sums
 
 # Test kernels that come to an end, and a word of the verdict on each.
 WRONG = {
@@ -85,7 +85,7 @@ FAILING = {
     "tf32_inputs": ("exceed", "wrong: in the emulator: 1x1x1: "),
     "illegal_address": ("llegal", "wrong: in the emulator: 1x1x1: out of bounds: sgemm_illegal_address block (0,0,0)"),
     "aborts": ("SIGABRT", "unusable: "),  # host code that aborts fails its inspection first
-    "endless": ("no progress for 10 s", "wrong: "),  # in the emulator it is not finished, which is no verdict
+    "endless": ("no progress for 30 s", "wrong: "),  # in the emulator it is not finished, which is no verdict
 }
 
 # Cases of many rungs in one process: prints a line of JSON for each.
@@ -411,7 +411,7 @@ def test_a_failing_kernel_is_shown_in_one_line_and_is_not_timed(failing):
 
 def test_the_rungs_beside_failing_ones_are_timed(failing):
     _, project = failing
-    assert rungs(project).loc["naive", "status"] == "ok"
+    assert rungs(project).loc["naive", ["status", "message"]].fillna("").to_list() == ["ok", ""]
     assert timed(project) == {("naive", 256), ("naive", 512)}
     assert list((results_of(project) / "selected/figures").glob("*.svg"))
 

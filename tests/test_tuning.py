@@ -249,6 +249,7 @@ def test_a_declaration_that_cannot_be_is_one_line(project, tune, problem):
 # The search and its record
 
 TIMES = {"t@BM=1": 4e-3, "t@BM=2": 2e-3, "t@BM=3": 3e-3, "t@BM=4": 5e-3}
+DECLARED = {"deterministic": True, "subnormals": "flushed", "precision": "tf32"}
 SETTINGS = round_settings({"iterations": 3, "budget_s": 0.1, "final_budget_s": 0.2}, {"warmup": 2, "iterations": 6})
 
 
@@ -307,7 +308,7 @@ def search(tmp_path):
             "finalists": 1,
             "default": "t@BM=1",
             "variants": [{}],
-            "precision": "fp32",
+            "declared": DECLARED,
             "batch": 3,
             "device": 0,
             "time_limit_s": 5,
@@ -342,6 +343,7 @@ def test_every_trial_is_screened_and_the_best_and_the_default_are_timed_again(se
     assert machine.measured == [["t@BM=1", "t@BM=2", "t@BM=3"], ["t@BM=4"], ["t@BM=1", "t@BM=2"]]
     assert [request["iterations"] for request in machine.requests] == [3, 3, 6]
     assert machine.requests[0]["cases"] == [{"shape": "3"}]
+    assert all(request["held_to"] == DECLARED for request in machine.requests)
     assert machine.requests[2]["cases"] == [{"shape": "4096"}]
     assert len(record.batches) == 3
     assert record.trials["t@BM=2", FINAL]["times_s"] == {"1024": [0.002] * 6, "4096": [0.002] * 6}

@@ -7,7 +7,6 @@ from ladder.measure.pool import candidates, lease
 from ladder.measure.tune.stage import Search, default_trial, round_settings, shape_cases
 from ladder.model.cases import all_cases
 from ladder.model.claims import claimed_cases
-from ladder.model.precision import BOUNDS
 from ladder.model.shape import Shape
 from ladder.records import store
 from ladder.records.provenance import environment
@@ -44,7 +43,7 @@ with job(snakemake, "tune") as progress:
         finalists=tune["finalists"],
         default=default_trial(params.rungs[0]),
         variants=[rung.macros for rung in params.rungs],
-        precision=BOUNDS[params.rungs[0].precision],
+        declared=params.rungs[0].declared,
         batch=tune["batch"],
         device=LEASED,
         time_limit_s=tune["time_limit_s"],

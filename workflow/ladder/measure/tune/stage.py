@@ -120,7 +120,7 @@ class Search:
     finalists: int
     default: str
     variants: Sequence[Mapping[str, str]]
-    precision: str  # the bounds that trials are held to
+    declared: Mapping[str, Any]  # what the rung says of itself, and trials are held to
     batch: int
     device: int
     time_limit_s: float
@@ -246,7 +246,8 @@ class Search:
                 "libraries": {name: str(made.library) for name, made in libraries.items()},
                 "cases": list(self._cases(stage)),
                 "shapes": list(self.shapes),
-                "declared": {name: {"precision": self.precision, "claims": {}} for name in libraries},
+                "held_to": self.declared,
+                "declared": {name: {"precision": self.declared["precision"], "claims": {}} for name in libraries},
                 "device": self.device,
                 "folder": folder,
                 **self.settings[stage],

@@ -22,10 +22,10 @@ from ladder.model.cases import Case
 from ladder.system import process
 
 
-def verdict(device: CudaDevice, library: Library, cases: list[Case]) -> str:
-    """`pass`, or the first case that fails and how."""
+def verdict(device: CudaDevice, library: Library, cases: list[Case], declared: Mapping[str, Any]) -> str:
+    """`pass`, or the first case that fails what the rung declares of itself, and how."""
     for case in cases:
-        found = check_case(device, library, case, secrets.randbits(48))["verdict"]
+        found = check_case(device, library, case, secrets.randbits(48), **declared)["verdict"]
         if found != "pass":
             return f"{case}: {found}"
     return "pass"
@@ -37,7 +37,7 @@ def main(asked: Mapping[str, Any]) -> None:
     sound = {}
     for name, path in asked["libraries"].items():
         process.emit(starts={"kernel": name})
-        found = verdict(device, Library(Path(path)), list(map(Case.of, asked["cases"])))
+        found = verdict(device, Library(Path(path)), list(map(Case.of, asked["cases"])), asked["held_to"])
         process.emit(checked={"kernel": name, "verdict": found})
         if found == "pass":
             sound[name] = path
