@@ -30,6 +30,7 @@ from ladder.tables.predictions import (
     error_table,
     fit,
     loads_ahead,
+    prediction_table,
     time_ms,
     works,
 )
@@ -68,18 +69,35 @@ def test_every_rung_is_predicted_at_every_square_that_it_was_timed_at(prediction
     assert set(zip(timed["rung"], timed["shape"], strict=True)) == set(zip(found["rung"], found["shape"], strict=True))
 
 
-def test_every_rung_is_predicted_at_sizes_that_it_was_not_timed_at_and_these_are_named_so(predictions):
-    rest = predictions[~predictions["timed"]]
-    timed = predictions["rung"].isin(predictions["rung"][predictions["timed"]])
-    assert {"6144", "8192"} == set(predictions["shape"][timed & ~predictions["timed"]].astype(str))
-    assert rest[["measured_gflops", "error_percent"]].isna().all(axis=None)
-    assert rest["predicted_gflops"].gt(0).all()
-    sizes = predictions[timed].groupby("rung")["n"].agg(set)
+def test_every_rung_is_predicted_at_the_same_sizes_and_what_was_not_timed_is_named_so(predictions):
+    sizes = predictions.groupby("rung")["n"].agg(set)
     assert all(of_rung == sizes["naive"] for of_rung in sizes)
-    assert max(sizes["naive"]) == LARGEST
+    assert (min(sizes["naive"]), max(sizes["naive"])) == (SMALLEST, LARGEST)
+    largest = predictions["n"] == LARGEST
+    unknown = {"timed": False, "measured_gflops": np.nan, "error_percent": np.nan}
+    tables = {path.stem: read_table(path) for path in TABLES.glob("*.csv")}
     rungs = [rung for rung in plan({"gpu": RECORDED, "measure": False}).rungs if rung.role == "rung"]
-    page = timeline(rungs, {path.stem: read_table(path) for path in TABLES.glob("*.csv")})
-    assert page.count(" / not timed") == len(rest)
+    for table, count in ((predictions, 0), (predictions.copy(), largest.sum())):
+        if count:
+            table.loc[largest, list(unknown)] = list(unknown.values())
+        assert timeline(rungs, tables | {"predictions": table}).count(" / not timed") == count
+
+
+def test_a_product_that_was_not_timed_is_predicted_from_others_of_its_rung_and_of_all():
+    known = np.array([1.1, 1000.0, 400.0])
+    works = {
+        (f"rung_{n}", str(size)): replace(WORK, flop=n * size**3 / 4, ahead=n % 2 == 0)
+        for n in range(1, 8)
+        for size in (2048, LARGEST)
+    }
+    times = {key: time_ms(work, MACHINE, known) for key, work in works.items() if key != ("rung_3", str(LARGEST))}
+    table = prediction_table(Model(MACHINE, works, times)).set_index(["rung", "n"])
+    missing = table.loc[("rung_3", LARGEST)]
+    assert not missing["timed"]
+    assert np.isnan(missing[["measured_gflops", "error_percent"]].astype(float)).all()
+    work = works["rung_3", str(LARGEST)]
+    assert missing["predicted_gflops"] == pytest.approx(work.flop / time_ms(work, MACHINE, known) / 1e6, rel=1e-3)
+    assert table.drop(("rung_3", LARGEST))["timed"].all()
 
 
 def test_the_median_error_is_said_for_each_unit_and_for_all():
@@ -322,5 +340,7 @@ def test_the_measured_ceilings_are_those_of_the_floors():
 
 def test_the_figure_has_a_mark_for_each_prediction_and_says_the_median_error(predictions):
     figure = predicted.figure(predictions, list(predictions["rung"].unique()))
-    assert len(figure.layers[-1].data) == predictions["timed"].sum() < len(predictions)
+    assert len(figure.layers[-1].data) == predictions["timed"].sum() == len(predictions)
+    few = predictions.assign(timed=predictions["timed"] & (predictions["n"] < LARGEST))
+    assert len(predicted.figure(few, list(few["rung"].unique())).layers[-1].data) == few["timed"].sum() < len(few)
     assert f"{predictions['error_percent'].abs().median():.0f} %" in figure.title

@@ -186,10 +186,9 @@ def runs_of(path: Path) -> list[dict[str, Any]]:
 
 
 def slower_sizes(rungs: list[str]) -> str:
-    """The shapes at which the interval of any of the rungs is below cuBLAS, and the lowest and highest share there."""
+    """The shapes at which the interval of any of the rungs is below cuBLAS, and the lowest and highest such share."""
     rows = table("timings")
-    rows = rows[rows["rung"].isin(rungs)]
-    slow = rows[rows["shape"].isin(rows.loc[rows["speedup_over_cublas_ci_high"] < 1, "shape"])]
+    slow = rows[rows["rung"].isin(rungs) & (rows["speedup_over_cublas_ci_high"] < 1)]
     shapes = sorted(set(slow["shape"]), key=lambda shape: [int(size) for size in shape.split("x")])
     shares = slow["speedup_over_cublas"]
     return f"{', '.join(shapes)} ({percent(shares.min())} to {percent(shares.max())} of cuBLAS)"

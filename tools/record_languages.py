@@ -20,8 +20,7 @@ from ladder.build.languages.compile import why_no_compiler
 from ladder.build.toolchain import Nvcc, find_nvcc
 from ladder.config.cpp import tokens
 from ladder.config.gpus import read_gpu
-from ladder.config.kernels import read_kernels
-from ladder.config.plan import KERNELS, RESULTS
+from ladder.config.plan import RESULTS, plan
 from ladder.config.sources import WRAP, sources
 from ladder.model.rung import Rung
 from ladder.model.shape import Shape
@@ -47,13 +46,12 @@ COPIES = {"UTMALDG": "TMA (UTMALDG)", "LDGSTS": "cp.async (LDGSTS)", "LDG": "loa
 
 
 def all_rungs() -> dict[str, Rung]:
-    """Our ladder and those of the other languages."""
-    ours = read_kernels(KERNELS)
-    return ours | {
-        name: rung
-        for language in ("triton", "cutile")
-        for name, rung in read_kernels(ROOT / "kernels" / language / "kernels.yaml", ours).items()
-    }
+    """Our ladder and those of the other languages, with the parameters that are tuned for GPU_NAME."""
+    asked = {"gpu": GPU_NAME, "measure": False}
+    ladders = [
+        plan({**asked, "ladder": f"kernels/{language}/kernels.yaml"}).ladder for language in ("triton", "cutile")
+    ]
+    return {name: rung for ladder in ladders for name, rung in ladder.items()}
 
 
 def lines_of_code(rung: Rung) -> int:
@@ -83,9 +81,10 @@ def _lines_of_python(path: Path) -> set[int]:
 def compiled_by_language(rung: Rung, nvcc: Nvcc) -> dict[str, Any]:
     """What a rung's compiler makes of its largest kernel; raises LadderError where it does not compile.
 
-    Keys: source_digest, compiler, lines, cpu_s (seconds of all processors, for every image and the host code),
-    registers and stack_bytes (a thread), threads and shared_bytes (a block), instructions, and multiplies and copies:
-    how often each opcode of MULTIPLIES and COPIES stands in the kernel.
+    Keys: source_digest, compiler, parameters (of that kernel, tuned, or empty where none are), lines, cpu_s (seconds of
+    all processors, for every image and the host code), registers and stack_bytes (a thread), threads and shared_bytes
+    (a block), instructions, and multiplies and copies: how often each opcode of MULTIPLIES and COPIES stands in the
+    kernel.
     """
     gpu = read_gpu(GPU_NAME)
     with tempfile.TemporaryDirectory(prefix="gemm-ladder-") as folder:
@@ -102,7 +101,9 @@ def compiled_by_language(rung: Rung, nvcc: Nvcc) -> dict[str, Any]:
     kernel = next(each for each in found["kernels"] if each["symbol"] == launch["symbol"])
     count = counts[launch["symbol"]]
     return {
-        **{"source_digest": record["source_digest"], "compiler": record["compiler"], "lines": lines_of_code(rung)},
+        **{"source_digest": record["source_digest"], "compiler": record["compiler"]},
+        "parameters": rung.macros_at(Shape.parse(SHAPE)) if rung.tuned else {},
+        "lines": lines_of_code(rung),
         **{"cpu_s": round(took, 1), "threads": launch["block"][0] * launch["block"][1] * launch["block"][2]},
         **{"registers": kernel["registers"], "stack_bytes": kernel["stack_bytes"]},
         "shared_bytes": kernel["static_shared_bytes"] + launch["dynamic_shared_bytes"],
@@ -137,6 +138,7 @@ def languages() -> str:
         rows = {
             "rung": lambda build, name: f"`{name}`",
             "compiler": lambda build, name: build["compiler"],
+            f"tuned for {SHAPE}": lambda build, name: told(build["parameters"]),
             "lines of code": lambda build, name: build["lines"],
             "compiled in, s of CPU": lambda build, name: build["cpu_s"],
             "threads a block": lambda build, name: build["threads"],
@@ -155,6 +157,11 @@ def languages() -> str:
             lines.append(f"| {row} | {' | '.join(cells)} |")
         lines.append("")
     return "\n".join(lines).rstrip()
+
+
+def told(parameters: Mapping[str, str]) -> str:
+    """Parameters in a cell of a table."""
+    return ", ".join(f"{name} {value}" for name, value in parameters.items()) or "no, its defaults"
 
 
 def _first(counts: Mapping[str, int], titles: Mapping[str, str]) -> str:

@@ -17,8 +17,9 @@ from xml.etree import ElementTree
 
 import numpy as np
 from ladder.commands.library import SHIM_NAME, make_library
-from ladder.config.plan import Plan
+from ladder.config.plan import RESULTS, Plan
 from ladder.records.provenance import now, software
+from ladder.records.store import read_json
 from ladder.system.errors import LadderError
 from ladder.system.paths import ROOT
 from recording import record_as
@@ -144,6 +145,34 @@ def told(found: Mapping[str, Any]) -> str:
     own, shim = seconds(found["with"]), found["with"]
     share = f"{shim['by_the_shim']} of {shim['fp32_products']} products by the rung"
     return f"{1e3 * own:.4g} ms with the shim, {1e3 * without:.4g} ms without ({own / without:.3f}); {share}"
+
+
+def programs_with_the_shim(gpu: str) -> str:
+    """The table of docs/library.md: each recorded program without the shim, with it, and without it again."""
+    record = read_json(RESULTS / gpu / "raw/library.json")
+    lines = [
+        "| program | products by the rung | without | with | without again | what came of it |",
+        "| --- |" + " --- |" * 5,
+    ]
+    for each in record["programs"]:
+        runs = [each[when] for when in ("before", "with", "after")]
+        with_shim = each["with"]
+        if "outcomes" in with_shim:
+            passed = [sum(end == "passed" for end in run["outcomes"].values()) for run in runs]
+            what, times = "CuPy's tests of `matmul`, the whole process", [f"{run['wall_s']:.1f} s" for run in runs]
+            came = f"{passed[1]} of {len(with_shim['outcomes'])} tests pass, {passed[0]} without"
+        else:
+            what = (
+                f"a step of three linear layers in {with_shim['program'].partition('+')[0].replace('torch', 'PyTorch')}"
+            )
+            times = [f"{float(np.median(run['times_ms'])):.2f} ms" for run in runs]
+            worst = [f"{100 * max(run['shares_of_bound'].values()):.1f} %" for run in runs]
+            came = f"the largest error is {worst[1]} of FP32's bound, {worst[0]} without"
+        count = f"{with_shim['by_the_shim']} of {with_shim['fp32_products']}"
+        lines.append(f"| {' | '.join([what, count, *times, each['wrong'] or came])} |")
+    card, day = record["where"]["gpu"]["name"], record["where"]["measured_at"][:10]
+    lines += ["", f"`{record['library']}` on {card}, {day}, `results/{gpu}/raw/library.json`."]
+    return "\n".join(lines)
 
 
 def on_gpu(planned: Plan) -> dict[str, Any]:

@@ -42,6 +42,7 @@ from record_attacks import attacks  # noqa: E402
 from record_errors import SPLIT, TITLES, above, limit, shares  # noqa: E402
 from record_faults import corpus  # noqa: E402
 from record_languages import languages  # noqa: E402
+from record_library import programs_with_the_shim  # noqa: E402
 from record_measuring import effects  # noqa: E402
 from record_mutants import mutants  # noqa: E402
 from record_neighbour import neighbour  # noqa: E402
@@ -258,7 +259,7 @@ FUNCTIONS = (
     *(tflops, share_of_cublas, predicted_tflops, profiled),
     *(error_of_cublas, time_of_cublas, errors),
     *(architectures, attacks, corpus, data_families, effects, languages, mutants, neighbour, regression),
-    *(occupancy_by_hand, worklogs, ladder_as_published),
+    *(occupancy_by_hand, worklogs, ladder_as_published, programs_with_the_shim),
     *(trial, trial_share, change, trial_table, trial_link, trial_clock_ghz, rates, trials, described),
 )
 

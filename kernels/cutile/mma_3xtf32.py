@@ -1,7 +1,11 @@
-"""FP32 accuracy on tensor cores: the kernel splits each number into two TF32 parts and adds three products."""
+"""FP32 accuracy on tensor cores: the kernel splits each number into two TF32 parts and adds three products.
+
+Sums of few steps are computed in FP32.
+"""
 
 import cuda.tile as ct
-from tiles import ZERO, split_product, store_tile, tile_of
+from split import split_product_of_tile
+from tiles import store_tile, tile_of
 
 
 @ct.kernel
@@ -10,9 +14,4 @@ def gemm(
     BM: ct.Constant[int], BN: ct.Constant[int], BK: ct.Constant[int], GROUP: ct.Constant[int],
 ):  # fmt: skip
     row, col = tile_of(ct.bid(0), A.shape[0], B.shape[1], BM, BN, GROUP)
-    total = ct.zeros((BM, BN), dtype=ct.float32)
-    for p in range(ct.cdiv(A.shape[1], BK)):
-        a = ct.load(A, (row, p), (BM, BK), padding_mode=ZERO)
-        b = ct.load(B, (p, col), (BK, BN), padding_mode=ZERO)
-        total = split_product(a, b, total)
-    store_tile(C, alpha, beta, total, row, col, BM, BN)
+    store_tile(C, alpha, beta, split_product_of_tile(A, B, row, col, BM, BN, BK), row, col, BM, BN)

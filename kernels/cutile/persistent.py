@@ -4,7 +4,8 @@ The arithmetic is that of mma_3xtf32.py.
 """
 
 import cuda.tile as ct
-from tiles import ZERO, split_product, store_tile, tile_of
+from split import split_product_of_tile
+from tiles import store_tile, tile_of
 
 
 @ct.kernel
@@ -15,9 +16,4 @@ def gemm(
     tiles = ct.cdiv(A.shape[0], BM) * ct.cdiv(B.shape[1], BN)
     for number in range(ct.bid(0), tiles, ct.num_blocks(0)):
         row, col = tile_of(number, A.shape[0], B.shape[1], BM, BN, GROUP)
-        total = ct.zeros((BM, BN), dtype=ct.float32)
-        for p in range(ct.cdiv(A.shape[1], BK)):
-            a = ct.load(A, (row, p), (BM, BK), padding_mode=ZERO)
-            b = ct.load(B, (p, col), (BK, BN), padding_mode=ZERO)
-            total = split_product(a, b, total)
-        store_tile(C, alpha, beta, total, row, col, BM, BN)
+        store_tile(C, alpha, beta, split_product_of_tile(A, B, row, col, BM, BN, BK), row, col, BM, BN)

@@ -22,14 +22,3 @@ def store_tile(C, alpha, beta, total, row, col, BM, BN):
     if beta != 0.0:
         total = total + beta * ct.load(C, (row, col), (BM, BN), padding_mode=ZERO)
     ct.store(C, (row, col), total)
-
-
-@ct.function
-def split_product(a, b, total):
-    """total + a . b, each number as the sum of two TF32 numbers: three products, of which the smallest come first."""
-    a_high, b_high = ct.astype(a, ct.tfloat32), ct.astype(b, ct.tfloat32)
-    a_low = ct.astype(a - ct.astype(a_high, ct.float32), ct.tfloat32)
-    b_low = ct.astype(b - ct.astype(b_high, ct.float32), ct.tfloat32)
-    total = ct.mma(a_low, b_high, total)
-    total = ct.mma(a_high, b_low, total)
-    return ct.mma(a_high, b_high, total)

@@ -6,7 +6,8 @@ run time. A rung has none, so the copies stay those of mma_3xtf32.py.
 
 import triton
 import triton.language as tl
-from tiles import product_of_tile, store_tile, tile_of
+from split import split_product_of_tile
+from tiles import store_tile, tile_of
 
 
 @triton.jit
@@ -17,5 +18,5 @@ def gemm(
     tiles = tl.cdiv(m, BM) * tl.cdiv(n, BN)
     for number in range(tl.program_id(0), tiles, tl.num_programs(0)):
         row, col = tile_of(number, m, n, BM, BN, GROUP)
-        total = product_of_tile(A, B, m, n, k, lda, ldb, row, col, BM, BN, BK, "tf32x3")
+        total = split_product_of_tile(A, B, m, n, k, lda, ldb, row, col, BM, BN, BK)
         store_tile(C, ldc, m, n, alpha, beta, total, row, col, BM, BN)

@@ -48,7 +48,7 @@ from ladder.system.paths import ROOT, read_text, require_file, resolved, shown
 KERNELS = ROOT / "config" / "kernels.yaml"
 RESULTS = ROOT / "results"
 MISREAD = '"$`\\{}: \t\n'  # by nvcc, its shell or Snakemake, in the path of a ladder or of results outside the project
-PREDICTED = (Shape(6144, 6144, 6144), Shape(8192, 8192, 8192))  # for which few wait, but whose times are predicted
+PREDICTED = (Shape(8192, 8192, 8192),)  # for which few wait, but whose times are predicted
 PROGRAMS = {"nvcc": "compile", "ncu": "profile", "compute-sanitizer": "sanitize"}  # where settings name a program
 CLUSTER = "cluster"  # what `measure` says where jobs run on nodes of a batch system, and the folder of their records
 # The settings that change nothing of what is derived of a GPU's records.

@@ -1,0 +1,41 @@
+"""The product of one tile with FP32 accuracy, on tensor cores where the sums are long."""
+
+import triton
+import triton.language as tl
+from tiles import product_of_tile
+
+SHORT = tl.constexpr(16)  # steps of a sum up to which more is lost in splitting a number than FP32 allows
+
+
+@triton.jit
+def split_product_of_tile(
+    A, B, m, n, k, lda, ldb, row, col,
+    BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr,
+):  # fmt: skip
+    """`product_of_tile` from three TF32 products (Triton's "tf32x3"), and of short sums from FP32 multiply-adds.
+
+    A TF32 part has 11 bits, so two hold 22 of a number's 24: a product loses up to 2^-21 of its size. FP32 may lose
+    (k + 3) 2^-24.
+    """
+    if k < SHORT:
+        total = short_sums(A, B, m, n, k, lda, ldb, row, col, BM, BN)
+    else:
+        total = product_of_tile(A, B, m, n, k, lda, ldb, row, col, BM, BN, BK, "tf32x3")
+    return total
+
+
+@triton.jit
+def short_sums(A, B, m, n, k, lda, ldb, row, col, BM: tl.constexpr, BN: tl.constexpr):
+    """The tile of A . B that begins at row * BM and col * BN, a column of A times a row of B at a time."""
+    rows = row * BM + tl.arange(0, BM)
+    cols = col * BN + tl.arange(0, BN)
+    a = A + rows.to(tl.int64) * lda
+    b = B + cols
+    total = tl.zeros((BM, BN), dtype=tl.float32)
+    for _ in range(k):
+        column = tl.load(a, mask=rows < m, other=0.0)
+        line = tl.load(b, mask=cols < n, other=0.0)
+        total += column[:, None] * line[None, :]
+        a += 1
+        b += ldb
+    return total
