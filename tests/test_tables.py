@@ -462,3 +462,9 @@ def timed_at(**shapes: list[str]) -> pd.DataFrame:
 )
 def test_a_run_is_summed_up_at_the_largest_square_that_most_rungs_have(shapes, expected):
     assert headline_shape(timed_at(**shapes)) == expected
+
+
+def test_where_times_are_explained_the_headline_is_of_a_shape_that_was_profiled():
+    timings = timed_at(naive=["512", "1024", "8192"], tiled=["512", "1024", "8192"])
+    assert headline_shape(timings) == headline_shape(timings, pd.DataFrame({"shape": ["64"]})) == "8192"
+    assert headline_shape(timings, pd.DataFrame({"shape": ["512", "1024"]})) == "1024"

@@ -187,9 +187,9 @@ def test_the_titles_say_what_the_tables_hold(figures, tables):
     best = ffma.loc[ffma["percent"].idxmax()]
     title = f"{best['rung']} fills {best['percent']:.0f} % of its issue slots with FFMAs at 4096"
     assert figures["issue_slots"].title == title
-    shares = paper.loc[paper["shape"] == "4096", "share_of_prediction"].dropna()
+    shares = paper.loc[paper["shape"] == "8192", "share_of_prediction"].dropna()
     reached = (
-        f"Rungs reach {100 * shares.min():.0f} % to {100 * shares.max():.0f} % of their lowest ceiling on paper at 4096"
+        f"Rungs reach {100 * shares.min():.0f} % to {100 * shares.max():.0f} % of their lowest ceiling on paper at 8192"
     )
     assert figures["prediction"].title == reached
     resources = tables["resources"]

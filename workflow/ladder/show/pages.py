@@ -111,7 +111,7 @@ def page(rung: Rung, inspection: Mapping[str, Any], tables: Mapping[str, pd.Data
         [f"checked in {row['checked_cases']} cases"] if row["checked_cases"] else []
     )
     verdict += [text for text in (row["determinism"], row["emulation"] and f"on a CPU: {row['emulation']}") if text]
-    shape = headline_shape(tables["timings"])
+    shape = headline_shape(tables["timings"], tables["profiles"])
     parts = [f"# {rung.name}: {rung.title}", "", f"Source: `{shown(source_of_rung(rung))}`; {'; '.join(verdict)}.", ""]
     if isinstance(row["message"], str) and row["message"]:
         parts += [row["message"], ""]
@@ -540,7 +540,7 @@ def _source_lines(lines: Sequence[Mapping[str, Any]]) -> list[str]:
 def pages_index(rungs: Sequence[Rung], tables: Mapping[str, pd.DataFrame]) -> str:
     """The index of the pages: each rung, its rate at the size of most rungs, and what limits it first."""
     timings, diagnosis = tables["timings"], tables["diagnosis"]
-    shape = headline_shape(timings)
+    shape = headline_shape(timings, tables["profiles"])
     index = pd.DataFrame(
         {
             "rung": [rung.name for rung in rungs],

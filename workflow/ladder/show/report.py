@@ -108,6 +108,7 @@ def render(material: Material) -> str:
         ladder=_ladder_table(rungs, timings) if timed else "",
         cublas=shared_in(rungs),
         shape=headline_shape(timings[timings["rung"].isin(timed)]) if timed else "",
+        explained=headline_shape(timings[timings["rung"].isin(timed)], material.tables["profiles"]) if timed else "",
         origin=origin_line(timings),
         folder=material.folder,
         shipped=_shipped(material),

@@ -18,7 +18,7 @@ from ladder.tables.timings import headline_shape
 
 def timeline(rungs: Sequence[Rung], tables: Mapping[str, pd.DataFrame]) -> str:
     """The page as Markdown; rungs without a time are left out, and nothing stands there where none has one."""
-    shape = headline_shape(tables["timings"])
+    shape = headline_shape(tables["timings"], tables["profiles"])
     at = {name: table[table["shape"] == shape] if "shape" in table else table for name, table in tables.items()}
     times = at["timings"].set_index("rung")
     steps = [rung for rung in rungs if rung.role == "rung" and rung.name in times.index]

@@ -24,11 +24,14 @@ def largest(shapes: Sequence[str]) -> str:
     return str(max(square, key=int)) if square else next(iter(shapes), "")
 
 
-def headline_shape(timings: pd.DataFrame) -> str | None:
+def headline_shape(timings: pd.DataFrame, profiles: pd.DataFrame | None = None) -> str | None:
     """The shape that a run is summed up at: the largest of those that the most rungs were timed at, squares first.
 
-    Takes rung and shape of the table of timings; None where it is empty.
+    Takes rung and shape of the table of timings; None where it is empty. What explains times gives the table of
+    profiles, too: only shapes that were profiled count then, unless none was.
     """
+    if profiles is not None and (profiled := timings["shape"].isin(set(profiles["shape"]))).any():
+        timings = timings[profiled]
     square = timings[~timings["shape"].astype(str).str.contains("x")]
     rungs = (timings if square.empty else square).groupby("shape")["rung"].nunique()
     return max(rungs.index, key=lambda shape: (rungs[shape], Shape.parse(str(shape)).flop)) if len(rungs) else None
