@@ -49,12 +49,15 @@ def test_cases_are_moved_to_the_next_that_are_claimed(claims, cases):
 @pytest.mark.parametrize(
     ("claims", "products"),
     [
-        ({"m": "m % 32 == 0", "n": "n % 64 == 0", "k": "k % 32 == 0", "lda": "lda == k"}, ["140032x140032x32"]),
-        ({"ldb": "ldb % 16 == 0"}, ["140003x140004x4"]),
+        (
+            {"m": "m % 32 == 0", "n": "n % 64 == 0", "k": "k % 32 == 0", "lda": "lda == k"},
+            ["140032x140032x32", "33554528x64x32", "32x33554560x32"],
+        ),
+        ({"ldb": "ldb % 16 == 0"}, ["140003x140004x4", "33554497x3x4", "3x33554497x4"]),
         ({"m": "m == n", "k": "k == n"}, []),
     ],
 )
-def test_the_probe_with_the_largest_c_asks_for_a_product_that_is_claimed(claims, products):
+def test_the_probe_with_the_largest_matrices_asks_for_products_that_are_claimed(claims, products):
     found = claimed_cases(claims, probes(EMULATED_PROBES))
     assert [str(case.shape) for case in found if case.probe == MANY_ELEMENTS] == products
     assert all(claimed(claims, case) for case in found)

@@ -176,10 +176,12 @@ BEYOND_31_BITS = (
 # sum so long that it may be split.
 OTHER_ARGUMENTS = "other arguments"  # which changes the case itself
 PROBES = ("refusals", "nothing to compute", "query", "capture", "two at once", OTHER_ARGUMENTS, "stream")
-MANY_ELEMENTS = "many elements"  # of a C whose elements 32 bits do not count
+MANY_ELEMENTS = "many elements"  # of a C whose elements or tiles are too many for a narrow number
 # The emulator looks at streams in every case.
 EMULATED_PROBES = (*PROBES[:-1], "errors", MANY_ELEMENTS, "observed", "queued only")
 _PROBED = (Case(Shape(65, 68, 36), alpha=1.5, beta=0.5), Case(Shape(33, 36, 518)))
+# Elements that 32 bits do not count, and tiles that 16 bits do not, in one long line: a float does not tell its length.
+_MANY = (Shape(140003, 140004, 4), Shape((1 << 25) + 65, 3, 4), Shape(3, (1 << 25) + 65, 4))
 # Beyond what is computed anywhere; and a row of A that fits in no shared memory.
 _QUEUED_ONLY = (Case(Shape((1 << 30) + 1, 3, 5)), Case(Shape(3, (1 << 30) + 1, 5)), Case(Shape(3, 5, (1 << 17) + 1)))
 
@@ -187,7 +189,7 @@ _QUEUED_ONLY = (Case(Shape((1 << 30) + 1, 3, 5)), Case(Shape(3, (1 << 30) + 1, 5
 def probes(names: Iterable[str]) -> list[Case]:
     """The cases that probe the host function in each of these ways."""
     of = {
-        MANY_ELEMENTS: (replace(_PROBED[0], shape=Shape(140003, 140004, 4)),),
+        MANY_ELEMENTS: [replace(_PROBED[0], shape=shape) for shape in _MANY],
         "errors": (*_PROBED, replace(_PROBED[1], sms=1), replace(_PROBED[1], shape=Shape(33, 36, 8197))),
         "queued only": _QUEUED_ONLY,
     }

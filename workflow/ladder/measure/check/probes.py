@@ -27,7 +27,8 @@ INVALID = 1  # cudaErrorInvalidValue
 LAUNCH_FAILURE = 719  # cudaErrorLaunchFailure
 REPLAYS = 2
 OBSERVED_BYTES = {"launch_observer": 8, "observed_sms": 4}  # of the variables of launch.cuh
-MANY_BLOCKS = 64  # of a C of more than 2^32 elements are computed,
+LARGEST_OF_ONES = 1 << 22  # elements of A or B that are ones: more are reserved, and 0
+MANY_BLOCKS = 64  # of a C of more than 2^32 elements, or of more tiles than a float counts, are computed,
 MANY_ACCESSES = 1 << 24  # of C by kernels, in which blocks that compute one tile after the other do not end
 BEYOND_32_BITS = (1 << 32) + 1  # a leading dimension
 FAILED_CALLS = 32  # calls of the CUDA runtime that fail, of the first ones and of the last, for a long sum
@@ -390,14 +391,18 @@ def _in_words(launches: Sequence[tuple[Any, ...]]) -> str:
 
 
 def _many_elements(device: Device, library: Library, case: Case, make: _Make) -> str:
-    """No offset into a C of more than 2^31 elements overflows; some blocks of it are computed. In the emulator.
+    """No offset into a C of more than 2^31 elements overflows, no number of tiles does, and the blocks are enough for it.
 
-    C is reserved memory. Raises OSError where that cannot be had.
+    In the emulator, which computes some of the blocks. Large matrices are reserved memory. Raises OSError where that
+    cannot be had.
     """
     assert isinstance(device, EmulatedDevice)
     m, n, k = case.shape.m, case.shape.n, case.shape.k
     lda, ldb, ldc = (columns + gap for columns, gap in zip((k, n, n), case.paddings, strict=True))
-    A, B = device.put(np.ones(m * lda, np.float32)), device.put(np.ones(k * ldb, np.float32))
+    A, B = (
+        device.put(np.ones(size, np.float32)) if size <= LARGEST_OF_ONES else device.reserve(size)
+        for size in (m * lda, k * ldb)
+    )
     C = device.reserve((m - 1) * ldc + n)
     operands = Operands(device.address(A), lda, device.address(B), ldb, device.address(C), ldc)
     workspace = device.put(np.zeros(1, np.uint32))
@@ -409,7 +414,8 @@ def _many_elements(device: Device, library: Library, case: Case, make: _Make) ->
         library.functions.emulator_set_most_accesses(ctypes.c_uint64(MANY_ACCESSES))
         C[-1] = 1
         error = library.queue(shape, alpha, case.beta, operands, device.address(workspace), device.stream)
-        wrong = device.found(library, Call(shape, alpha, case.beta, operands, workspace, 0))
+        call = Call(shape, alpha, case.beta, operands, workspace, 0)
+        wrong = device.found(library, call)
         if is_unfinished(wrong) or library.functions.emulator_only_unwritten():  # of which C may show nothing
             wrong, device.stuck = "", False
             continue
@@ -417,6 +423,8 @@ def _many_elements(device: Device, library: Library, case: Case, make: _Make) ->
             wrong = f"sgemm returned {explain(error)}"
         if not wrong and alpha == 0 and C[-1] != np.float32(case.beta):
             wrong = f"the last element is {C[-1]:g} and not beta times 1"
+        if not wrong and (missing := device.uncovered(library, call)):
+            wrong = f"the blocks are too few to write {missing} of {m * n} elements"
         if wrong:
             return f"alpha = {alpha:g}: {wrong}"
     return ""
