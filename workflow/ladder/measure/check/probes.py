@@ -391,7 +391,7 @@ def _in_words(launches: Sequence[tuple[Any, ...]]) -> str:
 
 
 def _many_elements(device: Device, library: Library, case: Case, make: _Make) -> str:
-    """No offset into a C of more than 2^31 elements overflows, no number of tiles does, and the blocks are enough for it.
+    """No offset into a C of more than 2^31 elements overflows, no number of tiles does, and the blocks are enough.
 
     In the emulator, which computes some of the blocks. Large matrices are reserved memory. Raises OSError where that
     cannot be had.
