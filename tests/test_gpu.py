@@ -70,7 +70,7 @@ SMALL = {
     "profile": {"sizes": [256]},
 }
 NO_PROFILES = "profile={enabled: false}"
-IMPATIENT = "check={time_limit_s: 30}"  # `naive` takes seconds for the longest of all sums
+IMPATIENT = "check={time_limit_s: 30}"  # of a GPU that other tests use meanwhile
 
 # Test kernels that come to an end, and a word of the verdict on each.
 WRONG = {

@@ -3,7 +3,7 @@
 import cuda.tile as ct
 from tiles import ZERO
 
-SHORT = 16  # steps of a sum up to which more is lost in splitting a number than FP32 allows
+SHORT = 16  # steps of a sum: of fewer than 5, FP32 allows less than splitting loses; the rest is margin
 
 
 @ct.function

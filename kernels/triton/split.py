@@ -4,7 +4,7 @@ import triton
 import triton.language as tl
 from tiles import product_of_tile
 
-SHORT = tl.constexpr(16)  # steps of a sum up to which more is lost in splitting a number than FP32 allows
+SHORT = tl.constexpr(16)  # steps of a sum: of fewer than 5, FP32 allows less than splitting loses; the rest is margin
 
 
 @triton.jit

@@ -494,7 +494,7 @@ def _outside(settings: Mapping[str, Any], key: str, at: Callable[[str], str]) ->
 
 
 def _tuned_folders(results: Path, own_ladder: Path | None, home: Path | None = None) -> list[Path]:
-    """Where the tuned files of a GPU may be, the last where `snakemake tune` writes: no two ladders share one.
+    """Where the tuned files of a GPU may be, the last where `snakemake tune` writes: ladders of two folders share none.
 
     The project's; beside another ladder of the project; in the user's own results; in `home`, the folder of the records
     of a device of the user's own, and there in one that is named as the other ladder's.

@@ -154,8 +154,8 @@ EMULATED_ALONE = (
     Case(Shape(17, 20, 1), alpha=1 + 2.0**-21, beta=1 - 2.0**-21),
 )
 
-# On a GPU alone: one long dimension, so that tiles are more than 65535 and more than a float counts, a thin C of more
-# rows than 16 bits count, and more tiles of k than 16 bits do.
+# On a GPU alone: one dimension that a float does not hold, with more tiles than 16 bits count; more tiles of k than 16
+# bits count; a thin C of more rows, or columns, than these count.
 GPU_ALONE = (
     Case(Shape((1 << 24) + 65, 1, 1)),
     Case(Shape(1, (1 << 24) + 65, 1)),
@@ -180,7 +180,7 @@ MANY_ELEMENTS = "many elements"  # of a C whose elements or tiles are too many f
 # The emulator looks at streams in every case.
 EMULATED_PROBES = (*PROBES[:-1], "errors", MANY_ELEMENTS, "observed", "queued only")
 _PROBED = (Case(Shape(65, 68, 36), alpha=1.5, beta=0.5), Case(Shape(33, 36, 518)))
-# Elements that 32 bits do not count, and tiles that 16 bits do not, in one long line: a float does not tell its length.
+# A C of more elements than 32 bits count; one dimension that a float does not hold, with more tiles than 16 bits count.
 _MANY = (Shape(140003, 140004, 4), Shape((1 << 25) + 65, 3, 4), Shape(3, (1 << 25) + 65, 4))
 # Beyond what is computed anywhere; and a row of A that fits in no shared memory.
 _QUEUED_ONLY = (Case(Shape((1 << 30) + 1, 3, 5)), Case(Shape(3, (1 << 30) + 1, 5)), Case(Shape(3, 5, (1 << 17) + 1)))
