@@ -6,7 +6,8 @@ from dataclasses import replace
 import corpus as corpus_module
 import pytest
 import record_faults
-from conftest import line_of, write
+import recording
+from conftest import a_device, line_of, write
 from corpus import (
     CLASSES,
     CONTROLS,
@@ -138,15 +139,16 @@ def test_what_a_gpu_found_counts_if_the_source_is_as_it_was(tmp_path):
 
 
 def test_the_record_of_a_gpu_is_written_after_each_kernel_and_goes_on_where_it_was_broken_off(tmp_path, monkeypatch):
-    checked = []
+    def checked():
+        return [path.name for path in sorted(tmp_path.glob("checked/*"), key=lambda path: path.stat().st_mtime_ns)]
 
     def build(rung, target, nvcc, flags, folder):
         store.write_json(folder / "compile.json", {"status": "ok"})
 
     def check_rung(made, cases, *rest):
         assert any(case.drawn for case in cases)
-        checked.append(made.folder.name)
-        if len(checked) == 3:
+        (tmp_path / "checked" / made.folder.name).touch()
+        if len(checked()) == 3:
             raise LadderError("the machine broke it off")
         return {"status": "pass", "message": ""}
 
@@ -154,11 +156,13 @@ def test_the_record_of_a_gpu_is_written_after_each_kernel_and_goes_on_where_it_w
     for name, stand_in in {
         **{"build": build, "check_rung": check_rung, "run_tool": lambda *asked: {"tool": asked[1], **found}},
         **{"find_nvcc": lambda asked: None, "require_sanitizer": lambda: None, "sanitizer_version": lambda tool: "1"},
-        **{"environment": lambda *asked: {"gpu": {"name": "NVIDIA H100 80GB HBM3"}}, "CORES": 1},
+        **{"environment": lambda *asked: {"gpu": {"name": "NVIDIA H100 80GB HBM3"}}},
         **{"FAULTS": FAULTS[:3], "CONTROLS": CONTROLS[:1]},
     }.items():
         monkeypatch.setattr(record_faults, name, stand_in)
-    run = replace(the_plan(), results=tmp_path / "results")
+    monkeypatch.setattr(recording, "CORES", 1)
+    (tmp_path / "checked").mkdir()
+    run = replace(the_plan(), results=tmp_path / "results", devices=(a_device(),))
     path = run.raw() / ON_GPU.name
     with pytest.raises(LadderError, match="broke it off"):
         on_gpu(run, tmp_path, 1e6)
@@ -169,7 +173,7 @@ def test_the_record_of_a_gpu_is_written_after_each_kernel_and_goes_on_where_it_w
     assert [entry["name"] for entry in store.read_record(path)["entries"]] == sorted(names[:2])
     record = on_gpu(run, tmp_path, 1e6)
     assert store.read_record(path)["entries"] == record["entries"]
-    assert sorted(checked[-2:]) == sorted(names[2:]), "the others are held"
+    assert sorted(checked()[-2:]) == sorted(names[2:]), "the others are held"
     assert [len(tool["findings"]) for tool in record["entries"][0]["sanitizer"]] == [3] * len(TOOLS)
     with pytest.raises(LadderError, match="has all faults and controls as they stand"):
         on_gpu(run, tmp_path, 1e6)

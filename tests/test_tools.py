@@ -1,17 +1,22 @@
 """The tools that record evidence: what they are asked, and that they record nothing where they cannot."""
 
+import os
 import re
 import subprocess
 import sys
+import time
 from contextlib import contextmanager
 from importlib import import_module
 from types import SimpleNamespace
 
 import pytest
 import recording
+from conftest import a_device
 from ladder.records.store import read_json
+from ladder.system.nvml import VISIBLE
 from ladder.system.paths import ROOT
 from pipeline import environment
+from recording import CHECKS_AT_ONCE, on_every_gpu
 
 
 def test_the_readme_lists_every_command():
@@ -92,3 +97,22 @@ def test_a_record_is_of_the_gpu_that_is_here_alone_on_it(monkeypatch, tmp_path):
     recording.record_as("one.json", lambda run: {"sizes": run.sizes, "alone on": list(held)}, sizes=[64])
     record = read_json(tmp_path / "one.json")
     assert (record["sizes"], record["alone on"]) == ([64], ["the GPU"])
+
+
+def test_items_are_spread_over_every_gpu_and_each_process_sees_its_own(tmp_path, monkeypatch):
+    monkeypatch.setattr(recording, "CORES", 8)
+    gpus = [a_device(uuid=f"GPU-{number}") for number in range(2)]
+
+    def of_one(item, device, turn):
+        with turn:
+            (mark := tmp_path / f"{device.uuid} {item}").touch()
+            at_once = len(list(tmp_path.glob(f"{device.uuid} *")))
+            time.sleep(0.05)
+            mark.unlink()
+        return item, device.uuid, os.environ[VISIBLE], at_once
+
+    found = list(on_every_gpu(gpus, of_one, range(16)))
+    assert sorted(item for item, *_ in found) == list(range(16))
+    assert {uuid for _, uuid, _, _ in found} == {"GPU-0", "GPU-1"}
+    assert all(uuid == visible for _, uuid, visible, _ in found)
+    assert max(at_once for *_, at_once in found) <= CHECKS_AT_ONCE

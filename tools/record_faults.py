@@ -15,7 +15,6 @@ from dataclasses import replace
 from functools import partial
 from operator import itemgetter
 from pathlib import Path
-from threading import BoundedSemaphore
 from typing import Any
 
 from corpus import (
@@ -47,18 +46,17 @@ from ladder.records import provenance, store
 from ladder.records.digests import present_source
 from ladder.records.provenance import environment
 from ladder.system.errors import LadderError
+from ladder.system.nvml import Present
 from ladder.system.paths import ROOT, shown
 from ladder.system.process import LEASED
-from recording import record_as
+from recording import CORES, on_every_gpu, record_as
 
 EMULATED = ROOT / "tests/faults/emulated.json"
 SEEDS = ROOT / "tests/faults/seeds.json"
 LADDER = ROOT / "tests/faults/ladder.json"
 ON_GPU = ROOT / "results/h100-sxm/raw/faults.json"
-CHECKING = BoundedSemaphore(3)  # checks at a time on a GPU: each reserves A and C of BEYOND_31_BITS, 9 GiB a matrix
 LIMIT_S = 60.0  # of a case, and of a tool of compute-sanitizer
 LIMIT_OF_ENDLESS_S = 20.0  # where the fault is known to be endless
-CORES = len(os.sched_getaffinity(0))
 
 
 def where() -> dict[str, Any]:
@@ -325,17 +323,17 @@ def corpus() -> dict[str, Any]:
 
 
 def record_gpu(limit_s: int = 600) -> None:
-    """The check and compute-sanitizer on a GPU, for so many seconds: results/GPU/raw/faults.json."""
+    """The check and compute-sanitizer on GPUs of one kind, for so many seconds: results/GPU/raw/faults.json."""
     with tempfile.TemporaryDirectory() as folder:
         watch = partial(on_gpu, folder=Path(folder), limit_s=limit_s)
-        record_as(ON_GPU.name, watch, sizes=[64], profile={"enabled": False, "sizes": [64]})
+        record_as(ON_GPU.name, watch, gpus=None, sizes=[64], profile={"enabled": False, "sizes": [64]})
 
 
 def on_gpu(run: Plan, folder: Path, limit_s: float) -> dict[str, Any]:
     """The record of every fault and control: the verdicts of the check and of each of compute-sanitizer's tools.
 
-    What the record of this GPU has already stays there, with where it was made. The others are run, and several
-    share the GPU: nothing is timed. The record is written after each of them. What has not begun when the limit in
+    What the record of this kind of GPU has already stays there, with where it was made. The others are run, and several
+    share a GPU: nothing is timed. The record is written after each of them. What has not begun when the limit in
     seconds is over is left out.
     """
 
@@ -352,7 +350,7 @@ def on_gpu(run: Plan, folder: Path, limit_s: float) -> dict[str, Any]:
         raise LadderError(f"{shown(path)}: has all faults and controls as they stand")
     version = {"sanitizer": sanitizer_version(sanitizer)}
 
-    def of_one(source: Path) -> dict[str, Any] | None:
+    def of_one(source: Path, device: Present, turn: Any) -> dict[str, Any] | None:
         if time.monotonic() - begun > limit_s:
             return None
         most_s = LIMIT_OF_ENDLESS_S if endless(source) else LIMIT_S
@@ -364,7 +362,7 @@ def on_gpu(run: Plan, folder: Path, limit_s: float) -> dict[str, Any]:
         watched = alone.sanitizer_cases(rung.name)
         check, watches = {"status": "failed", "message": "does not compile"}, []
         if made.record["status"] == "ok":
-            with CHECKING:
+            with turn:
                 if time.monotonic() - begun > limit_s:
                     return None
                 started = time.monotonic()
@@ -377,7 +375,7 @@ def on_gpu(run: Plan, folder: Path, limit_s: float) -> dict[str, Any]:
             "name": source.stem,
             "kind": "fault" if source in FAULTS else "control",
             "source_digest": source_digest(source),
-            "where": environment(ROOT, run.device, made.record, "") | version,
+            "where": environment(ROOT, device, made.record, "") | version,
             "cases": len(cases),
             "drawn_by": seed,
             "sanitizer_cases": len(watched),
@@ -386,18 +384,16 @@ def on_gpu(run: Plan, folder: Path, limit_s: float) -> dict[str, Any]:
         }
 
     entries, record = list(held.values()), {}
-    with ThreadPoolExecutor(CORES) as pool:
-        for entry in (each.result() for each in as_completed([pool.submit(of_one, source) for source in sources])):
-            if entry:
-                entries.append(entry)
-                record = {
-                    "where": entry["where"] | {"wall_s": round(time.monotonic() - begun)},
-                    "cases": entry["cases"],
-                    "entries": sorted(entries, key=itemgetter("name")),
-                }
-                store.write_json(path, {"stage": path.stem, **record})
-                blamed = by_check(entry), by_sanitizer(entry)
-                print(f"{entry['name']}: {', '.join(filter(None, blamed)) or 'not caught'}", flush=True)
+    for entry in filter(None, on_every_gpu(run.devices, of_one, sources)):
+        entries.append(entry)
+        record = {
+            "where": entry["where"] | {"wall_s": round(time.monotonic() - begun)},
+            "cases": entry["cases"],
+            "entries": sorted(entries, key=itemgetter("name")),
+        }
+        store.write_json(path, {"stage": path.stem, **record})
+        blamed = by_check(entry), by_sanitizer(entry)
+        print(f"{entry['name']}: {', '.join(filter(None, blamed)) or 'not caught'}", flush=True)
     if not record:
         raise LadderError(f"{shown(path)}: nothing has ended within {limit_s:g} s; give it more")
     return record

@@ -35,13 +35,14 @@ from ladder.model.rung import Rung
 from ladder.records import provenance, store
 from ladder.records.provenance import environment
 from ladder.system.errors import LadderError
+from ladder.system.nvml import Present
 from ladder.system.paths import ROOT, shown
 from ladder.system.process import LEASED
 from mutants import Mutant, drawn, written
 from mutation_operators import OPERATORS
 from record_attacks import compiled, timed
-from record_faults import CHECKING, CORES, where
-from recording import record_as
+from record_faults import where
+from recording import CORES, on_every_gpu, record_as
 
 FOLDER = ROOT / "tests/mutants"
 EXPLAINED = FOLDER / "explained.yaml"
@@ -377,20 +378,21 @@ _KINDS = {
 
 
 def record_gpu(seconds: int = 600) -> None:
-    """On a GPU: check, watch and time what is recorded, what survived first; nothing begins after so many seconds."""
+    """On GPUs: check, watch and time what is recorded, what survived first; nothing begins after so many seconds."""
     config = read_yaml(ROOT / "config/config.yaml")
     sections = {"sizes": SIZES, "profile": {"enabled": False, "sizes": SIZES}, "tune": config["tune"] | {"use": False}}
     with tempfile.TemporaryDirectory(prefix="gemm-ladder-") as folder:
         watch = partial(on_gpu, folder=Path(folder), limit_s=seconds)
-        record_as(ON_GPU.name, watch, **sections)
+        record_as(ON_GPU.name, watch, gpus=None, **sections)
 
 
 def on_gpu(run: Plan, folder: Path, limit_s: float) -> dict[str, Any]:
     """The record with an entry for each mutant that is not known to be equivalent, by its id and its rung's entry.
 
     Of an entry: the mutant's `rung`, `id`, the `detector` (`check`, `sanitizer`, `timing`, empty where it survived) and
-    what that said (`message`), wall_s. What an earlier run recorded stays. The record grows by as many as there are
-    cores at a time: they are compiled, checked and watched together, and timed one after the other.
+    what that said (`message`), wall_s, and the `gpu` by its UUID. What an earlier run recorded stays. The record grows
+    by as many as there are cores at a time: they are compiled, checked and watched together on all GPUs of the kind,
+    and timed one after the other on the first.
     """
     begun, path = time.monotonic(), run.raw() / ON_GPU.name
     record = store.read_record(path) if path.exists() else {"entries": []}
@@ -403,15 +405,22 @@ def on_gpu(run: Plan, folder: Path, limit_s: float) -> dict[str, Any]:
     references = compiled(replace(run, rungs=(run.baseline,)), folder)
     while wanted and time.monotonic() - begun < limit_s:
         batch, wanted = wanted[:CORES], wanted[CORES:]
-        with ThreadPoolExecutor(CORES) as pool:
-            seen = list(pool.map(lambda pair: OnGpu(run, folder, *pair).seen(), batch))
-        for (each, entry), found in zip(batch, seen, strict=True):
-            found = found or OnGpu(run, folder, each, entry).timed(references)
+        seen = dict(on_every_gpu(run.devices, partial(seen_of, run, folder, batch), range(len(batch))))
+        for number, (each, entry) in enumerate(batch):
+            found = seen[number] or OnGpu(run, folder, each, entry).timed(references) | {"gpu": run.device.uuid}
             record["entries"].append({"rung": each.entry, "id": entry["id"], **found})
             print(f"{each.entry} {entry['id']}: {found['detector'] or 'survived'} {found['message']}", flush=True)
         record["where"] = environment(ROOT, run.device, references[run.baseline.name].record, "")
         store.write_json(path, {"stage": path.stem, **record})
     return record
+
+
+def seen_of(
+    run: Plan, folder: Path, batch: Sequence[tuple[Recording, Mapping[str, Any]]], number: int, gpu: Present, turn: Any
+) -> tuple[int, dict[str, Any] | None]:
+    """The number of a mutant in a batch and what is seen of it on a GPU, by `on_every_gpu`; None where nothing is."""
+    found = OnGpu(run, folder, *batch[number]).seen(turn)
+    return number, found and found | {"gpu": gpu.uuid}
 
 
 @dataclass(frozen=True)
@@ -435,12 +444,12 @@ class OnGpu:
                 build(replace(rung, source=str(source)), self.run.gpu, nvcc, compile_settings["flags"], made.folder)
             yield rung, made
 
-    def seen(self) -> dict[str, Any] | None:
-        """What the check or compute-sanitizer says of a variant; None where all pass both."""
+    def seen(self, turn: Any) -> dict[str, Any] | None:
+        """What the check, in its turn, or compute-sanitizer says of a variant; None where all pass both."""
         begun, device, runs = time.monotonic(), LEASED, self.run.settings["check"]["runs"]
         for rung, made in self.builds():
             log, cases = made.folder / "log", self.run.cases(rung.name)
-            with CHECKING:
+            with turn:
                 said = check_rung(made, cases, device, 60, lambda _: {}, log, lambda *_: None, runs, rung.declared)
             found = {"detector": "check", "message": said["message"]} if said["status"] != "pass" else None
             for tool in TOOLS if not found and made.library.exists() else ():
