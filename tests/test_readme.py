@@ -34,8 +34,8 @@ def test_the_index_names_every_page():
 
 @pytest.fixture
 def tables(monkeypatch):
-    """Puts tables in place of the recorded ones, by their names."""
-    return lambda **tables: monkeypatch.setattr(doc_numbers, "table", tables.__getitem__)
+    """Puts tables in place of those of each GPU, by their names."""
+    return lambda **tables: monkeypatch.setattr(doc_numbers, "table", lambda name, gpu=doc_numbers.GPU: tables[name])
 
 
 def timings(*rows: tuple[str, str, float, float]) -> pd.DataFrame:
@@ -47,6 +47,12 @@ def test_a_share_is_that_of_the_rung_and_size_asked_for(tables):
     assert (doc_numbers.percent_of_cublas("a"), doc_numbers.percent_of_cublas("a", 512)) == ("108 %", "50 %")
     with pytest.raises(KeyError):
         doc_numbers.percent_of_cublas("a", 1024)
+
+
+def test_a_share_is_that_on_the_gpu_asked_for(monkeypatch):
+    found = {"one": timings(("a", "4096", 1, 1.0)), "two": timings(("a", "4096", 1, 0.5))}
+    monkeypatch.setattr(doc_numbers, "table", lambda name, gpu: found[gpu])
+    assert [doc_numbers.percent_of_cublas("a", gpu=gpu) for gpu in found] == ["100 %", "50 %"]
 
 
 def test_slower_sizes_are_those_at_which_any_rung_is_slower_in_the_order_of_numbers(tables):

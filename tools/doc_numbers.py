@@ -89,15 +89,15 @@ def rate(gflops: float) -> str:
     return f"{gflops / 1e3:.{sum(gflops < power for power in (1e5, 1e4))}f}"
 
 
-def shares_of_cublas(rung: str) -> pd.Series:
+def shares_of_cublas(rung: str, gpu: str = GPU) -> pd.Series:
     """The rate of a rung over its baseline's, by shape."""
-    rows = table("timings").dropna(subset=["speedup_over_cublas"])
+    rows = table("timings", gpu).dropna(subset=["speedup_over_cublas"])
     return rows[rows["rung"] == rung].set_index("shape")["speedup_over_cublas"]
 
 
-def percent_of_cublas(rung: str, size: int = 4096) -> str:
+def percent_of_cublas(rung: str, size: int = 4096, gpu: str = GPU) -> str:
     """That share at m = n = k = size; raises KeyError where it is not recorded."""
-    return percent(shares_of_cublas(rung)[str(size)])
+    return percent(shares_of_cublas(rung, gpu)[str(size)])
 
 
 def ladder_rows() -> list[dict[str, str]]:

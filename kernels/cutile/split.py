@@ -3,6 +3,7 @@
 import cuda.tile as ct
 from tiles import ZERO
 
+INFINITY = float("inf")
 SHORT = 16  # steps of a sum: of fewer than 5, FP32 allows less than splitting loses; the rest is margin
 
 
@@ -29,10 +30,22 @@ def split_product_of_tile(A, B, row, col, BM, BN, BK):
 
 @ct.function
 def split_product(a, b, total):
-    """total + a . b, each number as the sum of two TF32 numbers: three products, of which the smallest come first."""
-    a_high, b_high = ct.astype(a, ct.tfloat32), ct.astype(b, ct.tfloat32)
-    a_low = ct.astype(a - ct.astype(a_high, ct.float32), ct.tfloat32)
-    b_low = ct.astype(b - ct.astype(b_high, ct.float32), ct.tfloat32)
-    total = ct.mma(a_low, b_high, total)
-    total = ct.mma(a_high, b_low, total)
-    return ct.mma(a_high, b_high, total)
+    """total + a . b, each number as the sum of two TF32 numbers: three products, of which the smallest come first.
+
+    They meet in FP32, where an addition rounds; the tensor cores' truncates. Where an operand is infinite or NaN, the
+    two small products are no numbers: they count as zero, and the large one has the result.
+    """
+    a_high, b_high = high_part(a), high_part(b)
+    a_low = ct.astype(a - a_high, ct.tfloat32)
+    b_low = ct.astype(b - b_high, ct.tfloat32)
+    a_high, b_high = ct.astype(a_high, ct.tfloat32), ct.astype(b_high, ct.tfloat32)
+    small = ct.mma(a_low, b_high, ct.zeros(total.shape, dtype=ct.float32))
+    small = ct.mma(a_high, b_low, small)
+    small = ct.where(ct.abs(small) < INFINITY, small, 0.0)
+    return total + ct.mma(a_high, b_high, small)
+
+
+@ct.function
+def high_part(x):
+    """The upper 11 bits of each number: rounded to the nearest, the largest floats would become infinite."""
+    return ct.where(ct.isnan(x), x, ct.bitcast(ct.bitcast(x, ct.int32) & -8192, ct.float32))
