@@ -84,7 +84,9 @@ def judged(k: int, seed: int, family: str, of_A=exact, of_B=exact, sums=exact, s
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-@pytest.mark.parametrize("family", [*RANDOM_SIGNS, "cancellation", "subnormal", "signed_zeros", "nonfinite"])
+@pytest.mark.parametrize(
+    "family", [*RANDOM_SIGNS, "positive", "huge", "cancellation", "subnormal", "signed_zeros", "nonfinite"]
+)
 @pytest.mark.parametrize("k", DEPTHS)
 def test_sequential_fp32_sums_pass(k, family, seed):
     with np.errstate(all="ignore"):
@@ -205,7 +207,9 @@ def of_a_tensor_core(A: np.ndarray, B: np.ndarray, step: int = 8) -> np.ndarray:
     return C
 
 
-@pytest.mark.parametrize("family", [*RANDOM_SIGNS, "cancellation", "subnormal", "signed_zeros", "nonfinite"])
+@pytest.mark.parametrize(
+    "family", [*RANDOM_SIGNS, "positive", "huge", "cancellation", "subnormal", "signed_zeros", "nonfinite"]
+)
 @pytest.mark.parametrize("k", DEPTHS)
 def test_a_rung_that_declares_tf32_is_held_to_the_bound_of_tf32(k, family):
     shape = Shape(24, 32, k)

@@ -231,11 +231,15 @@ def test_a_line_of_a_python_rung_has_its_text_from_the_report_or_from_the_projec
         def source_files(self):
             return {f"/home/me/{TILES}": "\n" * 31 + "  dot(a, b)\n"}
 
+    class Carried(Elsewhere):
+        source_files = Action.source_files  # the report has no text of a source that was compiled in another checkout
+
     counts = {"smsp__pcsamp_warps_issue_stalled_wait": {0: 3}}
     expected = {"file": TILES, "line": 32, "samples": {"wait": 3}}
     text = (ROOT / TILES).read_text().splitlines()[31].strip()
     assert sampled_lines(Here(counts)) == [expected | {"text": text}]
     assert sampled_lines(Elsewhere(counts)) == [expected | {"text": "dot(a, b)"}]
+    assert sampled_lines(Carried(counts)) == [expected | {"text": text}]
 
 
 def test_the_most_sampled_instructions_come_first_with_their_offset_in_the_kernel():

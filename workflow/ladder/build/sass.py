@@ -299,8 +299,11 @@ def source_name(file: str) -> str:
 
 
 def line_text(file: str, line: int) -> str:
-    """A line of a source that a compiler names by its path, maybe from the project's folder; empty if unreadable."""
-    lines = _lines_of(ROOT / file)
+    """A line of a source that a compiler names by its path, maybe from the project's folder; empty if unreadable.
+
+    What was compiled in another checkout is looked for in this one.
+    """
+    lines = _lines_of(ROOT / file) or _lines_of(ROOT / source_name(file))
     return lines[line - 1].strip() if line <= len(lines) else ""
 
 

@@ -12,7 +12,7 @@ from ladder.model.shape import Shape
 Matrix = np.ndarray
 
 # Of these the signs are independent of all else, which the statistical test of ladder.model.bounds stands on.
-RANDOM_SIGNS = ("uniform", "normal", "wide_range", "uneven", "huge")
+RANDOM_SIGNS = ("uniform", "normal", "wide_range", "uneven")
 
 
 @dataclass(frozen=True)
@@ -49,9 +49,21 @@ def _wide(random: np.random.Generator, rows: int, columns: int) -> Matrix:
     return np.ldexp(_uniform(random, rows, columns), random.integers(-30, 31, (rows, columns))).astype(np.float32)
 
 
-def _huge(random: np.random.Generator, rows: int, columns: int) -> Matrix:
-    """Up to 2**55: products of two are up to 2**110."""
-    return np.ldexp(_uniform(random, rows, columns), 55).astype(np.float32)
+def _positive(random: np.random.Generator, rows: int, columns: int) -> Matrix:
+    """Below 1: in a sum of one sign no error takes another away."""
+    return np.abs(_uniform(random, rows, columns))
+
+
+def _huge_pair(random: np.random.Generator, shape: Shape) -> tuple[Matrix, Matrix]:
+    """Positive; each row of A and each column of B has its own power of two, up to 2**55.
+
+    Sums of products come near every power of two up to 2**110, and are of one sign: where a part of them overflows, no
+    other makes a NaN of it.
+    """
+    A, B = _positive(random, shape.m, shape.k), _positive(random, shape.k, shape.n)
+    for lines in (A, B.T):
+        lines[...] = np.ldexp(lines, random.integers(31, 56, (len(lines), 1)))
+    return A, B
 
 
 def _huge_addend(random: np.random.Generator, rows: int, columns: int) -> Matrix:
@@ -175,7 +187,8 @@ _PAIRS: dict[str, Callable[[np.random.Generator, Shape], tuple[Matrix, Matrix]]]
     "subnormal_B": _subnormal_second,
     "zero_tiles": _zero_tiles,
     "scattered": _scattered_pair,
-    "huge": _alike(_huge),
+    "positive": _alike(_positive),
+    "huge": _huge_pair,
 }
 _ADDENDS = {
     "normal": _normal,

@@ -127,7 +127,8 @@ def _short(value: float) -> str:
 # k than 8 bits count, with so many columns that rounding in one direction shows, and rows of B so far apart that a
 # later chunk of k begins beyond 31 bits; so large products that tensor cores pay for a pre-pass, and tiles for 66 SMs,
 # with lines of many scales and with few numbers but 0; one that is larger still, aligned and of whole tiles but along
-# k; sums of zero times infinity; scalars near 0 that matter, for the matrices are huge, and scalars near 1.
+# k; sums of zero times infinity; scalars near 0 that matter, for the matrices are huge, once with sums so long that
+# tensor cores compute them; and scalars near 1.
 EMULATED_ALONE = (
     *(
         Case(Shape(65, 68, 20), alpha=-1, beta=-1, padding=4, offset=offset)
@@ -151,6 +152,7 @@ EMULATED_ALONE = (
     Case(Shape(2240, 2304, 1036), blocks=EMULATED_FEW),
     Case(Shape(17, 20, 36), alpha=math.inf, family="signed_zeros"),
     Case(Shape(17, 20, 36), alpha=2.0**-110, beta=-(2.0**-120), family="huge"),
+    Case(Shape(17, 36, 613), alpha=2.0**-110, family="huge", sms=1),
     Case(Shape(17, 20, 1), alpha=1 + 2.0**-21, beta=1 - 2.0**-21),
 )
 

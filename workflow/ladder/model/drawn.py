@@ -27,7 +27,7 @@ LONGEST_OF_WARPS = 9 * LANES_OF_A_WARP  # beyond the sums that warps share
 WIDEST_MULTIPLE = 700  # up to which dimensions are drawn as multiples of a number
 POWERS = tuple(1 << bits for bits in range(1, 9))
 DRAWN_FAMILIES = (
-    *("uniform", "uniform", "uniform", "normal", "wide_range", "uneven", "cancellation"),
+    *("uniform", "positive", "huge", "normal", "wide_range", "uneven", "cancellation"),
     *("subnormal", "subnormal_B", "zero_tiles", "scattered"),
 )
 
