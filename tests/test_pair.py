@@ -69,6 +69,7 @@ def test_the_record_says_which_cards_took_how_long_and_the_ratio(tmp_path, monke
     record_gpu()
     record = store.read_record(tmp_path / "raw/pair.json")
     assert (record["runs"], record["ratio"]) == (runs, 0.55)
+    assert (record["arguments"], record["settings"]) == (["--until", "time"], [f"gpu={RECORDED}", "sizes=[1024,4096]"])
     assert record["where"]["gpu"]["uuid"] == UUIDS[0]
     assert "0.550 of the time of one GPU" in capsys.readouterr().out
 

@@ -1,4 +1,4 @@
-"""How long the whole ladder takes on two GPUs of a kind beside one of them: results/GPU/raw/pair.json."""
+"""How long check and time of the whole ladder take on two GPUs of a kind beside one: results/GPU/raw/pair.json."""
 
 from __future__ import annotations
 
@@ -20,6 +20,8 @@ from recording import planned
 
 RECORD = "pair.json"
 MOST_RATIO = 0.6  # of the wall time of one GPU that two should take at most
+UNTIL = ("--until", "time")  # all stages take longer than many leases last
+SIZES = "sizes=[1024,4096]"
 
 
 def snakemake(project: Path, results: Path, settings: Sequence[str], arguments: Sequence[str] = ()) -> None:
@@ -67,17 +69,21 @@ def ratio(runs: Sequence[Mapping[str, Any]]) -> float:
 
 
 def record_gpu(pairs: int = 1) -> None:
-    """On two GPUs of one kind, so many times each (1): results/GPU/raw/pair.json."""
+    """On two GPUs of one kind, so many times each (1): results/GPU/raw/pair.json.
+
+    Every rung is checked, and timed at SIZES.
+    """
     run = planned(RECORD, gpus=2)
-    uuids, settings = [device.uuid for device in run.devices[:2]], [f"gpu={run.gpu.name}"]
+    uuids, settings = [device.uuid for device in run.devices[:2]], [f"gpu={run.gpu.name}", SIZES]
     with tempfile.TemporaryDirectory(prefix="gemm-ladder-") as folder:
         compiled = Path(folder) / "compiled"
         compiled.mkdir()
         snakemake(ROOT, compiled, [*settings, "measure=false"])
-        runs = wall_times(ROOT, compiled, uuids, pairs, settings)
+        runs = wall_times(ROOT, compiled, uuids, pairs, settings, UNTIL)
     where = {"measured_at": runs[0]["begins_at"], "gpu": vars(run.device), "software": software(ROOT)}
     found = round(ratio(runs), 4)
-    write_json(run.raw() / RECORD, {"stage": "pair", "where": where, "runs": runs, "ratio": found})
+    asked = {"arguments": list(UNTIL), "settings": settings}
+    write_json(run.raw() / RECORD, {"stage": "pair", "where": where, **asked, "runs": runs, "ratio": found})
     print(f"{shown(run.raw() / RECORD)}: {found:.3f} of the time of one GPU (at most {MOST_RATIO} is wanted)")
 
 
