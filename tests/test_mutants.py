@@ -1,10 +1,14 @@
 """Mutants: what each operator makes, how they are drawn and recorded, and that the record and its page are of today."""
 
+import time
+from dataclasses import replace
+from types import SimpleNamespace
 from typing import ClassVar
 
 import pytest
 import record_mutants
-from conftest import line_of, write
+import recording
+from conftest import a_device, line_of, write
 from ladder.build.emulator import NEEDS_GPU
 from ladder.records import store
 from ladder.system.paths import ROOT
@@ -373,3 +377,35 @@ def test_an_explanation_of_a_mutant_that_is_not_recorded_is_refused(monkeypatch,
     told = write(tmp_path / "explained.yaml", "- equivalent: the same.\n  mutants: [naive 00000000]\n")
     monkeypatch.setattr(record_mutants, "EXPLAINED", told)
     assert "naive 00000000: no such mutant is recorded" in line_of(record_mutants.mutants)
+
+
+def test_mutants_are_seen_on_every_gpu_and_timed_on_the_first(tmp_path, monkeypatch):
+    mutants = [{"id": str(number), "verdict": "killed"} for number in range(6)]
+
+    class OnStandIn:
+        def __init__(self, run, folder, recording, entry):
+            self.entry = entry
+
+        def seen(self, turn):
+            with turn:
+                time.sleep(0.05)
+            return None if self.entry["id"] == "3" else {"detector": "check", "message": "wrong", "wall_s": 1.0}
+
+        def timed(self, references):
+            return {"detector": "", "message": "", "wall_s": 2.0}
+
+    here = SimpleNamespace(entry="naive", record={"mutants": mutants})
+    build = SimpleNamespace(record={"nvcc": "1"})
+    for name, stand_in in {
+        **{"OnGpu": OnStandIn, "ladder": lambda run: {"naive": []}, "Recording": lambda entry, rungs: here},
+        **{"compiled": lambda run, folder: {"cublas": build}, "environment": lambda *asked: {"gpu": "one"}, "CORES": 4},
+    }.items():
+        monkeypatch.setattr(record_mutants, name, stand_in)
+    monkeypatch.setattr(recording, "CORES", 4)
+    gpus = tuple(a_device(uuid=f"GPU-{number}") for number in range(2))
+    run = replace(record_mutants.configured(), results=tmp_path, devices=gpus)
+    found = {each["id"]: each for each in record_mutants.on_gpu(run, tmp_path, 1e6)["entries"]}
+    assert sorted(found) == [entry["id"] for entry in mutants]
+    assert found["3"] == {"rung": "naive", "id": "3", "detector": "", "message": "", "wall_s": 2.0, "gpu": "GPU-0"}
+    assert {each["gpu"] for each in found.values()} == {"GPU-0", "GPU-1"}
+    assert all(each["detector"] == "check" for number, each in found.items() if number != "3")

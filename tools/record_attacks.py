@@ -32,14 +32,13 @@ from ladder.system.errors import LadderError
 from ladder.system.paths import ROOT
 from ladder.system.process import LEASED
 from record_architectures import FLAGS
-from recording import record_as
+from recording import CORES, record_as
 
 FOLDER = ROOT / "tests/attacks"
 CONTROL = FOLDER / "control.cu"
 ATTACKS = sorted(set(FOLDER.glob("*.cu")) - {CONTROL})
 COMPILED = FOLDER / "compiled.json"
 ON_GPU = ROOT / "results/h100-sxm/raw/attacks.json"
-CORES = len(os.sched_getaffinity(0))
 
 # What attacks do, in the words of a line `Class`, and in those of the page.
 CLASSES = {

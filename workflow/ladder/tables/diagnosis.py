@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from ladder.build.sass import class_of, multiplications
+from ladder.build.sass import class_of, line_text, multiplications
 from ladder.model.metrics import stall_counters, value_of
 
 _SAMPLED = {"no_instructions": "no_instruction"}  # reasons that samples name otherwise than averages
@@ -377,6 +377,7 @@ def multiplying_profile(kernels: Sequence[Mapping[str, Any]]) -> Mapping[str, An
 def top_lines(kernel: Mapping[str, Any], count: int = 10) -> list[dict[str, Any]]:
     """The source lines with most stall samples: file, line, text, samples, percent of all, and the first reason.
 
+    A line that the record has no text of, for it was compiled on another machine, has that of this project's file.
     Empty where the record was made before lines were kept, or without line information.
     """
     found = []
@@ -387,4 +388,7 @@ def top_lines(kernel: Mapping[str, Any], count: int = 10) -> list[dict[str, Any]
             found.append({**line, "samples": sum(stalled.values()), "reason": reason})
     total = sum(line["samples"] for line in found)
     ranked = sorted(found, key=lambda line: -line["samples"])[:count]
+    for line in ranked:
+        if not line.get("text", "an instruction has none"):
+            line["text"] = line_text(line["file"], line["line"])
     return [{**line, "percent": 100 * line["samples"] / total} for line in ranked]
