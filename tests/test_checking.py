@@ -143,6 +143,24 @@ def test_processes_share_the_cases_and_one_has_all_large_products(tmp_path, monk
     assert record["status"] == "pass"
 
 
+@pytest.mark.parametrize("until_wrong", [False, True])
+def test_a_check_that_ends_with_the_first_wrong_case_says_so_to_each_process(tmp_path, monkeypatch, until_wrong):
+    asked_for = []
+
+    def worker(module, request, on_event, time_limit_s, log):
+        asked_for.append(request["until_wrong"])
+        on_event({"case": a_case("7", "NaN")})
+        return Outcome("ok", "")
+
+    monkeypatch.setattr("ladder.measure.check.stage.run_worker", worker)
+    rest = (tmp_path / "log", lambda *_: None)
+    shapes = [asked("7"), asked("8")]
+    made = a_build(tmp_path / "naive")
+    record = check_rung(made, shapes, 0, 60, lambda _: a_where(), *rest, workers=2, until_wrong=until_wrong)
+    assert asked_for == [until_wrong] * 2
+    assert record["status"] == "failed"
+
+
 def test_the_first_wrong_case_is_told_and_the_others_are_counted(checked):
     wrong = [a_case("8", "wrote into A or B", alpha=2), a_case("9", "NaN")]
     record = checked(events_of(a_case("7"), *wrong))

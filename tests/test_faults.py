@@ -145,7 +145,8 @@ def test_the_record_of_a_gpu_is_written_after_each_kernel_and_goes_on_where_it_w
     def build(rung, target, nvcc, flags, folder):
         store.write_json(folder / "compile.json", {"status": "ok"})
 
-    def check_rung(made, cases, *rest):
+    def check_rung(made, cases, *rest, until_wrong):
+        assert until_wrong
         assert any(case.drawn for case in cases)
         (tmp_path / "checked" / made.folder.name).touch()
         if len(checked()) == 3:

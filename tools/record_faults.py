@@ -367,7 +367,7 @@ def on_gpu(run: Plan, folder: Path, limit_s: float) -> dict[str, Any]:
                     return None
                 started = time.monotonic()
                 asked = (cases, LEASED, most_s, lambda _: {}, log, lambda *_: None, runs, rung.declared)
-                found = check_rung(made, *asked)
+                found = check_rung(made, *asked, until_wrong=True)
             check = {key: found[key] for key in ("status", "message")}
             check |= {"wall_s": round(time.monotonic() - started, 1)}
             watches = [run_tool(sanitizer, tool, made.library, watched, LEASED, most_s, log) for tool in TOOLS]

@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import tempfile
 import time
+import zlib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -378,7 +379,10 @@ _KINDS = {
 
 
 def record_gpu(seconds: int = 600) -> None:
-    """On GPUs: check, watch and time what is recorded, what survived first; nothing begins after so many seconds."""
+    """On GPUs: check, watch and time what is recorded; nothing begins after so many seconds.
+
+    First comes what survived and is not explained, last what is explained as equivalent.
+    """
     config = read_yaml(ROOT / "config/config.yaml")
     sections = {"sizes": SIZES, "profile": {"enabled": False, "sizes": SIZES}, "tune": config["tune"] | {"use": False}}
     with tempfile.TemporaryDirectory(prefix="gemm-ladder-") as folder:
@@ -396,12 +400,13 @@ def on_gpu(run: Plan, folder: Path, limit_s: float) -> dict[str, Any]:
     """
     begun, path = time.monotonic(), run.raw() / ON_GPU.name
     record = store.read_record(path) if path.exists() else {"entries": []}
-    names = ladder(run)
+    names, told = ladder(run), explained()
     held = {(entry["rung"], entry["id"]) for entry in record["entries"]}
     recorded = [(each, entry) for each in map(Recording, names, names.values()) for entry in each.record["mutants"]]
     wanted = [(each, entry) for each, entry in recorded if (each.entry, entry["id"]) not in held]
     wanted = [(each, entry) for each, entry in wanted if entry["verdict"] != EQUIVALENT]
-    wanted.sort(key=lambda pair: pair[1]["verdict"] != SURVIVED)
+    turns = (SURVIVED, SPEED, KILLED, EQUIVALENT)
+    wanted.sort(key=lambda pair: turns.index(explained_verdict(pair[1], why(told, pair[0].entry, pair[1]))))
     references = compiled(replace(run, rungs=(run.baseline,)), folder)
     while wanted and time.monotonic() - begun < limit_s:
         batch, wanted = wanted[:CORES], wanted[CORES:]
@@ -445,12 +450,17 @@ class OnGpu:
             yield rung, made
 
     def seen(self, turn: Any) -> dict[str, Any] | None:
-        """What the check, in its turn, or compute-sanitizer says of a variant; None where all pass both."""
+        """What the check, in its turn, or compute-sanitizer says of a variant; None where all pass both.
+
+        Cases of the check are drawn by the mutant's id.
+        """
         begun, device, runs = time.monotonic(), LEASED, self.run.settings["check"]["runs"]
         for rung, made in self.builds():
-            log, cases = made.folder / "log", self.run.cases(rung.name)
+            log, seed = made.folder / "log", 1 + zlib.crc32(self.entry["id"].encode())
+            cases = self.run.cases(rung.name) + self.run.drawing(rung.name).cases(seed)
+            asked = (cases, device, 60, lambda _: {}, log, lambda *_: None, runs, rung.declared)
             with turn:
-                said = check_rung(made, cases, device, 60, lambda _: {}, log, lambda *_: None, runs, rung.declared)
+                said = check_rung(made, *asked, until_wrong=True)
             found = {"detector": "check", "message": said["message"]} if said["status"] != "pass" else None
             for tool in TOOLS if not found and made.library.exists() else ():
                 watched = self.run.sanitizer_cases(rung.name)

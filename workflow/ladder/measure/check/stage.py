@@ -37,12 +37,14 @@ def check_rung(
     runs: int = 1,
     declared: Mapping[str, Any] | None = None,
     workers: int = 0,
+    until_wrong: bool = False,
 ) -> dict[str, Any]:
     """Check a rung, by so many processes on one GPU that share the cases, and return its record.
 
     Most of the time is the CPU's, which draws inputs and queues many small kernels for each case. So processes
     that share a GPU do not wait for each other. One has all products with a LARGE_MATRIX, so that a small GPU holds
-    them. 0 stands for WORKERS, or the CPUs of this process where they are fewer.
+    them. 0 stands for WORKERS, or the CPUs of this process where they are fewer. With `until_wrong` each process ends
+    with its first case that does not pass.
 
     Keys: status (`pass`, `failed`, or why it could not be checked: the compile record's status), message, where (with
     wall_s, the seconds that it took), runs (how often each case was computed but the drawn ones, DRAWN_RUNS) and
@@ -59,6 +61,7 @@ def check_rung(
     variables = device_variable_bytes(compiled.get("log", ""))
     one_at_a_time = f"its __device__ variables have {variables} bytes" if variables else ""
     request = {"library": str(made.library), "device": device, "declared": declared, "one_at_a_time": one_at_a_time}
+    request["until_wrong"] = until_wrong
     times = [min(runs, DRAWN_RUNS) if case.drawn else runs for case in cases]
     workers = workers or min(WORKERS, len(os.sched_getaffinity(0)))
     answers = run_cases(cases, times, request, time_limit_s, log, progress, workers, apart=_is_large)
