@@ -3,6 +3,8 @@
 import json
 import math
 import pickle
+import threading
+import time
 
 import numpy as np
 import pytest
@@ -144,21 +146,33 @@ def test_processes_share_the_cases_and_one_has_all_large_products(tmp_path, monk
 
 
 @pytest.mark.parametrize("until_wrong", [False, True])
-def test_a_check_that_ends_with_the_first_wrong_case_says_so_to_each_process(tmp_path, monkeypatch, until_wrong):
-    asked_for = []
+def test_what_one_process_finds_ends_the_others_if_a_check_is_asked_for_no_more(tmp_path, monkeypatch, until_wrong):
+    begun, found = threading.Event(), threading.Event()
 
     def worker(module, request, on_event, time_limit_s, log):
-        asked_for.append(request["until_wrong"])
-        on_event({"case": a_case("7", "NaN")})
+        assert request["until_wrong"] == until_wrong
+        first, second = (case["shape"] for case in request["cases"])
+        if first == "7":
+            assert begun.wait(10)
+            for event in events_of(a_case("7", "NaN")):
+                on_event(event)
+            found.set()
+        else:
+            for event in events_of(a_case("8")):
+                on_event(event)
+            begun.set()
+            assert found.wait(10)
+            time.sleep(0.1)  # until the process that found it has ended
+            for event in events_of(a_case(second)):
+                on_event(event)
         return Outcome("ok", "")
 
     monkeypatch.setattr("ladder.measure.check.stage.run_worker", worker)
-    rest = (tmp_path / "log", lambda *_: None)
-    shapes = [asked("7"), asked("8")]
-    made = a_build(tmp_path / "naive")
-    record = check_rung(made, shapes, 0, 60, lambda _: a_where(), *rest, workers=2, until_wrong=until_wrong)
-    assert asked_for == [until_wrong] * 2
+    cases = [asked(shape) for shape in ("7", "8", "9", "10")]
+    made, rest = a_build(tmp_path / "naive"), (tmp_path / "log", lambda *_: None)
+    record = check_rung(made, cases, 0, 60, lambda _: a_where(), *rest, workers=2, until_wrong=until_wrong)
     assert record["status"] == "failed"
+    assert [case["shape"] for case in record["cases"]] == ["7", "8"] + ["10"] * (not until_wrong)
 
 
 def test_the_first_wrong_case_is_told_and_the_others_are_counted(checked):

@@ -10,6 +10,9 @@ import record_mutants
 import recording
 from conftest import a_device, line_of, write
 from ladder.build.emulator import NEEDS_GPU
+from ladder.config.documents import read_yaml
+from ladder.config.plan import plan
+from ladder.model.shape import Shape
 from ladder.records import store
 from ladder.system.paths import ROOT
 from mutants import Mutant, by_universalmutator, drawn, mutant, mutants_of
@@ -377,6 +380,18 @@ def test_an_explanation_of_a_mutant_that_is_not_recorded_is_refused(monkeypatch,
     told = write(tmp_path / "explained.yaml", "- equivalent: the same.\n  mutants: [naive 00000000]\n")
     monkeypatch.setattr(record_mutants, "EXPLAINED", told)
     assert "naive 00000000: no such mutant is recorded" in line_of(record_mutants.mutants)
+
+
+def test_mutants_on_gpus_are_of_the_defaults_of_the_sources(monkeypatch):
+    asked = []
+
+    def record_as(name, on_gpu, gpus, **sections):
+        run = plan(read_yaml(ROOT / "config/config.yaml") | {"measure": False} | sections)
+        asked.append((name, gpus, run.shapes, any(rung.tuned for rung in run.rungs)))
+
+    monkeypatch.setattr(record_mutants, "record_as", record_as)
+    record_mutants.record_gpu(1)
+    assert asked == [(record_mutants.ON_GPU.name, None, (Shape.parse("1024"),), False)]
 
 
 def test_mutants_are_seen_on_every_gpu_and_timed_on_the_first(tmp_path, monkeypatch):

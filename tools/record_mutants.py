@@ -383,8 +383,7 @@ def record_gpu(seconds: int = 600) -> None:
 
     First comes what survived and is not explained, last what is explained as equivalent.
     """
-    config = read_yaml(ROOT / "config/config.yaml")
-    sections = {"sizes": SIZES, "profile": {"enabled": False, "sizes": SIZES}, "tune": config["tune"] | {"use": False}}
+    sections = {"sizes": SIZES, "profile": {"enabled": False, "sizes": SIZES}, "tune": {"use": False}}
     with tempfile.TemporaryDirectory(prefix="gemm-ladder-") as folder:
         watch = partial(on_gpu, folder=Path(folder), limit_s=seconds)
         record_as(ON_GPU.name, watch, gpus=None, **sections)

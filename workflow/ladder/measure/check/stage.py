@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -43,8 +44,8 @@ def check_rung(
 
     Most of the time is the CPU's, which draws inputs and queues many small kernels for each case. So processes
     that share a GPU do not wait for each other. One has all products with a LARGE_MATRIX, so that a small GPU holds
-    them. 0 stands for WORKERS, or the CPUs of this process where they are fewer. With `until_wrong` each process ends
-    with its first case that does not pass.
+    them. 0 stands for WORKERS, or the CPUs of this process where they are fewer. With `until_wrong` no case is
+    begun after the first that does not pass.
 
     Keys: status (`pass`, `failed`, or why it could not be checked: the compile record's status), message, where (with
     wall_s, the seconds that it took), runs (how often each case was computed but the drawn ones, DRAWN_RUNS) and
@@ -91,6 +92,10 @@ class Answers:
     left_out: list[Case] = field(default_factory=list)  # for this machine cannot compute them
     current: Case | None = None  # the case begun last
     outcome: Outcome = field(default_factory=lambda: Outcome(BROKEN, "no worker ran"))
+
+    def found_something(self) -> bool:
+        """Whether a case did not pass, or the worker failed."""
+        return self.outcome.status != OK or any(record["verdict"] != "pass" for record in self.records)
 
     def one_at_a_time(self) -> str:
         """Why two products must not run at once, in words of a message; empty where they may."""
@@ -148,16 +153,24 @@ def run_cases(
 
     The cases that are `apart` are one worker's, if there are several workers. The progress is told how many cases have
     begun, and which one begins. `request` holds the rest of what a worker is asked
-    (`ladder.measure.check.worker.main`). `current` and `outcome` are those of a worker that failed, if one did.
+    (`ladder.measure.check.worker.main`); with its `until_wrong`, what one worker finds ends the others.
+    `current` and `outcome` are those of a worker that failed, if one did.
     """
     begun: list[Case] = []
+    enough = threading.Event()
 
     def begins(case: Case) -> None:
+        if enough.is_set():
+            raise _EnoughError
         progress(len(begun), case)
         begun.append(case)
 
     def share(own: Sequence[tuple[Case, int]]) -> Answers:
-        return _run_share([case for case, _ in own], [times for _, times in own], request, time_limit_s, log, begins)
+        answers = Answers([case for case, _ in own])
+        _run_share(answers, [times for _, times in own], request, time_limit_s, log, begins)
+        if request.get("until_wrong") and answers.found_something():
+            enough.set()
+        return answers
 
     dealt = _dealt(list(zip(cases, runs, strict=True)), workers, apart)
     with ThreadPoolExecutor(len(dealt)) as pool:
@@ -189,16 +202,19 @@ def _is_large(case: Case) -> bool:
     return max(case.paddings) >= WIDE or most_elements(case.shape) > LARGE_MATRIX
 
 
+class _EnoughError(Exception):
+    """Another worker has found what is wrong."""
+
+
 def _run_share(
-    cases: Sequence[Case],
+    answers: Answers,
     runs: Sequence[int],
     request: Mapping[str, Any],
     time_limit_s: float,
     log: Path,
     begins: Callable[[Case], None],
-) -> Answers:
-    """`run_cases` for one worker."""
-    answers = Answers(cases)
+) -> None:
+    """`run_cases` for one worker; the answers are of what it was asked, and grow."""
 
     def on_event(event: Event) -> None:
         if "starts" in event:
@@ -209,7 +225,9 @@ def _run_share(
         else:
             answers.records.append(event["case"])
 
-    asked = {"cases": [case.as_record() for case in cases], "runs": list(runs), **request}
+    asked = {"cases": [case.as_record() for case in answers.asked], "runs": list(runs), **request}
     module = "ladder.measure.check.worker" if {"emulate", "interpret"} & request.keys() else WORKER
-    answers.outcome = run_worker(module, {"stage": "check", **asked}, on_event, time_limit_s, log)
-    return answers
+    try:
+        answers.outcome = run_worker(module, {"stage": "check", **asked}, on_event, time_limit_s, log)
+    except _EnoughError:
+        answers.outcome = Outcome(OK, "")
