@@ -407,18 +407,20 @@ def test_mutants_are_seen_on_every_gpu_and_timed_on_the_first(tmp_path, monkeypa
             return None if self.entry["id"] == "3" else {"detector": "check", "message": "wrong", "wall_s": 1.0}
 
         def timed(self, references):
+            assert {*references, "vectorized"} >= set(run.side_by_side("vectorized")) > {"vectorized"}
             return {"detector": "", "message": "", "wall_s": 2.0}
 
-    here = SimpleNamespace(entry="naive", record={"mutants": mutants})
+    gpus = tuple(a_device(uuid=f"GPU-{number}") for number in range(2))
+    run = replace(record_mutants.configured(), results=tmp_path, devices=gpus)
+    here = SimpleNamespace(entry="naive", record={"mutants": mutants}, rungs=[run.by_name("vectorized")])
     build = SimpleNamespace(record={"nvcc": "1"})
     for name, stand_in in {
         **{"OnGpu": OnStandIn, "ladder": lambda run: {"naive": []}, "Recording": lambda entry, rungs: here},
-        **{"compiled": lambda run, folder: {"cublas": build}, "environment": lambda *asked: {"gpu": "one"}, "CORES": 4},
+        **{"compiled": lambda run, folder: {rung.name: build for rung in run.needed}},
+        **{"environment": lambda *asked: {"gpu": "one"}, "CORES": 4},
     }.items():
         monkeypatch.setattr(record_mutants, name, stand_in)
     monkeypatch.setattr(recording, "CORES", 4)
-    gpus = tuple(a_device(uuid=f"GPU-{number}") for number in range(2))
-    run = replace(record_mutants.configured(), results=tmp_path, devices=gpus)
     found = {each["id"]: each for each in record_mutants.on_gpu(run, tmp_path, 1e6)["entries"]}
     assert sorted(found) == [entry["id"] for entry in mutants]
     assert found["3"] == {"rung": "naive", "id": "3", "detector": "", "message": "", "wall_s": 2.0, "gpu": "GPU-0"}

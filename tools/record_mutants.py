@@ -410,12 +410,15 @@ def on_gpu(run: Plan, folder: Path, limit_s: float) -> dict[str, Any]:
     while wanted and time.monotonic() - begun < limit_s:
         batch, wanted = wanted[:CORES], wanted[CORES:]
         seen = dict(on_every_gpu(run.devices, partial(seen_of, run, folder, batch), range(len(batch))))
+        unseen = [rung for number, (each, _) in enumerate(batch) if seen[number] is None for rung in each.rungs]
+        lacking = [rung for rung in unseen if not references.keys() >= set(run.side_by_side(rung.name))]
+        references |= compiled(replace(run, rungs=tuple(lacking)), folder)
         for number, (each, entry) in enumerate(batch):
             found = seen[number] or OnGpu(run, folder, each, entry).timed(references) | {"gpu": run.device.uuid}
             record["entries"].append({"rung": each.entry, "id": entry["id"], **found})
+            record["where"] = environment(ROOT, run.device, references[run.baseline.name].record, "")
+            store.write_json(path, {"stage": path.stem, **record})
             print(f"{each.entry} {entry['id']}: {found['detector'] or 'survived'} {found['message']}", flush=True)
-        record["where"] = environment(ROOT, run.device, references[run.baseline.name].record, "")
-        store.write_json(path, {"stage": path.stem, **record})
     return record
 
 
