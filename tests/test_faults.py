@@ -37,7 +37,9 @@ from record_faults import (
     SEEDS,
     TOOLS,
     by_emulator,
+    by_gpu,
     corpus,
+    false_alarms,
     on_gpu,
     on_gpus,
     record_each,
@@ -125,6 +127,17 @@ def test_every_fault_and_control_is_recorded_as_it_stands():
     digests = {entry["name"]: entry["source_digest"] for entry in store.read_json(EMULATED)["entries"]}
     stale = {s.stem for s in FAULTS + CONTROLS if digests.get(s.stem) != source_digest(s)}
     assert not stale, "record them again: python tools faults emulator"
+
+
+def test_a_tool_that_blames_a_sound_kernel_says_nothing_of_the_faults_in_it():
+    fault = next(each for each in FAULTS if base(each) in CONTROLS)
+    tools = [{"tool": tool, "verdict": "failed"} for tool in ("memcheck", "initcheck")]
+    check = {"status": "failed", "message": "wrote outside"}
+    alarms = false_alarms({base(fault).stem: {"sanitizer": tools[:1]}})
+    assert alarms == {base(fault): "memcheck"}
+    entry = {"check": check, "sanitizer": tools}
+    assert by_gpu(entry, alarms[base(fault)]) == "writes outside, initcheck"
+    assert by_gpu(entry) == "writes outside, memcheck, initcheck"
 
 
 def test_what_a_gpu_found_counts_if_the_source_is_as_it_was(tmp_path):

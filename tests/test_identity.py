@@ -164,7 +164,8 @@ def test_what_is_recorded_here_is_all_in_its_place():
     places = [path for path in ROOT.glob("results/*/raw/**/*") if path.suffix in (".json", ".gz", ".xz", ".zip")]
     counted = {"mma_rate", "mma_operands"}  # microbenchmarks, which tools/micro wrote in a form of their own
     found = {path for path in places if path.name.partition(".")[0] not in counted}
-    assert {RecordPlace.of(path).stage for path in found} | {"sustained"} == {*STAGES, "hardware", "survey", "library"}
+    others = {"hardware", "survey", "library", "mutants"}
+    assert {RecordPlace.of(path).stage for path in found} | {"sustained"} == {*STAGES, *others}
     for path in found:
         if path.suffix == ".zip":
             for files in store.read_runs(path, "record.json").values():

@@ -4,12 +4,18 @@ compute-sanitizer needs a GPU; here a program that prints what it prints takes i
 """
 
 import json
+import shutil
+import subprocess
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from conftest import a_build, a_where, line_of, write
+from ladder.build.toolchain import find_nvcc
+from ladder.measure.sanitize.misread import why_misread
 from ladder.measure.sanitize.stage import read_findings, require_sanitizer, run_tool, sanitize_rung, sanitizer_report
 from ladder.model.cases import sanitizer_cases
+from ladder.system.paths import ROOT
 from pipeline import FEW, copy_project, snakemake
 
 CLEAN = "========= COMPUTE-SANITIZER\n========= ERROR SUMMARY: 0 errors\n"
@@ -45,6 +51,15 @@ SYNCCHECK = """\
 =========     at [clone sgemm_kernel(Gemm)] outlineSync()+0x11f0 in test.cu:42
 =========     by thread (32,0,0) in block (0,0,0)
 =========         Device Frame: sgemm_kernel(Gemm)+0xe40 in test.cu:60
+=========
+========= ERROR SUMMARY: 1 error
+"""
+
+
+HOST_READ = """\
+========= COMPUTE-SANITIZER
+========= Host API memory access error at host access to 0x7f42d681f000 of size 1,056 bytes
+=========     Uninitialized access at 0x7f42d681f000 by cudaMemcpy source.
 =========
 ========= ERROR SUMMARY: 1 error
 """
@@ -238,7 +253,60 @@ def test_a_missing_sanitizer_is_one_line_with_the_remedy(monkeypatch, tmp_path):
     assert "'/none' is no program" in line_of(require_sanitizer, "/none")
 
 
-@pytest.mark.parametrize(("status", "failed"), [("pass", False), ("does not apply", False), ("failed", True)])
+CONTROL_OF = {
+    "memcheck": ("inline_copies", "Invalid __global__ read of size 16 bytes"),
+    "synccheck": ("cuda_pipeline", "Barrier error detected. Missing wait."),
+    "initcheck": ("bulk_store", "Host API memory access error at host access to 0x7f of size 1,056 bytes"),
+}
+
+
+@pytest.fixture(scope="module")
+def builds_of_controls(tmp_path_factory):
+    """The cubin of each control that a tool misreads, and of one that none does."""
+    folder, nvcc = tmp_path_factory.mktemp("controls"), find_nvcc("auto").path
+
+    def compiled(name):
+        cubin = folder / name / "library.so"
+        cubin.parent.mkdir()
+        options = ["-std=c++17", "-cubin", "-gencode=arch=compute_90a,code=sm_90a", f"-I{ROOT / 'kernels/include'}"]
+        subprocess.run([nvcc, *options, "-o", cubin, ROOT / f"tests/faults/control_{name}.cu"], check=True)
+        return cubin
+
+    names = [name for name, _ in CONTROL_OF.values()] + ["mbarrier"]
+    with ThreadPoolExecutor(2) as pool:
+        return dict(zip(names, pool.map(compiled, names), strict=True))
+
+
+@pytest.mark.parametrize("tool", CONTROL_OF)
+def test_what_a_tool_says_of_sound_kernels_with_an_instruction_counts_for_nothing(builds_of_controls, tool):
+    name, text = CONTROL_OF[tool]
+    library, after = builds_of_controls[name], finding('Program hit cudaErrorLaunchFailure (error 719) due to "x".')
+    assert "compute-sanitizer 2025.3.1.0 may be wrong" in why_misread(
+        tool, "2025.3.1.0", [finding(text), after], library
+    )
+    assert not why_misread(tool, "2025.3.1.0", [finding(text)], builds_of_controls["mbarrier"])
+    assert not why_misread(tool, "2025.3.1.0", [finding(text), finding("Invalid __shared__ write")], library)
+    assert not why_misread(tool, "2025.3.1.0", [after], library)
+    assert bool(why_misread(tool, "2025.4.0.0", [finding(text)], library)) == (tool == "memcheck")
+    assert not why_misread("racecheck", "2025.3.1.0", [finding(text)], library)
+
+
+def test_a_tool_that_misreads_a_kernel_leaves_its_verdict_unknown(tmp_path, builds_of_controls):
+    says = f"--version) echo Version 2025.3.1.0 ;; *initcheck*) {saying(HOST_READ)}\n;; *) {saying(CLEAN)}\n;;"
+    script = f'case "$*" in {says} esac'
+    program = write(tmp_path / "compute-sanitizer", f"#!/bin/sh\n{script}\n")
+    program.chmod(0o755)
+    made = a_build(tmp_path / "bulk_store")
+    shutil.copy2(builds_of_controls["bulk_store"], made.library)
+    record = sanitize_rung(made, program, [], 0, 20, lambda _: a_where(), tmp_path / "log", lambda _: None)
+    assert [tool["verdict"] for tool in record["tools"]] == ["pass", "pass", "unknown", "pass"]
+    assert record["status"] == "unknown"
+    assert record["message"].startswith("initcheck: compute-sanitizer 2025.3.1.0 may be wrong, for it does not follow")
+
+
+@pytest.mark.parametrize(
+    ("status", "failed"), [("pass", False), ("does not apply", False), ("unknown", False), ("failed", True)]
+)
 def test_the_summary_fails_where_a_rung_was_blamed(status, failed):
     tools = [{"tool": "memcheck", "findings": read_findings(MEMCHECK)}] if status == "failed" else []
     text, fails = sanitizer_report(

@@ -22,6 +22,7 @@ from corpus import (
     CONTROLS,
     FAULTS,
     as_rung,
+    base,
     emulate,
     expected,
     first_line,
@@ -217,16 +218,22 @@ _CHECKED = {
 }
 
 
-def by_sanitizer(entry: Mapping[str, Any]) -> str:
-    """The tools that blame a kernel; empty where none does."""
-    return ", ".join(tool["tool"] for tool in entry["sanitizer"] if tool["verdict"] == "failed")
+def by_sanitizer(entry: Mapping[str, Any], but: str = "") -> str:
+    """The tools that blame a kernel, but those named; empty where none does."""
+    failed = (tool["tool"] for tool in entry["sanitizer"] if tool["verdict"] == "failed")
+    return ", ".join(tool for tool in failed if tool not in but.split(", "))
 
 
-def by_gpu(entry: Mapping[str, Any] | None) -> str:
-    """What the check on a GPU and compute-sanitizer's tools find, in a few words; empty where they find nothing."""
+def by_gpu(entry: Mapping[str, Any] | None, but: str = "") -> str:
+    """What the check on a GPU and the tools, but those named, find in a few words; empty where they find nothing."""
     if entry is None:
         return "not tried yet"
-    return ", ".join(filter(None, (by_check(entry), by_sanitizer(entry))))
+    return ", ".join(filter(None, (by_check(entry), by_sanitizer(entry, but))))
+
+
+def false_alarms(gpu: Mapping[str, Mapping[str, Any]]) -> dict[Path, str]:
+    """The tools that blame a sound kernel, by its source: of a fault in that kernel they say nothing."""
+    return {source: by_sanitizer(gpu[source.stem]) for source in CONTROLS if source.stem in gpu}
 
 
 def on_gpus(path: Path = ON_GPU) -> dict[str, dict[str, Any]]:
@@ -271,6 +278,7 @@ def corpus() -> dict[str, Any]:
     """
     emulated, seeds, ladder = (store.read_json(path) for path in (EMULATED, SEEDS, LADDER))  # of no GPU
     in_emulator, gpu = {entry["name"]: entry for entry in emulated["entries"]}, on_gpus()
+    alarms = false_alarms(gpu)
     rows = [
         {
             "name": source.stem,
@@ -280,10 +288,10 @@ def corpus() -> dict[str, Any]:
             "needs": header(source, "Would take") or _MISSED.get(in_emulator[source.stem]["status"], ""),
             "emulator": by_emulator(source, in_emulator[source.stem]),
             "unknown": {PASSED: "", "failed": ""}.get(status := in_emulator[source.stem]["status"], status),
-            "on_gpu": by_gpu(gpu.get(source.stem)),
+            "on_gpu": by_gpu(gpu.get(source.stem), alarms.get(base(source), "")),
             "tried": source.stem in gpu,
             "check": source.stem in gpu and by_check(gpu[source.stem]),
-            "sanitizer": source.stem in gpu and by_sanitizer(gpu[source.stem]),
+            "sanitizer": source.stem in gpu and by_sanitizer(gpu[source.stem], alarms.get(base(source), "")),
         }
         for source in FAULTS
     ]
@@ -300,7 +308,7 @@ def corpus() -> dict[str, Any]:
                 in_emulator[source.stem]["status"], in_emulator[source.stem]["status"]
             ),
             "on_gpu": by_gpu(gpu.get(source.stem)) or "passes",
-            "blame": header(source, "Blamed"),
+            "blame": header(source, "Blamed") or header(source, "Blamed by"),
             "blamed": in_emulator[source.stem]["status"] == "failed"
             or by_gpu(gpu.get(source.stem)) not in ("", "not tried yet"),
         }

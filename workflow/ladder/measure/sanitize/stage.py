@@ -15,6 +15,7 @@ from typing import Any
 
 from ladder.build.compile import NOT_APPLICABLE, Build
 from ladder.build.toolchain import find_tool
+from ladder.measure.sanitize.misread import why_misread
 from ladder.model.cases import Case
 from ladder.system.errors import LadderError
 from ladder.system.process import BROKEN, Outcome, blamed, start, stop
@@ -22,6 +23,7 @@ from ladder.system.process import BROKEN, Outcome, blamed, start, stop
 TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
 TOOLKIT = "/usr/local/cuda/compute-sanitizer/compute-sanitizer"  # where a toolkit has it, beside its link in bin
 MOST_FINDINGS = 20  # that a record keeps of one tool
+UNKNOWN = "unknown"  # whether what a tool found is wrong with a rung
 
 # Its lines start with nine equal signs; a finding is such a line of text, with indented lines below that say where.
 _PREFIX = re.compile(r"^ ?=========( .*)?$")
@@ -74,9 +76,9 @@ def run_tool(
 ) -> dict[str, Any]:
     """Watch a library's products with one tool and return what it says.
 
-    Keys: tool, verdict (`pass`; `failed`, where it found something or the rung did not run under it; `broken`, where
-    the machine kept it from its summary), message (empty for a pass), findings (see `read_findings`; at most
-    MOST_FINDINGS), wall_s (seconds).
+    Keys: tool, verdict (`pass`; `failed`, where it found something or the rung did not run under it; `unknown`, where
+    it says what it found of sound kernels, too; `broken`, where the machine kept it from its summary), message (empty
+    for a pass), findings (see `read_findings`; at most MOST_FINDINGS), wall_s (seconds).
     """
     begun = time.monotonic()
     log.parent.mkdir(parents=True, exist_ok=True)
@@ -96,6 +98,8 @@ def run_tool(
         file.write(f"{tool}:\n{text}\n")
     findings = read_findings(text)
     verdict, message = tool_verdict(text, findings, process.returncode, time_limit_s if overdue else None)
+    if findings and (why := why_misread(tool, sanitizer_version(sanitizer), findings, library)):
+        verdict, message = UNKNOWN, f"{why}: {message}"
     wall_s = round(time.monotonic() - begun, 3)
     return {
         "tool": tool,
@@ -191,9 +195,9 @@ def sanitize_rung(
 ) -> dict[str, Any]:
     """Watch a rung with all tools at a time, for none of them is a clock, and return the record.
 
-    Keys: status (`pass`, `failed`, or the compile record's where it did not compile), message, sanitizer (its version),
-    where, cases, tools (`run_tool`'s, of those that came to a verdict). Raises LadderError where the machine broke a
-    tool off and none of the others found anything.
+    Keys: status (`pass`, `failed`, `unknown`, or the compile record's where it did not compile), message, sanitizer
+    (its version), where, cases, tools (`run_tool`'s, of those that came to a verdict). Raises LadderError where the
+    machine broke a tool off and none of the others failed.
     """
     compiled = made.record
     if compiled["status"] != "ok":
@@ -207,10 +211,10 @@ def sanitize_rung(
 
     with ThreadPoolExecutor(len(TOOLS)) as pool:
         tools = list(pool.map(watch, TOOLS))
-    worst = next((tool for tool in tools if tool["verdict"] == "failed"), None)
-    if not worst and (broken := next((tool for tool in tools if tool["verdict"] == BROKEN), None)):
-        Outcome(BROKEN, broken["message"]).of_the_work(f"sanitize: {made.folder.name}: {broken['tool']}")
-    status, message = ("failed", f"{worst['tool']}: {worst['message']}") if worst else ("pass", "")
+    worst = next((tool for bad in ("failed", BROKEN, UNKNOWN) for tool in tools if tool["verdict"] == bad), None)
+    if worst and worst["verdict"] == BROKEN:
+        Outcome(BROKEN, worst["message"]).of_the_work(f"sanitize: {made.folder.name}: {worst['tool']}")
+    status, message = (worst["verdict"], f"{worst['tool']}: {worst['message']}") if worst else ("pass", "")
     version = sanitizer_version(sanitizer)
     return {
         "status": status, "message": message, "sanitizer": version, "where": where,
@@ -235,5 +239,5 @@ def sanitizer_report(found: Sequence[Mapping[str, Any]], measuring: bool, gpu: s
         lines.append(f"{record['rung']:<{width}}  {record['status']}  {record['message']}".rstrip())
         for tool in record["tools"]:
             lines += [f"    {tool['tool']}: {finding_text(finding)}" for finding in tool["findings"]]
-    bad = [record for record in found if record["status"] not in ("pass", NOT_APPLICABLE)]
+    bad = [record for record in found if record["status"] not in ("pass", NOT_APPLICABLE, UNKNOWN)]
     return "\n".join(lines) + "\n", bool(bad)
