@@ -426,3 +426,14 @@ def test_mutants_are_seen_on_every_gpu_and_timed_on_the_first(tmp_path, monkeypa
     assert found["3"] == {"rung": "naive", "id": "3", "detector": "", "message": "", "wall_s": 2.0, "gpu": "GPU-0"}
     assert {each["gpu"] for each in found.values()} == {"GPU-0", "GPU-1"}
     assert all(each["detector"] == "check" for number, each in found.items() if number != "3")
+
+
+def test_what_a_gpu_kills_counts_beside_the_emulator(tmp_path, monkeypatch):
+    survivor, other = ({"rung": each["rung"], "id": each["id"]} for each in record_mutants.mutants()["survivors"][:2])
+    gpu = {"where": {}, "entries": [survivor | {"detector": "check"}, other | {"detector": ""}]}
+    store.write_json(tmp_path / "mutants.json", {"stage": "mutants", **gpu})
+    monkeypatch.setattr(record_mutants, "ON_GPU", tmp_path / "mutants.json")
+    found = record_mutants.mutants()
+    assert found["both"]["killed"] == found["all"]["killed"] + 1
+    assert found["both"]["survived"] == found["all"]["survived"] - 1
+    assert [each["on_gpu"] and each["on_gpu"]["detector"] for each in found["survivors"][:3]] == ["check", "", None]

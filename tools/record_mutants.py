@@ -489,8 +489,10 @@ def mutants() -> dict[str, Any]:
     """What docs/mutants.md says.
 
     Keys: `rungs`, `operators` and `kinds`, rows with a name, `killed`, `equivalent`, `speed`, `survived`, and the
-    `rate` in percent with its interval; `all`, the same of all; `survivors`, each with its rung, place, diff and `why`,
-    the explanation or none; `not_compiled`; the `gpu` record or None; `where` of the newest record; `not_emulated`.
+    `rate` in percent with its interval; `all`, the same of all, and `both`, of the emulator and a GPU together;
+    `survivors` of the emulator, each with its rung, place, diff and `why`, the explanation or none, and `on_gpu`, what
+    was found there, or None where it was not tried; `not_compiled`; the `gpu` record or None; `where` of the newest
+    record; `not_emulated`.
     """
     held = {path.stem: store.read_json(path) for path in sorted(FOLDER.glob("*.json"))}
     told = explained()
@@ -501,15 +503,17 @@ def mutants() -> dict[str, Any]:
         for entry in record["mutants"]:
             reason = why(told, rung, entry)
             verdict = explained_verdict(entry, reason)
-            on_gpu = found.get((rung, entry["id"]), {})
-            detector = entry["detector"] or on_gpu.get("detector", "")
-            entries.append({**entry, "rung": rung, "verdict": verdict, "by": detector, "why": reason})
+            tried = found.get((rung, entry["id"]))
+            detector = entry["detector"] or (tried or {}).get("detector", "")
+            entries.append({**entry, "rung": rung, "verdict": verdict, "by": detector, "why": reason, "on_gpu": tried})
     if unknown := set(told) - {f"{rung} {entry['id']}" for entry in entries for rung in (entry["rung"], "all")}:
         raise LadderError(f"{shown(EXPLAINED)}: {sorted(unknown)[0]}: no such mutant is recorded; remove it")
     survivors = [entry for entry in entries if entry["verdict"] == SURVIVED]
     counted = [entry for entry in entries if entry["verdict"] in (KILLED, SURVIVED)]
+    both = [{**entry, "verdict": KILLED} if entry["by"] else entry for entry in counted]
     return {
         "all": rate("all", entries),
+        "both": rate("both", both),
         "rungs": [rate(name, some) for name, some in grouped(entries, "rung").items()],
         "operators": [rate(name, some) for name, some in grouped(entries, "operator").items()],
         "kinds": sorted(Counter(entry["kind"] for entry in entries if entry["kind"]).items(), key=lambda x: -x[1]),
