@@ -157,13 +157,20 @@ EMULATED_ALONE = (
 )
 
 # On a GPU alone: one dimension that a float does not hold, with more tiles than 16 bits count; more tiles of k than 16
-# bits count; a thin C of more rows, or columns, than these count.
+# bits count; a thin C of more rows, or columns, than these count; and products so large that kernels of their own
+# compute them, with a rest of m, n and k: rows that begin anywhere, rows that are all aligned, lines of many scales,
+# numbers that cannot be split, and few numbers but 0.
 GPU_ALONE = (
     Case(Shape((1 << 24) + 65, 1, 1)),
     Case(Shape(1, (1 << 24) + 65, 1)),
     Case(Shape(2, 3, (1 << 21) + 65), alpha=-1),
     Case(Shape(65601, 13, 6), beta=1),
     Case(Shape(13, 65601, 6), beta=1),
+    Case(Shape(2031, 2041, 2049), -0.5, 1, (1, 0, 2)),
+    *(
+        Case(Shape(2030, 2040, 2053), beta=1, padding=(3, 0, 0), family=family)
+        for family in ("uniform", "uneven", "wide_range", "signed_zeros")
+    ),
 )
 
 # There too: rows so far apart that an offset into A and C, or into B, needs more than 31 bits, the last so that only a
