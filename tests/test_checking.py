@@ -9,15 +9,19 @@ import time
 import numpy as np
 import pytest
 from conftest import a_build, a_case, a_check, a_where, asked
+from ladder.build.compile import build
+from ladder.build.library import Library
+from ladder.config import gpus
 from ladder.config.documents import read_yaml
-from ladder.config.plan import plan
+from ladder.config.kernels import read_kernels
+from ladder.config.plan import KERNELS, plan
 from ladder.measure.check import judge
 from ladder.measure.check import worker as check_worker
 from ladder.measure.check.in_common import passing
 from ladder.measure.check.stage import check_rung
 from ladder.measure.devices import EmulatedDevice
 from ladder.measure.worker import WORKER
-from ladder.model.cases import OTHER_ARGUMENTS, Case, all_cases
+from ladder.model.cases import GPU_ALONE, OTHER_ARGUMENTS, Case, all_cases
 from ladder.model.shape import Shape
 from ladder.records import store
 from ladder.records.checks import held_cases, merge_check
@@ -26,6 +30,23 @@ from ladder.system.paths import ROOT
 from ladder.system.process import Outcome
 
 # Cases
+
+
+@pytest.mark.parametrize("name", ["mma_3xtf32", "tf32", "wgmma_3xfp16"])
+def test_on_a_gpu_products_with_rests_reach_the_kernels_for_large_ones(tmp_path, nvcc, name):
+    rung = read_kernels(KERNELS)[name]
+    assert build(rung, gpus.read_gpu("h100-sxm"), nvcc, ["-O1", "-std=c++17"], tmp_path / name)["status"] == "ok"
+    library = Library(tmp_path / name / "library.so")
+
+    def kernels(cases):
+        launches = (library.launches(case.shape, 132, case.paddings) for case in cases)
+        return {launch.kernel for each in launches for launch in each}
+
+    large = [case for case in GPU_ALONE if min(case.shape.m, case.shape.n, case.shape.k) > 1000]
+    assert kernels(large) > kernels([asked("4096")]) > kernels([])
+    assert all(side % 16 for case in large for side in (case.shape.m, case.shape.n, case.shape.k))
+    assert kernels(large[1:]) == kernels([asked("4096")])
+    assert len({case.family for case in large}) >= 4
 
 
 def test_every_shape_is_crossed_with_every_case_and_what_is_timed_is_added_as_it_is_timed():

@@ -128,32 +128,6 @@ def test_the_figure_writes_out_what_changed(tmp_path):
     assert [label.get_text() for label in axes.get_yticklabels()] == [RUNG]
 
 
-# Two runs of one commit on one GPU, as recorded: `raw/time`, and what docs/measuring.md says how to record again
-
-AGAIN = TIMES.parent / "again" / "time"
-
-
-@pytest.mark.skipif(not AGAIN.exists(), reason=f"no second run is recorded in {AGAIN}")
-@pytest.mark.xfail(strict=True, reason="raw/time was recorded anew, raw/again not yet: they are of two commits")
-def test_two_recorded_runs_of_one_commit_are_nowhere_called_faster_or_slower_from_1024_up():
-    rungs = sorted(path.stem for path in AGAIN.glob("*.zip"))
-    sides = {
-        rung: [read_timings(folder / f"{rung}.zip", rung, RECORDED) for folder in (AGAIN, TIMES)] for rung in rungs
-    }
-    shapes = sorted({shape for both in sides.values() for shape in both[0]})
-    for rung, (first, second) in sides.items():
-        commits = {side[shape].where["software"]["git_commit"] for side in (first, second) for shape in first}
-        assert len(commits) == 1, f"record the second run of {rung} anew, of the commit that the first is of"
-    table = compare(rungs, shapes, AGAIN, TIMES, RECORDED)
-    assert table["same_build"].all()
-    assert (table["baseline_measured_at"] != table["measured_at"]).all()
-    large = table[table[["m", "n", "k"]].min(axis=1) >= 1024]
-    assert set(large["rung"]) == set(rungs)
-    assert len(rungs) > 6
-    wrong = large[~large["verdict"].isin(["same", "undecided"])]
-    assert wrong.empty, wrong.to_string()
-
-
 # The baseline
 
 

@@ -134,7 +134,7 @@ def test_a_tool_that_blames_a_sound_kernel_says_nothing_of_the_faults_in_it():
     tools = [{"tool": tool, "verdict": "failed"} for tool in ("memcheck", "initcheck")]
     check = {"status": "failed", "message": "wrote outside"}
     alarms = false_alarms({base(fault).stem: {"sanitizer": tools[:1]}})
-    assert alarms == {base(fault): "memcheck"}
+    assert alarms == {base(fault): ["memcheck"]}
     entry = {"check": check, "sanitizer": tools}
     assert by_gpu(entry, alarms[base(fault)]) == "writes outside, initcheck"
     assert by_gpu(entry) == "writes outside, memcheck, initcheck"

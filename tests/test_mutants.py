@@ -1,6 +1,7 @@
 """Mutants: what each operator makes, how they are drawn and recorded, and that the record and its page are of today."""
 
 import time
+from contextlib import nullcontext
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import ClassVar
@@ -8,7 +9,7 @@ from typing import ClassVar
 import pytest
 import record_mutants
 import recording
-from conftest import a_device, line_of, write
+from conftest import a_build, a_device, a_where, line_of, write
 from ladder.build.emulator import NEEDS_GPU
 from ladder.config.documents import read_yaml
 from ladder.config.plan import plan
@@ -426,6 +427,58 @@ def test_mutants_are_seen_on_every_gpu_and_timed_on_the_first(tmp_path, monkeypa
     assert found["3"] == {"rung": "naive", "id": "3", "detector": "", "message": "", "wall_s": 2.0, "gpu": "GPU-0"}
     assert {each["gpu"] for each in found.values()} == {"GPU-0", "GPU-1"}
     assert all(each["detector"] == "check" for number, each in found.items() if number != "3")
+
+
+def test_what_survives_unexplained_is_tried_on_gpus_first_and_the_record_grows_with_each(tmp_path, monkeypatch):
+    verdicts = [KILLED, SURVIVED, SURVIVED, SURVIVED, EQUIVALENT]
+    mutants = [{"id": str(number), "verdict": verdict} for number, verdict in enumerate(verdicts)]
+    told = {"naive 1": {"equivalent": "the same"}, "naive 2": {"speed": "slower"}}
+    run = replace(record_mutants.configured(), results=tmp_path, devices=(a_device(),))
+    path, grown = run.raw() / record_mutants.ON_GPU.name, []
+
+    class OnStandIn:
+        def __init__(self, run, folder, recording, entry):
+            self.entry = entry
+
+        def seen(self, turn):
+            return None
+
+        def timed(self, references):
+            grown.append([each["id"] for each in store.read_record(path)["entries"]] if path.exists() else [])
+            return {"detector": "", "message": "", "wall_s": 1.0}
+
+    here = SimpleNamespace(entry="naive", record={"mutants": mutants}, rungs=[run.by_name("naive")])
+    for name, stand_in in {
+        **{"OnGpu": OnStandIn, "ladder": lambda run: {"naive": []}, "Recording": lambda entry, rungs: here},
+        **{"compiled": lambda run, folder: {rung.name: SimpleNamespace(record={}) for rung in run.needed}},
+        **{"environment": lambda *asked: a_where(), "explained": lambda: told, "CORES": 2},
+    }.items():
+        monkeypatch.setattr(record_mutants, name, stand_in)
+    monkeypatch.setattr(recording, "CORES", 2)
+    record_mutants.on_gpu(run, tmp_path, 1e6)
+    assert grown == [[], ["3"], ["3", "2"], ["3", "2", "0"]]
+    assert [each["id"] for each in store.read_record(path)["entries"]] == ["3", "2", "0", "1"]
+
+
+def test_a_mutant_is_checked_on_a_gpu_with_drawn_cases_too_until_one_is_wrong(tmp_path, monkeypatch):
+    run = record_mutants.configured()
+    rung, seen = run.by_name("naive"), []
+
+    def check_rung(made, cases, *rest, until_wrong):
+        seen.append((cases, until_wrong))
+        return {"status": "failed", "message": "wrong"}
+
+    monkeypatch.setattr(record_mutants, "check_rung", check_rung)
+    monkeypatch.setattr(record_mutants.OnGpu, "builds", lambda self: [(rung, a_build(tmp_path / "naive"))])
+    for number in ("00000001", "00000001", "00000002"):
+        one = record_mutants.OnGpu(run, tmp_path, SimpleNamespace(), {"id": number})
+        found = one.seen(nullcontext())
+        assert (found["detector"], found["message"]) == ("check", "wrong")
+    first, again, other = (cases for cases, _ in seen)
+    assert first == again != other
+    assert first[: len(run.cases("naive"))] == run.cases("naive")
+    assert all(case.drawn for case in first[len(run.cases("naive")) :])
+    assert all(until_wrong for _, until_wrong in seen)
 
 
 def test_what_a_gpu_kills_counts_beside_the_emulator(tmp_path, monkeypatch):

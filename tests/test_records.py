@@ -379,7 +379,7 @@ def test_an_environment_names_everything_that_could_explain_a_measurement(tmp_pa
 
 
 @pytest.mark.parametrize("gpu", ["h100-sxm", "h200-sxm"])
-def test_what_git_keeps_of_a_gpu_leaves_room_below_five_megabytes_and_without_other_languages_a_whole_one(gpu):
+def test_what_git_keeps_of_a_gpu_leaves_half_a_megabyte_below_five_and_without_other_languages_a_whole_one(gpu):
     results = ROOT / "results" / gpu
     kept = [
         path
@@ -395,5 +395,5 @@ def test_what_git_keeps_of_a_gpu_leaves_room_below_five_megabytes_and_without_ot
     assert len(sizes) > 30
     of_others = {path: size for path, size in sizes.items() if Path(path).name.startswith(("triton_", "cutile_"))}
     largest = sorted(sizes.items(), key=lambda item: -item[1])[:5]
-    assert sum(sizes.values()) < 4.6e6, largest
+    assert sum(sizes.values()) < 4.5e6, largest
     assert sum(sizes.values()) - sum(of_others.values()) < 4e6, largest

@@ -1,7 +1,7 @@
 // control_cuda_pipeline: no fault. Half of the warps bring tiles, half multiply them; a cuda::pipeline of the block hands
 // them over.
-// Blamed by: synccheck of compute-sanitizer 2025.3, which counts an arrival of cp.async that is not .noinc as one more
-// (NVIDIA's release notes: mended in 2025.4).
+// Blamed by: synccheck of compute-sanitizer 2025.3, which is wrong about arrivals of cp.async that are not .noinc (NVIDIA's
+// release notes: mended in 2025.4).
 #include <cooperative_groups.h>
 #include <cuda/pipeline>
 
