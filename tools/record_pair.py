@@ -78,7 +78,7 @@ def record_gpu(pairs: int = 1) -> None:
     with tempfile.TemporaryDirectory(prefix="gemm-ladder-") as folder:
         compiled = Path(folder) / "compiled"
         compiled.mkdir()
-        snakemake(ROOT, compiled, [*settings, "measure=false"])
+        snakemake(ROOT, compiled, [*settings, "measure=false"], ("--until", "compile"))
         runs = wall_times(ROOT, compiled, uuids, pairs, settings, UNTIL)
     where = {"measured_at": runs[0]["begins_at"], "gpu": vars(run.device), "software": software(ROOT)}
     found = round(ratio(runs), 4)
