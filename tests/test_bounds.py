@@ -85,12 +85,23 @@ def judged(k: int, seed: int, family: str, of_A=exact, of_B=exact, sums=exact, s
 
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize(
-    "family", [*RANDOM_SIGNS, "positive", "huge", "cancellation", "subnormal", "signed_zeros", "nonfinite"]
+    "family", [*RANDOM_SIGNS, "positive", "huge", "largest", "cancellation", "subnormal", "signed_zeros", "nonfinite"]
 )
 @pytest.mark.parametrize("k", DEPTHS)
 def test_sequential_fp32_sums_pass(k, family, seed):
     with np.errstate(all="ignore"):
         assert judged(k, seed, family)["verdict"] == "pass"
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_some_of_the_largest_numbers_are_infinite_in_tf32_and_sums_of_them_are_finite(seed):
+    shape = Shape(24, 24, 24)
+    inputs = draw_inputs("largest", shape, True, False, seed)
+    with np.errstate(all="ignore"):
+        assert [np.isinf(tf32(each)).any() for each in (inputs.A, inputs.B)] in ([True, False], [False, True])
+        found = judge.case_error(shape, 1, 0, inputs.A, inputs.B, None, tf32(inputs.A) @ tf32(inputs.B), "largest")
+    assert found["verdict"].startswith("NaN or infinity at row ")
+    assert np.isfinite(np.abs(inputs.A) @ np.abs(inputs.B)).all()
 
 
 @pytest.mark.parametrize("shape", [(1, 1), (1, 64), (64, 1), (2, 3)])

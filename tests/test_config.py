@@ -1280,6 +1280,12 @@ def test_what_is_timed_profiled_or_sustained_is_checked_as_it_is_run(machine):
     assert run.cases("naive") == run.cases() == [*computed, *GPU_ALONE, *BEYOND_31_BITS, *probes(PROBES)]
 
 
+def test_numbers_that_have_no_finite_value_in_tf32_are_not_asked_of_a_rung_that_declares_it():
+    run = plan.plan({"kernels": (names := ["tf32", "cublas_tf32", "mma_3xtf32"])})
+    for cases in (run.cases, run.emulated_cases):
+        assert ["largest" in {case.family for case in cases(name)} for name in names] == [False, False, True]
+
+
 @pytest.mark.parametrize(
     ("sizes", "shapes"),
     [

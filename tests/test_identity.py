@@ -164,7 +164,7 @@ def test_what_is_recorded_here_is_all_in_its_place():
     places = [path for path in ROOT.glob("results/*/raw/**/*") if path.suffix in (".json", ".gz", ".xz", ".zip")]
     counted = {"mma_rate", "mma_operands"}  # microbenchmarks, which tools/micro wrote in a form of their own
     found = {path for path in places if path.name.partition(".")[0] not in counted}
-    others = {"hardware", "survey", "library", "mutants"}
+    others = {"hardware", "survey", "library", "mutants", "pair"}
     assert {RecordPlace.of(path).stage for path in found} | {"sustained"} == {*STAGES, *others}
     for path in found:
         if path.suffix == ".zip":

@@ -35,7 +35,7 @@ from ladder.model.cases import (
 from ladder.model.claims import claimed, claimed_cases, claimed_shapes, in_words, not_as_timed
 from ladder.model.drawn import ON_A_CPU, ON_A_GPU, SANITIZED, Drawing, Reach
 from ladder.model.gpu import Gpu, ceiling_gflops
-from ladder.model.precision import BOUNDS
+from ladder.model.precision import BOUNDS, NOT_ASKED
 from ladder.model.rung import Rung
 from ladder.model.shape import Shape, in_order, work_key
 from ladder.records import store
@@ -301,8 +301,12 @@ class Plan:
         return claimed_shapes(self.by_name(name).claims, self.profile_shapes)
 
     def _claimed(self, name: str, cases: list[Case]) -> list[Case]:
-        claims = self.by_name(name).claims if name else {}
-        return claimed_cases(claims, cases) if claims else cases
+        """Those that a rung claims, or the nearest to them; without its name all."""
+        if not name:
+            return cases
+        rung = self.by_name(name)
+        asked = [case for case in cases if case.family not in NOT_ASKED[BOUNDS[rung.precision]]]
+        return claimed_cases(rung.claims, asked) if rung.claims else asked
 
     def _cases(self, timed: list[Shape]) -> list[Case]:
         """All of the configuration; where rungs are tuned, every class of size has a shape among them."""

@@ -70,6 +70,23 @@ def _huge_addend(random: np.random.Generator, rows: int, columns: int) -> Matrix
     return np.ldexp(_uniform(random, rows, columns), 120).astype(np.float32)
 
 
+def _largest_pair(random: np.random.Generator, shape: Shape) -> tuple[Matrix, Matrix]:
+    """One matrix near the largest numbers, the other so small that sums of products are finite in every order.
+
+    Of the large one each number in eight is so near to 2**128 that it rounds to an infinity in TF32, BF16 and FP16.
+    """
+    A, B = _uniform(random, shape.m, shape.k), _uniform(random, shape.k, shape.n)
+    large, small = (A, B) if random.random() < 1 / 2 else (B, A)
+    nearest = np.copysign(1 - np.abs(large) * np.float32(2.0**-12), large)
+    large[...] = np.ldexp(np.where(random.random(large.shape) < 1 / 8, nearest, large / 2), 128)
+    small[...] = np.ldexp(small, -100)
+    return A, B
+
+
+def _largest_addend(random: np.random.Generator, rows: int, columns: int) -> Matrix:
+    return np.ldexp(_uniform(random, rows, columns), 28).astype(np.float32)
+
+
 def _subnormal(random: np.random.Generator, rows: int, columns: int) -> Matrix:
     """Multiples of 2**-149, all below the smallest normal number, 2**-126."""
     return (random.integers(-(2**23) + 1, 2**23, (rows, columns)) * 2.0**-149).astype(np.float32)
@@ -189,6 +206,7 @@ _PAIRS: dict[str, Callable[[np.random.Generator, Shape], tuple[Matrix, Matrix]]]
     "scattered": _scattered_pair,
     "positive": _alike(_positive),
     "huge": _huge_pair,
+    "largest": _largest_pair,
 }
 _ADDENDS = {
     "normal": _normal,
@@ -199,5 +217,6 @@ _ADDENDS = {
     "uneven": _uneven,
     "scattered": _scattered,
     "huge": _huge_addend,
+    "largest": _largest_addend,
 }
 FAMILIES = tuple(_PAIRS)

@@ -128,7 +128,7 @@ def _short(value: float) -> str:
 # later chunk of k begins beyond 31 bits; so large products that tensor cores pay for a pre-pass, and tiles for 66 SMs,
 # with lines of many scales and with few numbers but 0; one that is larger still, aligned and of whole tiles but along
 # k; sums of zero times infinity; scalars near 0 that matter, for the matrices are huge, once with sums so long that
-# tensor cores compute them; and scalars near 1.
+# tensor cores compute them; scalars near 1; and numbers that round to infinity in what tensor cores multiply.
 EMULATED_ALONE = (
     *(
         Case(Shape(65, 68, 20), alpha=-1, beta=-1, padding=4, offset=offset)
@@ -154,12 +154,15 @@ EMULATED_ALONE = (
     Case(Shape(17, 20, 36), alpha=2.0**-110, beta=-(2.0**-120), family="huge"),
     Case(Shape(17, 36, 613), alpha=2.0**-110, family="huge", sms=1),
     Case(Shape(17, 20, 1), alpha=1 + 2.0**-21, beta=1 - 2.0**-21),
+    Case(Shape(130, 132, 68), beta=-1, family="largest"),
+    Case(Shape(65, 68, 613), family="largest", sms=1),
 )
 
 # On a GPU alone: one dimension that a float does not hold, with more tiles than 16 bits count; more tiles of k than 16
 # bits count; a thin C of more rows, or columns, than these count; and products so large that kernels of their own
-# compute them, with a rest of m, n and k: rows that begin anywhere, rows that are all aligned, lines of many scales,
-# numbers that cannot be split, and few numbers but 0.
+# compute them, with a rest of m, n and k: rows that begin anywhere, and rows that are all aligned, of ordinary numbers,
+# of lines of many scales, and with many more columns than rows of numbers that cannot be split, of numbers that round
+# to infinity and of few numbers but 0.
 GPU_ALONE = (
     Case(Shape((1 << 24) + 65, 1, 1)),
     Case(Shape(1, (1 << 24) + 65, 1)),
@@ -167,9 +170,10 @@ GPU_ALONE = (
     Case(Shape(65601, 13, 6), beta=1),
     Case(Shape(13, 65601, 6), beta=1),
     Case(Shape(2031, 2041, 2049), -0.5, 1, (1, 0, 2)),
+    *(Case(Shape(2030, 2040, 2052), beta=1, padding=4, family=family) for family in ("uniform", "uneven")),
     *(
-        Case(Shape(2030, 2040, 2052), beta=1, padding=4, family=family)
-        for family in ("uniform", "uneven", "wide_range", "signed_zeros")
+        Case(Shape(1006, 4044, 2052), beta=1, padding=4, family=family)
+        for family in ("wide_range", "largest", "signed_zeros")
     ),
 )
 

@@ -13,6 +13,8 @@ if TYPE_CHECKING:  # every process of a run imports this module, and few need pa
 TITLES = {"fp32": "FP32", "3xtf32": "3xTF32", "3xfp16": "3xFP16", "tf32": "TF32"}
 # The bounds (`ladder.model.bounds`) that each is held to: numbers split in two, for three products, keep those of FP32.
 BOUNDS = {"fp32": "fp32", "3xtf32": "fp32", "3xfp16": "fp32", "tf32": "tf32"}
+# The families of inputs (`ladder.measure.inputs`) that a bound is not asked of: rounded, numbers of them are infinite.
+NOT_ASKED = {"fp32": frozenset[str](), "tf32": frozenset({"largest"})}
 
 
 def label(rung: str, precision: str, claims: str = "") -> str:
