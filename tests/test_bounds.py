@@ -104,6 +104,24 @@ def test_some_of_the_largest_numbers_are_infinite_in_tf32_and_sums_of_them_are_f
     assert np.isfinite(np.abs(inputs.A) @ np.abs(inputs.B)).all()
 
 
+def fixed_point(lines: np.ndarray) -> np.ndarray:
+    """Each line in multiples of 2**-22 of its largest magnitude."""
+    unit = np.abs(lines).max(axis=1, keepdims=True) * 2.0**-22
+    return np.round(lines / unit) * unit
+
+
+def test_numbers_that_are_lost_beside_larger_ones_of_their_line_are_missed_where_steps_of_k_differ():
+    shape, found = Shape(24, 32, 300), {}
+    for family in ("uneven", "uneven_steps"):
+        drawn = [draw_inputs(family, shape, True, False, seed) for seed in range(8)]
+        products = [(fixed_point(each.A) @ fixed_point(each.B.T).T).astype(np.float32) for each in drawn]
+        found[family] = {
+            judge.case_error(shape, 1, 0, each.A, each.B, None, C, family)["verdict"] == "pass"
+            for each, C in zip(drawn, products, strict=True)
+        }
+    assert found == {"uneven": {True}, "uneven_steps": {True, False}}
+
+
 @pytest.mark.parametrize("shape", [(1, 1), (1, 64), (64, 1), (2, 3)])
 @pytest.mark.parametrize("family", RANDOM_SIGNS)
 def test_no_right_product_is_blamed_however_small(shape, family):

@@ -42,7 +42,8 @@ def test_any_level_of_one_thing_meets_any_level_of_another_once():
 @pytest.mark.parametrize("seed", range(1, 6))
 def test_every_kind_of_input_scalar_layout_and_gpu_is_drawn(seed):
     cases = drawn_cases(seed, 121, NAMED, SMS)
-    assert {case.family for case in cases} == set(drawn.DRAWN_FAMILIES)
+    assert {case.family for case in cases} == {*drawn.DRAWN_FAMILIES, *drawn.SHARED_LEVELS.values()}
+    assert {abs(case.alpha) for case in cases if case.family == "largest"} == {1}
     assert {(1, 1), (-1, 1), (1, -1), (1, 0)} <= {(case.alpha, case.beta) for case in cases}
     scalars = {str(float(each)) for case in cases for each in (case.alpha, case.beta)}
     assert {"nan", "inf", "-inf", "0.0", "-0.0"} <= scalars

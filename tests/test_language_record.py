@@ -8,6 +8,7 @@ from conftest import a_rung, write
 from ladder.config.sources import source_digest
 from ladder.model.shape import Shape
 from ladder.records import store
+from ladder.records.digests import source_of
 from ladder.records.timings import read_time_record
 from ladder.system.paths import ROOT
 from record_languages import IDEAS, RECORD, all_rungs, languages, lines_of_code, measured_gpus, measured_rows
@@ -44,11 +45,27 @@ def test_the_page_shows_what_was_measured_on_each_gpu_that_timed_a_rung_in_anoth
     ]  # fmt: skip
     timing = read_time_record(ROOT / "results/h100-sxm/raw/time/async_copy.zip")[Shape(4096, 4096, 4096)]
     own, library = (np.median(timing.measurements[name].times_s) for name in ("async_copy", "cublas"))
-    time, share, error = (of({}, "async_copy") for of in rows.values())
+    build = {"source_digest": source_of(timing.where)}
+    time, share, error = (of(build, "async_copy") for of in rows.values())
     assert time == f"{1000 * own:.3f} ms"
     assert share == f"{100 * library / own:.0f} %"
     assert 1e-9 < float(error) < 1e-5
     assert {of({}, "cutile_tiled") for of in rows.values()} == {"not recorded yet"}
+
+
+def test_the_page_says_what_was_measured_of_an_earlier_source_and_what_failed_its_check(tmp_path):
+    raw = tmp_path / "h200-sxm/raw"
+    for path in ("time/async_copy.zip", "check/async_copy.json"):
+        (raw / path).parent.mkdir(parents=True)
+        shutil.copy(ROOT / "results/h100-sxm/raw" / path, raw / path)
+    time, _, error = measured_rows("h200-sxm", Shape(4096, 4096, 4096), tmp_path).values()
+    record = store.read_record(raw / "check/async_copy.json")
+    present, other = {"source_digest": source_of(record["where"])}, {"source_digest": "0" * 16}
+    assert time(other, "async_copy") == f"{time(present, 'async_copy')}, of an earlier source"
+    assert error(other, "async_copy") == f"{(value := error(present, 'async_copy'))}, of an earlier source"
+    store.write_json(raw / "check/async_copy.json", record | {"status": "failed"})
+    assert error(present, "async_copy") == f"{value}, failed"
+    assert error(other, "async_copy") == f"{value}, of an earlier source that failed its check"
 
 
 @pytest.mark.parametrize(

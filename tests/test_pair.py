@@ -12,7 +12,7 @@ from conftest import a_device, a_where, line_of
 from ladder.records import store
 from ladder.system.errors import LadderError
 from pipeline import FEW, FEW_RUNGS, H100, RECORDED, a_machine, copied, environment, finished_run, with_stand_ins
-from record_pair import ratio, record_gpu, wall_times
+from record_pair import pair, ratio, record_gpu, wall_times
 from test_pool import NOT_MEASURED, stays
 
 UUIDS = [f"GPU-{digit * 8}-{os.getpid()}" for digit in "12"]
@@ -72,6 +72,13 @@ def test_the_record_says_which_cards_took_how_long_and_the_ratio(tmp_path, monke
     assert (record["arguments"], record["settings"]) == (["--until", "time"], [f"gpu={RECORDED}", "sizes=[1024,4096]"])
     assert record["where"]["gpu"]["uuid"] == UUIDS[0]
     assert "0.550 of the time of one GPU" in capsys.readouterr().out
+    assert pair(tmp_path).startswith("This is not recorded yet")
+    (tmp_path / RECORDED).mkdir()
+    (tmp_path / "raw").rename(tmp_path / RECORDED / "raw")
+    where = record["where"]
+    assert pair(tmp_path).splitlines()[2:] == [
+        f"| {where['gpu']['name']} | {where['measured_at'][:10]} | 55 s | 100 s | 0.55 |"
+    ]
 
 
 def test_with_one_gpu_there_is_no_pair(monkeypatch):

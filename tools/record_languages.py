@@ -25,7 +25,8 @@ from ladder.config.sources import WRAP, sources
 from ladder.model.rung import Rung
 from ladder.model.shape import Shape
 from ladder.records import store
-from ladder.records.timings import read_time_record
+from ladder.records.digests import CURRENT, state_of
+from ladder.records.timings import ShapeTiming, read_time_record
 from ladder.system.errors import LadderError
 from ladder.system.paths import ROOT
 from record_architectures import FLAGS
@@ -180,27 +181,38 @@ def measured_rows(
     """The rows of what was measured on a GPU: the time at a shape, the share of cuBLAS beside it, and the error."""
     raw, short = results / gpu / "raw", gpu.partition("-")[0].upper()
 
-    def medians(name: str) -> dict[str, float]:
+    def timed(name: str) -> ShapeTiming | None:
         path = raw / f"time/{name}.zip"
-        timing = read_time_record(path).get(shape) if path.exists() else None
+        return read_time_record(path).get(shape) if path.exists() else None
+
+    def medians(name: str) -> dict[str, float]:
+        timing = timed(name)
         return {each: median(one.times_s) for each, one in timing.measurements.items()} if timing else {}
 
-    def time(_: Mapping[str, Any], name: str) -> str:
-        found = medians(name)
-        return f"{1000 * found[name]:.3f} ms" if found else "not recorded yet"
+    def of_which(build: Mapping[str, Any], where: Mapping[str, Any], failed: bool = False) -> str:
+        """What is to be said of a record that was made there, of this build or an earlier one."""
+        earlier = state_of(where["compile"]["source_digest"], build["source_digest"]) != CURRENT
+        words = [", of an earlier source"] * earlier + [" that failed its check" if earlier else ", failed"] * failed
+        return "".join(words)
+
+    def time(build: Mapping[str, Any], name: str) -> str:
+        timing = timed(name)
+        return f"{1000 * medians(name)[name]:.3f} ms{of_which(build, timing.where)}" if timing else "not recorded yet"
 
     def share(_: Mapping[str, Any], name: str) -> str:
         found = medians(name)
         libraries = [time_s for each, time_s in found.items() if each in ("cublas", "cublas_best", "cublas_tf32")]
         return f"{100 * min(libraries) / found[name]:.0f} %" if libraries else "not recorded yet"
 
-    def error(_: Mapping[str, Any], name: str) -> str:
+    def error(build: Mapping[str, Any], name: str) -> str:
         path = raw / f"check/{name}.json"
-        cases = store.read_record(path)["cases"] if path.exists() else []
-        plain = [case for case in cases if (case["family"], case["alpha"], case["beta"]) == ("normal", 1, 0)]
+        record = store.read_record(path) if path.exists() else {"cases": []}
+        plain = [case for case in record["cases"] if (case["family"], case["alpha"], case["beta"]) == ("normal", 1, 0)]
         of_normal = [case.get("error_normwise") for case in plain]
         errors = [each for each in of_normal if each is not None]  # none where a sum may overflow
-        return f"{max(errors):.1e}" if errors else "not recorded yet"
+        if not errors:
+            return "not recorded yet"
+        return f"{max(errors):.1e}{of_which(build, record['where'], record['status'] != 'pass')}"
 
     return {
         f"time at {shape} on an {short}": time,

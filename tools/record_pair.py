@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ladder.records.provenance import now, software
-from ladder.records.store import write_json
+from ladder.records.store import read_record, write_json
 from ladder.system.errors import LadderError
 from ladder.system.paths import ROOT, shown
 from recording import planned
@@ -62,10 +62,16 @@ def wall_times(
     return runs
 
 
+def medians(runs: Sequence[Mapping[str, Any]]) -> tuple[float, float]:
+    """The median wall times in seconds of the runs on several GPUs and of those on one."""
+    several, one = ([run["wall_s"] for run in runs if (len(run["devices"]) > 1) == more] for more in (True, False))
+    return statistics.median(several), statistics.median(one)
+
+
 def ratio(runs: Sequence[Mapping[str, Any]]) -> float:
     """The median wall time of the runs on several GPUs over that of the runs on one."""
-    of = {several: [run["wall_s"] for run in runs if (len(run["devices"]) > 1) == several] for several in (True, False)}
-    return statistics.median(of[True]) / statistics.median(of[False])
+    several, one = medians(runs)
+    return several / one
 
 
 def record_gpu(pairs: int = 1) -> None:
@@ -85,6 +91,20 @@ def record_gpu(pairs: int = 1) -> None:
     asked = {"arguments": list(UNTIL), "settings": settings}
     write_json(run.raw() / RECORD, {"stage": "pair", "where": where, **asked, "runs": runs, "ratio": found})
     print(f"{shown(run.raw() / RECORD)}: {found:.3f} of the time of one GPU (at most {MOST_RATIO} is wanted)")
+
+
+def pair(results: Path = ROOT / "results") -> str:
+    """What docs/measuring.md says of the records that ship, as a Markdown table: a line for each kind of GPU."""
+    records = [read_record(path) for path in sorted(results.glob(f"*/raw/{RECORD}"))]
+    if not records:
+        return "This is not recorded yet: `python tools pair gpu` records it on two GPUs."
+    lines = ["| GPU | day | on two | on one | ratio |", "| --- | --- | --- | --- | --- |"]
+    for record in records:
+        several, one = medians(record["runs"])
+        where = record["where"]
+        times = f"{several:.0f} s | {one:.0f} s | {record['ratio']:.2f}"
+        lines.append(f"| {where['gpu']['name']} | {where['measured_at'][:10]} | {times} |")
+    return "\n".join(lines)
 
 
 COMMANDS = {"gpu": record_gpu}

@@ -46,6 +46,7 @@ from record_library import programs_with_the_shim  # noqa: E402
 from record_measuring import effects  # noqa: E402
 from record_mutants import mutants  # noqa: E402
 from record_neighbour import neighbour  # noqa: E402
+from record_pair import pair  # noqa: E402
 from record_regression import regression  # noqa: E402
 from worklogs import ladder_as_published, worklogs  # noqa: E402
 
@@ -258,7 +259,8 @@ FUNCTIONS = (
     *(*public(doc_numbers), *public(doc_cases)),
     *(tflops, share_of_cublas, predicted_tflops, profiled),
     *(error_of_cublas, time_of_cublas, errors),
-    *(architectures, attacks, corpus, data_families, effects, languages, mutants, neighbour, regression),
+    *(architectures, attacks, corpus, data_families, effects, languages, mutants, neighbour, pair),
+    regression,
     *(occupancy_by_hand, worklogs, ladder_as_published, programs_with_the_shim),
     *(trial, trial_share, change, trial_table, trial_link, trial_clock_ghz, rates, trials, described),
 )

@@ -12,7 +12,7 @@ from ladder.model.shape import Shape
 Matrix = np.ndarray
 
 # Of these the signs are independent of all else, which the statistical test of ladder.model.bounds stands on.
-RANDOM_SIGNS = ("uniform", "normal", "wide_range", "uneven")
+RANDOM_SIGNS = ("uniform", "normal", "wide_range", "uneven", "uneven_steps")
 
 
 @dataclass(frozen=True)
@@ -123,9 +123,21 @@ def _uneven_pair(random: np.random.Generator, shape: Shape) -> tuple[Matrix, Mat
     """Rows of A, or columns of B, that differ by many orders of magnitude: all of them, or one from all others."""
     A, B = _uniform(random, shape.m, shape.k), _uniform(random, shape.k, shape.n)
     lines = A if random.random() < 1 / 2 else B.T
-    chosen = np.ones(len(lines), bool) if random.random() < 1 / 2 else np.arange(len(lines)) == _any(random, len(lines))
-    lines[...] = np.ldexp(lines, np.where(chosen, random.integers(-30, 31, len(lines)), 0)[:, None])
+    lines[...] = np.ldexp(lines, _scales(random, len(lines)))
     return A, B
+
+
+def _uneven_steps_pair(random: np.random.Generator, shape: Shape) -> tuple[Matrix, Matrix]:
+    """Steps of k that differ so, all or one, and by as much the other way in B: of each sum all terms count."""
+    A, B = _uniform(random, shape.m, shape.k), _uniform(random, shape.k, shape.n)
+    scales = _scales(random, shape.k)
+    return np.ldexp(A, scales.T), np.ldexp(B, -scales)
+
+
+def _scales(random: np.random.Generator, lines: int) -> Matrix:
+    """Exponents of powers of two, a column of them, all of them drawn or one; the others are 0."""
+    chosen = np.ones(lines, bool) if random.random() < 1 / 2 else np.arange(lines) == _any(random, lines)
+    return np.where(chosen, random.integers(-30, 31, lines), 0)[:, None]
 
 
 def _uneven(random: np.random.Generator, rows: int, columns: int) -> Matrix:
@@ -201,6 +213,7 @@ _PAIRS: dict[str, Callable[[np.random.Generator, Shape], tuple[Matrix, Matrix]]]
     "signed_zeros": _alike(_zeros),
     "nonfinite": _nonfinite_pair,
     "uneven": _uneven_pair,
+    "uneven_steps": _uneven_steps_pair,
     "subnormal_B": _subnormal_second,
     "zero_tiles": _zero_tiles,
     "scattered": _scattered_pair,

@@ -161,8 +161,8 @@ EMULATED_ALONE = (
 # On a GPU alone: one dimension that a float does not hold, with more tiles than 16 bits count; more tiles of k than 16
 # bits count; a thin C of more rows, or columns, than these count; and products so large that kernels of their own
 # compute them, with a rest of m, n and k: rows that begin anywhere, and rows that are all aligned, of ordinary numbers,
-# of lines of many scales, and with many more columns than rows of numbers that cannot be split, of numbers that round
-# to infinity and of few numbers but 0.
+# of lines or steps of many scales, and with many more columns than rows of numbers that cannot be split, of numbers
+# that round to infinity and of few numbers but 0.
 GPU_ALONE = (
     Case(Shape((1 << 24) + 65, 1, 1)),
     Case(Shape(1, (1 << 24) + 65, 1)),
@@ -170,7 +170,10 @@ GPU_ALONE = (
     Case(Shape(65601, 13, 6), beta=1),
     Case(Shape(13, 65601, 6), beta=1),
     Case(Shape(2031, 2041, 2049), -0.5, 1, (1, 0, 2)),
-    *(Case(Shape(2030, 2040, 2052), beta=1, padding=4, family=family) for family in ("uniform", "uneven")),
+    *(
+        Case(Shape(2030, 2040, 2052), beta=1, padding=4, family=family)
+        for family in ("uniform", "uneven", "uneven_steps")
+    ),
     *(
         Case(Shape(1006, 4044, 2052), beta=1, padding=4, family=family)
         for family in ("wide_range", "largest", "signed_zeros")

@@ -30,6 +30,7 @@ DRAWN_FAMILIES = (
     *("uniform", "positive", "huge", "normal", "wide_range", "uneven", "cancellation"),
     *("subnormal", "subnormal_B", "zero_tiles", "scattered"),
 )
+SHARED_LEVELS = {"uneven": "uneven_steps", "huge": "largest"}  # a level may be of either
 
 
 @dataclass(frozen=True)
@@ -112,13 +113,14 @@ def drawn_cases(seed: int, count: int, named: Named, sms: Sequence[int] = (), re
             shape = _shape(random, [level[name] for name in "mnk"], named, *work, reach.elements)
         columns = {"A": shape.k, "B": shape.n, "C": shape.n}
         layouts = [_layout(random, level[name], columns[name], named, seen[name]) for name in "ABC"]
+        alpha = next(special["alpha"]) if level["alpha"] == _LEVELS - 1 else _ALPHAS[level["alpha"]](random)
         case = Case(
             shape,
-            alpha=next(special["alpha"]) if level["alpha"] == _LEVELS - 1 else _ALPHAS[level["alpha"]](random),
+            alpha=alpha,
             beta=next(special["beta"]) if level["beta"] == _LEVELS - 1 else _BETAS[level["beta"]](random),
             padding=(layouts[0][0], layouts[1][0], layouts[2][0]),
             offset=(layouts[0][1], layouts[1][1], layouts[2][1]),
-            family=DRAWN_FAMILIES[level["family"]],
+            family=_family(random, level["family"], alpha),
             sms=_sms(random, level["sms"], sms),
             drawn=seed,
         )
@@ -258,6 +260,13 @@ def _around_work(random: Random, named: Named, reach: Reach) -> list[Shape]:
         if all(shape.flop <= reach.most and most_elements(shape) <= reach.elements for shape in shapes):
             found += shapes
     return found
+
+
+def _family(random: Random, level: int, alpha: float) -> str:
+    """A family of a level. A rung may multiply A or B by alpha first, so that of the largest alpha must be 1 or -1."""
+    family = DRAWN_FAMILIES[level]
+    other = SHARED_LEVELS.get(family, family)
+    return family if other == "largest" and abs(alpha) != 1 else random.choice((family, other))
 
 
 # Scalars, by level; the first _PLAIN hide no wrong product behind a scalar that is 0, far from 1 or not finite
