@@ -22,7 +22,7 @@ from ladder.config.documents import dotted, leaves, read_shapes, read_yaml, sche
 from ladder.config.kernels import read_kernels, select_rungs
 from ladder.config.sources import source_digest
 from ladder.config.tuned_file import Tuned, tuned_text
-from ladder.model.cases import BEYOND_31_BITS, GPU_ALONE, PROBES, probes
+from ladder.model.cases import BEYOND_31_BITS, GPU_ALONE, PROBES, Case, probes
 from ladder.model.rung import parse_variant, variant_name
 from ladder.model.shape import Shape
 from ladder.records import store
@@ -1281,8 +1281,13 @@ def test_what_is_timed_profiled_or_sustained_is_checked_as_it_is_run(machine):
 
 
 def test_numbers_that_have_no_finite_value_in_tf32_are_not_asked_of_a_rung_that_declares_it():
-    run = plan.plan({"kernels": (names := ["tf32", "cublas_tf32", "mma_3xtf32"])})
-    for cases in (run.cases, run.emulated_cases):
+    names = ["tf32", "cublas_tf32", "mma_3xtf32"]
+    run = plan.plan({"kernels": names, "check": {"drawn": 121}})
+
+    def drawn(name: str) -> list[Case]:
+        return [case for seed in range(1, 6) for case in run.drawing(name).cases(seed)]
+
+    for cases in (run.cases, run.emulated_cases, drawn):
         assert ["largest" in {case.family for case in cases(name)} for name in names] == [False, False, True]
 
 

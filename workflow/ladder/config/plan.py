@@ -288,7 +288,8 @@ class Plan:
     def _drawing(self, name: str, count: int, reach: Reach) -> Drawing:
         rung, emulated = self.by_name(name), reach is ON_A_CPU
         named, sms = named_by(rung, not emulated), gpus.numbers_of_sms() if emulated else ()
-        return Drawing(count, self.settings["check"]["seed"], named, sms, reach)
+        left_out = NOT_ASKED[BOUNDS[rung.precision]]
+        return Drawing(count, self.settings["check"]["seed"], named, sms, reach, left_out)
 
     def _drawn(self, name: str, drawing: Drawing) -> list[Case]:
         """Those that a seed draws which the sources give, so that they are the same each time, unless one is set."""

@@ -76,17 +76,22 @@ SANITIZED = Reach(1 << 16, 1 << 18, 1 << 20)
 
 @dataclass(frozen=True)
 class Drawing:
-    """What cases are drawn from but for the seed: `drawn_cases`. `seed` is the one that is asked for, 0 for any."""
+    """What cases are drawn from but for the seed: `drawn_cases`. `seed` is the one that is asked for, 0 for any.
+
+    Cases with inputs of the families that are `left_out` are drawn and not given.
+    """
 
     count: int
     seed: int
     named: Named
     sms: tuple[int, ...]
     reach: Reach
+    left_out: frozenset[str] = frozenset()
 
     def cases(self, seed: int) -> list[Case]:
         """The cases of a seed, or of the one that is asked for."""
-        return drawn_cases(self.seed or seed, self.count, self.named, self.sms, self.reach)
+        drawn = drawn_cases(self.seed or seed, self.count, self.named, self.sms, self.reach)
+        return [case for case in drawn if case.family not in self.left_out]
 
 
 def drawn_cases(seed: int, count: int, named: Named, sms: Sequence[int] = (), reach: Reach = ON_A_CPU) -> list[Case]:
