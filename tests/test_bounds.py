@@ -110,7 +110,7 @@ def fixed_point(lines: np.ndarray) -> np.ndarray:
     return np.round(lines / unit) * unit
 
 
-def test_numbers_that_are_lost_beside_larger_ones_of_their_line_are_missed_where_steps_of_k_differ():
+def test_a_product_that_loses_numbers_beside_larger_ones_of_their_line_is_blamed_where_steps_of_k_differ():
     shape, found = Shape(24, 32, 300), {}
     for family in ("uneven", "uneven_steps"):
         drawn = [draw_inputs(family, shape, True, False, seed) for seed in range(8)]
