@@ -15,6 +15,10 @@ constexpr int COPIERS = 128;  // threads that only copy
 template <class T>
 constexpr int BOX_COLS = T::BN < 256 ? T::BN : 256;  // of the engine's box of B; no box is wider
 
+// Of a block: the stages, and room for results on their way to rows of C that are not aligned.
+template <class T>
+constexpr size_t RING_BYTES = sizeof(float) * (T::RING + T::STAGED);
+
 // A place in the ring of stages: the stage, and the parity of its barriers' phase, which changes in each round.
 template <int STAGES>
 struct RingPlace {
@@ -144,7 +148,15 @@ __device__ inline void store_sum_of_groups(const Gemm& g, Tile tile, float* shar
         *partial<T>(partials, slot, i, j, thread) = total[j / 4];
       }
     }
-    if (slot < 0 && row + T::row(i) < g.m) {
+    if (slot < 0 && width_C == 1) {
+      float sums[T::TN];
+#pragma unroll
+      for (int j = 0; j < T::TN; j += 4) {
+        sums[j] = total[j / 4].y, sums[j + 1] = total[j / 4].x, sums[j + 2] = total[j / 4].w,
+        sums[j + 3] = total[j / 4].z;
+      }
+      store_unaligned<T>(g, tile, shared + T::RING, needed_from_here(static_cast<int>(threadIdx.x)), i, sums);
+    } else if (slot < 0 && row + T::row(i) < g.m) {
 #pragma unroll
       for (int j = 0; j < T::TN; j += 4) {
         store_added(g, row + T::row(i), col + T::col(j), total[j / 4], width_C);

@@ -22,7 +22,14 @@ struct Tiling {
   static constexpr int STAGE = TILE_A + BK * BN;
   static constexpr int VECTORS = TM * TN / 4;                     // of results of a thread
   static constexpr int SUMS = GROUPS > 1 ? GROUPS * BM * BN : 0;  // floats of the groups' sums, which reuse the stages
-  static constexpr size_t SHARED_BYTES = sizeof(float) * (STAGES * STAGE > SUMS ? STAGES * STAGE : SUMS);
+  static constexpr int RING = STAGES * STAGE > SUMS ? STAGES * STAGE : SUMS;
+  // Where rows of C are not aligned, results leave through shared memory (store_unaligned), of each warp one row of each
+  // thread at a time. Threads that store vectors together meet in different banks.
+  static constexpr int LANES_N = WN / TN;  // beside each other in a row
+  static constexpr int STAGED_ROWS = 32 / LANES_N;
+  static constexpr int STAGED_PITCH = WN + (LANES_N < 8 && WN % 32 == 0 ? 16 : 0);
+  static constexpr int STAGED = THREADS / 32 * STAGED_ROWS * STAGED_PITCH;
+  static_assert(STAGED <= RING, "the results of a block that copies no next tile meanwhile have room in its stages");
   static_assert(TM % 4 == 0 && TN % 4 == 0, "a thread tile must consist of whole vectors");
   static_assert(WM % TM == 0 && WN % TN == 0 && (WM / TM) * (WN / TN) == 32,
                 "32 thread tiles must cover the warp tile");
@@ -65,82 +72,97 @@ __device__ inline void add_outer_product(const float (&frag_A)[TM], const float 
   }
 }
 
-// Stores a row of a thread's results where rows of C are not aligned to vectors. A vector of C takes the last elements
-// of one vector of results and the first of the next one in the row, which the next lane holds. `c` is the place of the
-// thread's first result, from which on C has `left` columns.
+// The same number. What derives from it is computed from here on: else the compiler does so before the main loop, which then
+// lacks the registers.
+__device__ inline int needed_from_here(int number) {
+  return __shfl_sync(0xFFFFFFFF, number, static_cast<int>(threadIdx.x % 32));
+}
+
+// Stores row i of the results of each thread of a warp where rows of C are not aligned: through shared memory, so that
+// neighbouring lanes store neighbouring columns. `staged` has room for STAGED floats.
 template <class T>
-__device__ inline void store_shifted(const Gemm& g, float* c, int left, bool stored, const float (&sum)[T::TN]) {
-  constexpr int LANES = T::WN / T::TN;  // of a warp, beside each other in a row
-  constexpr int VECTORS = T::TN / 4;
-  int lane = threadIdx.x % LANES;
-  int skipped = static_cast<int>(-reinterpret_cast<uintptr_t>(c) / 4 % 4);  // before the first vector of C
+__device__ inline void store_unaligned(const Gemm& g, Tile tile, float* staged, int thread, int i,
+                                       const float (&sum)[T::TN]) {
+  constexpr int COLS = T::WN < 32 ? T::WN : 32;  // that the lanes store at a time
+  constexpr int ROWS = 32 / COLS;
+  int lane = thread % 32, first = thread - lane;
+  staged += first / 32 * (T::STAGED_ROWS * T::STAGED_PITCH);
+  float* own = staged + lane / T::LANES_N * T::STAGED_PITCH + lane % T::LANES_N * 4;
+  __syncwarp();  // the row before has been read
 #pragma unroll
-  for (int j = 0; j < VECTORS; ++j) {
-    float seven[7];  // this vector, and of the next one what may be needed
+  for (int j = 0; j < T::TN; j += 4) {
+    *reinterpret_cast<float4*>(own + T::col(j)) =
+        float4{g.alpha * sum[j], g.alpha * sum[j + 1], g.alpha * sum[j + 2], g.alpha * sum[j + 3]};
+  }
+  __syncwarp();
+  // The rows that stand in shared memory are four apart in the tile.
+  int row = tile.row + T::row_of(first) + T::row(i) + lane / COLS * 4;
+  int col = tile.col + T::col_of(first) + lane % COLS;
+  float* C = g.C + row * g.ldc + col;
+  const float* from = staged + lane / COLS * T::STAGED_PITCH + lane % COLS;
+  float old[T::STAGED_ROWS / ROWS][T::WN / COLS];  // all on their way before the first result is stored
 #pragma unroll
-    for (int v = 0; v < 4; ++v) {
-      seven[v] = g.alpha * sum[4 * j + v];
+  for (int r = 0; r < T::STAGED_ROWS / ROWS; ++r) {
+#pragma unroll
+    for (int c = 0; c < T::WN / COLS; ++c) {
+      bool read = g.beta != 0.0f && row + 4 * ROWS * r < g.m && col + COLS * c < g.n;
+      old[r][c] = read ? C[4 * ROWS * r * g.ldc + COLS * c] : 0.0f;
     }
+  }
 #pragma unroll
-    for (int v = 0; v < 3; ++v) {
-      float first = j + 1 < VECTORS && lane == 0 ? g.alpha * sum[4 * (j + 1 < VECTORS ? j + 1 : j) + v] : seven[v];
-      seven[4 + v] = __shfl_sync(0xFFFFFFFF, first, (lane + 1) % LANES, LANES);
-    }
-    float* to = c + T::col(4 * j);
-    int of_C = left - T::col(4 * j);                       // columns from the vector's first on
-    bool before = (j > 0 || lane > 0) && skipped <= of_C;  // stored with the vector before
-    bool whole = (j + 1 < VECTORS || lane + 1 < LANES || skipped == 0) && skipped + 4 <= of_C;
-    if (stored && whole) {
-      float six[6];
+  for (int r = 0; r < T::STAGED_ROWS / ROWS; ++r) {
 #pragma unroll
-      for (int v = 0; v < 6; ++v) {
-        six[v] = skipped % 2 == 0 ? seven[v] : seven[v + 1];
-      }
-      *reinterpret_cast<float4*>(to + skipped) =
-          skipped < 2 ? float4{six[0], six[1], six[2], six[3]} : float4{six[2], six[3], six[4], six[5]};
-    }
-#pragma unroll
-    for (int v = 0; v < 4; ++v) {
-      // The two ends of the warp's part of the row, element by element.
-      if (stored && v < of_C && (v < skipped ? !before : !whole)) {
-        to[v] = seven[v];
+    for (int c = 0; c < T::WN / COLS; ++c) {
+      if (row + 4 * ROWS * r < g.m && col + COLS * c < g.n) {
+        C[4 * ROWS * r * g.ldc + COLS * c] = from[ROWS * r * T::STAGED_PITCH + COLS * c] + g.beta * old[r][c];
       }
     }
   }
 }
 
-// Stores a thread's results of a tile. A tile that is inside C and aligned, with beta = 0, takes a short path of its
-// own, because an instruction that runs for the first time has to be fetched from memory.
+// Stores a thread's results of a tile. All ways are short, because an instruction that runs for the first time has to be
+// fetched from memory: with whole vectors where C has no others, else as store_unaligned does.
 template <class T>
-__device__ inline void store_tile(const Gemm& g, Tile tile, const float (&sum)[T::TM][T::TN]) {
-  int row = tile.row + T::row_of(threadIdx.x);
-  int col = tile.col + T::col_of(threadIdx.x);
-  int width_C = vector_width(g.C, g.ldc);
-  if (width_C == 4 && g.beta == 0.0f && tile.row + T::BM <= g.m && tile.col + T::BN <= g.n) {
-    float* C = g.C + row * g.ldc + col;
+__device__ inline void store_tile(const Gemm& g, Tile tile, float* staged, const float (&sum)[T::TM][T::TN]) {
+  int thread = needed_from_here(static_cast<int>(threadIdx.x));
+  tile = {needed_from_here(tile.row), needed_from_here(tile.col)};
+  if (vector_width(g.C, g.ldc) == 1 || g.n % 4 != 0) {
 #pragma unroll
     for (int i = 0; i < T::TM; ++i) {
-#pragma unroll
-      for (int j = 0; j < T::TN; j += 4) {
-        *reinterpret_cast<float4*>(C + T::row(i) * g.ldc + T::col(j)) =
-            float4{g.alpha * sum[i][j], g.alpha * sum[i][j + 1], g.alpha * sum[i][j + 2], g.alpha * sum[i][j + 3]};
-      }
+      store_unaligned<T>(g, tile, staged, thread, i, sum[i]);
     }
     return;
   }
-  if (width_C == 1 && g.beta == 0.0f) {
-#pragma unroll
-    for (int i = 0; i < T::TM; ++i) {
-      store_shifted<T>(g, g.C + (row + T::row(i)) * g.ldc + col, g.n - col, row + T::row(i) < g.m, sum[i]);
-    }
-    return;
-  }
+  int row = tile.row + T::row_of(thread);
+  int col = tile.col + T::col_of(thread);
 #pragma unroll
   for (int i = 0; i < T::TM; ++i) {
-    if (row + T::row(i) < g.m) {
+    float* C = g.C + (row + T::row(i)) * g.ldc + col;
+    bool inside = row + T::row(i) < g.m;
+    if (g.beta != 0.0f) {
+      float4 old[T::TN / 4];
 #pragma unroll
       for (int j = 0; j < T::TN; j += 4) {
-        store_vector(g, row + T::row(i), col + T::col(j), &sum[i][j], 0, g.n - col - T::col(j), width_C);
+        if (inside && col + T::col(j) < g.n) {
+          old[j / 4] = *reinterpret_cast<const float4*>(C + T::col(j));
+        }
+      }
+#pragma unroll
+      for (int j = 0; j < T::TN; j += 4) {
+        if (inside && col + T::col(j) < g.n) {
+          float4 c = old[j / 4];
+          *reinterpret_cast<float4*>(C + T::col(j)) =
+              float4{g.alpha * sum[i][j] + g.beta * c.x, g.alpha * sum[i][j + 1] + g.beta * c.y,
+                     g.alpha * sum[i][j + 2] + g.beta * c.z, g.alpha * sum[i][j + 3] + g.beta * c.w};
+        }
+      }
+    } else {
+#pragma unroll
+      for (int j = 0; j < T::TN; j += 4) {
+        if (inside && col + T::col(j) < g.n) {
+          *reinterpret_cast<float4*>(C + T::col(j)) =
+              float4{g.alpha * sum[i][j], g.alpha * sum[i][j + 1], g.alpha * sum[i][j + 2], g.alpha * sum[i][j + 3]};
+        }
       }
     }
   }

@@ -134,17 +134,17 @@ __device__ inline Plan plan_of_left(const Gemm& g, int tiles, int blocks) {
 }
 
 // Stores what is left of a tile.
-__device__ inline void store_left(const Gemm& g, Tile tile, unsigned halves,
+__device__ inline void store_left(const Gemm& g, Tile tile, float* staged, unsigned halves,
                                   const float (&sum)[LeftTile::TM][LeftTile::TN]) {
   if (halves >> (LeftTile::col_of(threadIdx.x) / HALF_COLS) & 1) {
-    store_tile<LeftTile>(g, tile, sum);
+    store_tile<LeftTile>(g, tile, staged, sum);
   }
 }
 
 // The sums of the nth tile, which several sharers computed, each with the sums of its piece: the block whose partial sums are
 // the last to arrive adds all and stores them.
 __device__ inline void add_piece(const Gemm& g, const Left& left, const Plan& plan, int nth, int slot, Tile tile,
-                                 unsigned halves, float (&sum)[LeftTile::TM][LeftTile::TN]) {
+                                 float* shared, unsigned halves, float (&sum)[LeftTile::TM][LeftTile::TN]) {
   using T = LeftTile;
   __shared__ unsigned arrived_before;
   int64_t begin = static_cast<int64_t>(nth - plan.whole) * plan.tiles_k;
@@ -185,7 +185,7 @@ __device__ inline void add_piece(const Gemm& g, const Left& left, const Plan& pl
       }
     }
   }
-  store_left(g, tile, halves, sum);
+  store_left(g, tile, shared + T::RING, halves, sum);
 }
 
 __global__ void __launch_bounds__(LEFT_THREADS, 1)
@@ -334,9 +334,9 @@ __global__ void __launch_bounds__(LEFT_THREADS, 1)
     int nth = in_row.row / T::BM;
     Tile tile = in_order.find(nth, &halves);
     if (slot < 0) {
-      store_left(g, tile, halves, sum);
+      store_left(g, tile, shared + T::RING, halves, sum);
     } else {
-      add_piece(g, left, plan, nth, slot, tile, halves, sum);
+      add_piece(g, left, plan, nth, slot, tile, shared, halves, sum);
     }
   });
 
@@ -377,6 +377,6 @@ __global__ void __launch_bounds__(LEFT_THREADS, 1)
 inline cudaError_t launch_left(const Gemm& g, const Left& left, int sms, cudaStream_t stream) {
   CUtensorMap map_B = {};
   bool engine = make_tensor_map(&map_B, g.B, g.k, g.n, g.ldb, LeftTile::BK, LeftTile::BN, CU_TENSOR_MAP_SWIZZLE_NONE);
-  return launch_after_copies(sgemm_left, dim3(std::max(1, sms)), dim3(LEFT_THREADS), LeftTile::SHARED_BYTES, stream, g,
+  return launch_after_copies(sgemm_left, dim3(std::max(1, sms)), dim3(LEFT_THREADS), RING_BYTES<LeftTile>, stream, g,
                              left, map_B, engine, vector_width(g.A, g.lda) == 4);
 }

@@ -19,15 +19,17 @@
 //   product and the layout of partial sums serve that (fastest_tile.cuh, stream_k.cuh).
 // - Matrices whose rows are not aligned to 16 bytes: the copy engine cannot read them, and a vector takes four loads.
 //   Where the model says that it pays, such a matrix is first copied to the workspace, and the main kernel is launched
-//   while the copy ends (aligned_copy.cuh). Where rows of C are not aligned, neighbouring lanes exchange results so that
-//   each still stores vectors (store_shifted).
+//   while the copy ends (aligned_copy.cuh). Where rows of C are not aligned, results pass through shared memory, so that
+//   neighbouring lanes store neighbouring columns (store_unaligned). The code for that is short: in a product with a short k
+//   a longer one spent more time in fetching its instructions than in FMAs.
 // - The main loop does not look at the edges: what a tile reads beyond an edge is zero, or its results are not stored.
 //
 // Limit: issue slots, of which 91 % are FFMAs in the main loop, and the conflicts between register banks that are left.
 // Where rows of B are not aligned, its floats are copied one by one; there it may be slower than cuBLAS (snakemake survey).
 //
 // Occupancy: in the wide tile, which large products take, a thread that multiplies has 216 registers (128 sums, 48 of fragments)
-// and one that copies has 72. These are 8 and 4 of an SM's 64 warps. Four stages take 145 KiB of shared memory.
+// and one that copies has 72. These are 8 and 4 of an SM's 64 warps. Four stages and the results on their way to C take
+// 165 KiB of shared memory.
 #include <cuda_pipeline.h>
 
 #include <cmath>
@@ -70,14 +72,10 @@ __device__ inline void multiply(const Gemm& g, Tile tile, const Plan& plan, int 
   Copies<T, WIDTH_B> copies(g, tile, first * T::BK - missing);
   int to_copy = last - first;
   __syncthreads();  // no thread reads the stages of the previous tile any more
-#pragma unroll
+#pragma unroll 1
   for (int stage = 0; stage < T::STAGES; ++stage) {
     if (to_copy > 0) {
-      if (stage == 0 && first == 0 && missing > 0) {
-        copies.next(shared, missing);
-      } else {
-        copies.next(shared + stage * T::STAGE, 0);
-      }
+      copies.next(shared + stage * T::STAGE, stage == 0 && first == 0 ? missing : 0);
     }
     --to_copy;
     __pipeline_commit();
@@ -127,7 +125,8 @@ __global__ void __launch_bounds__(T::THREADS, T::BLOCKS) sgemm_fastest(Gemm g, P
     float sum[T::TM][T::TN] = {};
     multiply<T, WIDTH_B>(g, tile, plan, first, last, shared, sum);
     if (slot < 0) {
-      store_tile<T>(g, tile, sum);
+      __syncthreads();  // no thread reads the stages any more
+      store_tile<T>(g, tile, shared, sum);
     } else {
       store_partial<T>(partials, slot, sum);
     }
@@ -139,7 +138,7 @@ cudaError_t launch_fastest(const Gemm& g, const Plan& plan, float* partials, int
   bool vectors_B = vector_width(g.B, g.ldb) == 4 && g.n % 4 == 0;
   auto kernel = vectors_B ? sgemm_fastest<T, 4> : sgemm_fastest<T, 1>;
   dim3 grid(static_cast<unsigned>(plan.whole) + plan.sharers);
-  return launch(kernel, grid, dim3(T::THREADS), T::SHARED_BYTES, stream, g, plan, partials);
+  return launch(kernel, grid, dim3(T::THREADS), sizeof(float) * T::RING, stream, g, plan, partials);
 }
 
 #ifdef HAS_COPYING_WARPS
@@ -297,7 +296,7 @@ __global__ void __launch_bounds__(T::THREADS + COPIERS, T::BLOCKS)
         mbarrier_arrive(&unused);
       }
     } else if (slot < 0) {
-      store_tile<T>(g, tile, sum);
+      store_tile<T>(g, tile, shared + T::RING, sum);
     } else {
       store_partial<T>(partials, slot, sum);
     }
@@ -309,7 +308,7 @@ cudaError_t launch_fastest_roles(const Gemm& g, const Plan& plan, float* partial
   CUtensorMap map_B = {};
   bool engine = make_tensor_map(&map_B, g.B, g.k, g.n, g.ldb, T::BK, BOX_COLS<T>, CU_TENSOR_MAP_SWIZZLE_NONE);
   dim3 grid(std::min(plan.whole + plan.sharers, sms * T::BLOCKS));
-  return launch_after_copies(sgemm_fastest_roles<T>, grid, dim3(T::THREADS + COPIERS), T::SHARED_BYTES, stream, g, plan,
+  return launch_after_copies(sgemm_fastest_roles<T>, grid, dim3(T::THREADS + COPIERS), RING_BYTES<T>, stream, g, plan,
                              partials, map_B, engine, vector_width(g.A, g.lda) == 4);
 }
 
@@ -648,24 +647,25 @@ struct Choice {
   LaunchThin thin;  // null for tiles
 };
 
-// The model: cycles on the busiest SM. Its constants are fitted to the times of many plans for drawn products on an H200;
-// those times are not recorded. The survey draws other products.
+// The model: cycles on the busiest SM. Its constants are fitted to the times of many plans for drawn products, those of
+// tiles on an H100 and those of the thin kernels on an H200; those times are not recorded. The survey draws other products.
 //
 // Of tiles:
 // - BLOCKS blocks on an SM do `full` FMAs a cycle together (the peak is 128), and a block alone does `alone`; so much less
 //   where a matrix is copied float by float.
-// - A wave of blocks takes `wave` cycles more, to fill the first stages and to store the results. A sharer with a tile at
-//   an edge of C is slower. This matters less where an SM holds more blocks.
-// - Partial sums cost a launch, and each of them is written and read at 27 bytes a cycle and SM.
-// - A copied matrix costs a launch too, and each element is read and written at 13 bytes a cycle and SM.
+// - The first wave of blocks takes `wave` cycles more, to fill the first stages and to store the results. A later one takes
+//   `later`, because its copies begin while results are stored. Rows of C that are not aligned take unaligned_C more.
+// - A sharer with a tile at an edge of C is slower. This matters less where an SM holds more blocks.
+// - Partial sums cost a launch, and each of them is written and read at 29 bytes a cycle and SM.
+// - A copied matrix costs a launch too, and each element is read and written at 17 bytes a cycle and SM.
 struct Costs {
-  double alone, full, wave, unaligned_A, unaligned_B, edge;
+  double alone, full, wave, later, unaligned_A, unaligned_B, unaligned_C, edge;
 };
 
 // Replaces `best` by the best plan for one tiling if this has fewer cycles.
 template <class T>
 void consider(const Source& source, int sms, LaunchPlan launch, const Costs& costs, Choice* best) {
-  constexpr double SECOND_KERNEL = 5200.0, COPY_KERNEL = 5100.0, BYTES = 27.0, COPIED_BYTES = 13.0;
+  constexpr double SECOND_KERNEL = 5900.0, COPY_KERNEL = 7100.0, BYTES = 29.2, COPIED_BYTES = 16.9;
   const Gemm& g = source.g;
   double copies = 0.0;
   if (source.copied_A) {
@@ -676,15 +676,16 @@ void consider(const Source& source, int sms, LaunchPlan launch, const Costs& cos
   }
   double slower = (vector_width(g.A, g.lda) == 4 ? 1.0 : costs.unaligned_A) *
                   (vector_width(g.B, g.ldb) == 4 ? 1.0 : costs.unaligned_B);
+  double stores = vector_width(g.C, g.ldc) == 4 && g.n % 4 == 0 ? 0.0 : costs.unaligned_C;
   double edge = g.m % T::BM != 0 || g.n % T::BN != 0 ? 1.0 + costs.edge / T::BLOCKS : 1.0;
   Plan plan = {ceil_div(g.m, T::BM), ceil_div(g.n, T::BN), ceil_div(g.k, T::BK), 0, 0, 0, 0};
   int64_t tiles = static_cast<int64_t>(plan.tiles_m) * plan.tiles_n;
   int64_t slots = static_cast<int64_t>(sms) * T::BLOCKS;
-  auto wave = [&](int64_t blocks, double steps) {
+  auto wave = [&](int64_t blocks, double steps, bool first) {
     int64_t on_sm = (blocks + sms - 1) / sms;
     double rate =
         T::BLOCKS == 1 ? costs.full : costs.alone + (costs.full - costs.alone) * (on_sm - 1) / (T::BLOCKS - 1);
-    return costs.wave + on_sm * steps * T::BM * T::BN * T::BK / (rate * slower);
+    return (first ? costs.wave : costs.later) + stores + on_sm * steps * T::BM * T::BN * T::BK / (rate * slower);
   };
 
   // Each tile has a block of its own, or only the tiles of full waves have, and some number of blocks shares the
@@ -697,12 +698,16 @@ void consider(const Source& source, int sms, LaunchPlan launch, const Costs& cos
       plan.sharers = static_cast<int>(sharers);
       plan.steps = sharers > 0 ? steps_left / sharers : 0;
       plan.longer = sharers > 0 ? steps_left % sharers : 0;
-      double cycles = copies + static_cast<double>(whole / slots) * wave(slots, plan.tiles_k);
+      int64_t waves = whole / slots;
+      double cycles = copies;
+      if (waves > 0) {
+        cycles += wave(slots, plan.tiles_k, true) + static_cast<double>(waves - 1) * wave(slots, plan.tiles_k, false);
+      }
       if (whole % slots > 0) {
-        cycles += wave(whole % slots, plan.tiles_k);
+        cycles += wave(whole % slots, plan.tiles_k, waves == 0);
       }
       if (sharers > 0) {
-        cycles += wave(sharers, edge * (plan.steps + (plan.longer > 0)));
+        cycles += wave(sharers, edge * (plan.steps + (plan.longer > 0)), whole == 0);
       }
       size_t partials_bytes = 0;
       if (has_partials(plan)) {
@@ -829,23 +834,24 @@ cudaError_t choose(const Gemm& g, void* workspace, int* sms, Choice* best) {
         continue;
       }
       Source from = with_copies(g, copied_A, copied_B, workspace);
-      consider<Large>(from, *sms, launch_fastest_roles<Large>, {115.5, 115.5, 10400, 1.0, 0.80, 0.04}, best);
-      consider<Wide>(from, *sms, launch_fastest_roles<Wide>, {137, 137, 15400, 1.0, 0.59, 0.0}, best);
-      consider<Pair>(from, *sms, launch_fastest_roles<Pair>, {123.7, 123.7, 14600, 0.97, 0.68, 0.0}, best);
-      consider<Deep>(from, *sms, launch_fastest_roles<Deep>, {111, 111, 12600, 0.98, 0.63, 0.22}, best);
+      consider<Large>(from, *sms, launch_fastest_roles<Large>, {117.6, 117.6, 11900, 7100, 0.99, 0.84, 1900, 0.03},
+                      best);
+      consider<Wide>(from, *sms, launch_fastest_roles<Wide>, {123, 123, 12000, 6800, 0.99, 0.72, 2100, 0.04}, best);
+      consider<Pair>(from, *sms, launch_fastest_roles<Pair>, {118, 118, 13300, 7400, 0.98, 0.80, 600, 0.05}, best);
+      consider<Deep>(from, *sms, launch_fastest_roles<Deep>, {106, 106, 13100, 5700, 0.96, 0.70, 300, 0.11}, best);
     }
   }
-  consider<Tall>(source, *sms, launch_fastest<Tall>, {77.4, 108, 9700, 1.0, 0.94, 0.12}, best);
-  consider<Square>(source, *sms, launch_fastest<Square>, {68.4, 98, 6000, 1.0, 0.80, 0.14}, best);
-  consider<Small>(source, *sms, launch_fastest<Small>, {51.1, 74.4, 5200, 0.89, 0.79, 0.23}, best);
-  consider<Tiny>(source, *sms, launch_fastest<Tiny>, {38, 60.7, 4500, 0.95, 0.79, 0.55}, best);
+  consider<Tall>(source, *sms, launch_fastest<Tall>, {88.4, 102.6, 8400, 5200, 0.98, 0.95, 2800, 0.10}, best);
+  consider<Square>(source, *sms, launch_fastest<Square>, {76.8, 91.3, 5900, 3500, 0.99, 0.89, 1200, 0.06}, best);
+  consider<Small>(source, *sms, launch_fastest<Small>, {54.8, 69.9, 5100, 2000, 0.98, 0.82, 1400, 0.10}, best);
+  consider<Tiny>(source, *sms, launch_fastest<Tiny>, {43.9, 62.5, 5500, 2400, 0.97, 0.82, 800, 0.36}, best);
 #else
-  consider<Large>(source, *sms, launch_fastest<Large>, {100, 100, 10000, 1.0, 1.0, 0.12}, best);
-  consider<Wide>(source, *sms, launch_fastest<Wide>, {60, 92, 6000, 1.0, 1.0, 0.12}, best);
-  consider<Tall>(source, *sms, launch_fastest<Tall>, {50, 90, 4700, 1.0, 1.0, 0.12}, best);
-  consider<Square>(source, *sms, launch_fastest<Square>, {60, 81, 4000, 1.0, 1.0, 0.12}, best);
-  consider<Small>(source, *sms, launch_fastest<Small>, {50, 61, 4000, 1.0, 1.0, 0.12}, best);
-  consider<Tiny>(source, *sms, launch_fastest<Tiny>, {29, 54, 3000, 1.0, 1.0, 0.12}, best);
+  consider<Large>(source, *sms, launch_fastest<Large>, {100, 100, 10000, 10000, 1.0, 1.0, 0, 0.12}, best);
+  consider<Wide>(source, *sms, launch_fastest<Wide>, {60, 92, 6000, 6000, 1.0, 1.0, 0, 0.12}, best);
+  consider<Tall>(source, *sms, launch_fastest<Tall>, {50, 90, 4700, 4700, 1.0, 1.0, 0, 0.12}, best);
+  consider<Square>(source, *sms, launch_fastest<Square>, {60, 81, 4000, 4000, 1.0, 1.0, 0, 0.12}, best);
+  consider<Small>(source, *sms, launch_fastest<Small>, {50, 61, 4000, 4000, 1.0, 1.0, 0, 0.12}, best);
+  consider<Tiny>(source, *sms, launch_fastest<Tiny>, {29, 54, 3000, 3000, 1.0, 1.0, 0, 0.12}, best);
 #endif
   return error;
 }
