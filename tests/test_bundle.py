@@ -6,6 +6,7 @@ import gzip
 import hashlib
 import io
 import json
+import lzma
 import os
 import subprocess
 import sys
@@ -256,9 +257,21 @@ def swollen(members):
         members[TIME] = file.getvalue()
 
 
+def swollen_together(members):
+    """The same, its members packed together."""
+    with io.BytesIO() as file:
+        with zipfile.ZipFile(file, "w") as archive:
+            archive.writestr(store.TOGETHER, lzma.compress(bytes((256 << 20) + 1), preset=0))
+        members[TIME] = file.getvalue()
+
+
 @pytest.mark.parametrize(
     ("change", "line"),
-    [(many, "more than 2000 files or 256 MiB"), (swollen, f"{TIME}: more than 256 MiB unpacked")],
+    [
+        (many, "more than 2000 files or 256 MiB"),
+        (swollen, f"{TIME}: more than 256 MiB unpacked"),
+        (swollen_together, f"{TIME}: more than 256 MiB unpacked"),
+    ],
 )
 def test_a_bundle_fills_no_disk(sender, taker, tmp_path, change, line):
     sent = changed(sender / "sent.zip", tmp_path / "changed.zip", change)

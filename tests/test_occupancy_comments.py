@@ -42,15 +42,15 @@ def one(rows, column: str):
 
 
 @pytest.mark.parametrize(
-    ("entry", "kernel", "multiply", "copy", "stages"),
+    ("entry", "kernel", "multiply", "copy", "what"),
     [
-        ("wgmma_3xtf32", "sgemm_split", 232, 40, "Three"),
-        ("tf32", "sgemm_tf32", 232, 40, "Four"),
-        ("fastest", "sgemm_fastest_roles<Tiling<64, 512,", 216, 72, "Four"),
+        ("wgmma_3xtf32", "sgemm_split", 232, 40, "Three stages"),
+        ("tf32", "sgemm_tf32", 232, 40, "Four stages"),
+        ("fastest", "sgemm_fastest_roles<Tiling<64, 512,", 216, 72, "Four stages and the results on their way to C"),
     ],
 )
 def test_warps_that_multiply_and_warps_that_copy_share_out_the_registers_of_the_build(
-    entry, kernel, multiply, copy, stages
+    entry, kernel, multiply, copy, what
 ):
     rows, text = built(entry, kernel), said(entry)
     threads = one(rows, "block_threads")
@@ -59,7 +59,7 @@ def test_warps_that_multiply_and_warps_that_copy_share_out_the_registers_of_the_
     assert multiply * (threads - copiers) + copy * copiers == one(rows, "registers") * threads
     assert f"has {multiply} registers" in text
     assert f" {copy}" in text
-    assert f"{stages} stages take {one(rows, 'dynamic'):g} KiB of shared memory." in text
+    assert f"{what} take {one(rows, 'dynamic'):g} KiB of shared memory." in text
     warps = one(rows, "warps")
     shares = {
         f"one block of {threads} threads, {warps} of an SM's {SM_WARPS} warps.",

@@ -82,12 +82,14 @@ def test_a_profile_in_git_is_packed_as_the_profile_stage_packs_it(path):
     assert store.PACKED[".xz"](store.UNPACKED[".xz"](path.read_bytes())) == path.read_bytes()
 
 
-def test_equal_archives_are_equal_bytes_whatever_the_order_of_their_members(tmp_path):
-    store.write_archive(tmp_path / "1.zip", {"a": b"1", "b/c": b"2" * 1000})
+@pytest.mark.parametrize("together", [False, True])
+def test_equal_archives_are_equal_bytes_whatever_the_order_of_their_members(tmp_path, together):
+    store.write_archive(tmp_path / "1.zip", {"a": b"1", "b/c": b"2" * 1000}, together)
     os.utime(tmp_path / "1.zip", (0, 0))
-    store.write_archive(tmp_path / "2.zip", {"b/c": b"2" * 1000, "a": b"1"})
+    store.write_archive(tmp_path / "2.zip", {"b/c": b"2" * 1000, "a": b"1"}, together)
     assert (tmp_path / "1.zip").read_bytes() == (tmp_path / "2.zip").read_bytes()
     assert store.read_archive(tmp_path / "1.zip") == {"a": b"1", "b/c": b"2" * 1000}
+    assert store.read_archive(tmp_path / "1.zip", "c") == {"b/c": b"2" * 1000}
 
 
 def test_a_record_has_a_line_for_each_row_of_a_list():
@@ -110,13 +112,13 @@ def truncations(content: bytes) -> list[bytes]:
     return [content[:length] for length in (0, 1, len(content) // 2, len(content) - 1)]
 
 
-@pytest.mark.parametrize("name", ["record.json", "record.json.gz", "record.json.xz", "record.zip"])
+@pytest.mark.parametrize("name", ["record.json", "record.json.gz", "record.json.xz", "record.zip", "together.zip"])
 @pytest.mark.parametrize("part", range(4))
 def test_a_truncated_record_is_one_line_and_is_left_as_it_is(tmp_path, name, part):
     path = tmp_path / name
     read = store.read_archive if path.suffix == ".zip" else store.read_json
     if path.suffix == ".zip":
-        store.write_archive(path, {"a/record.json": b"{}" * 200})
+        store.write_archive(path, {"a/record.json": b"{}" * 200}, together=name == "together.zip")
     else:
         store.write_json(path, {"text": "x" * 200})
     # without its last byte, a line's end, JSON is still whole

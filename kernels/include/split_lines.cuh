@@ -201,7 +201,7 @@ __device__ inline float line_scale(const Lines<E>& lines, int line, int k, int* 
   bool fits;
   int exponent = line_exponent(lines.largest[line], lines.smallest[line], k, &fits);
   if (!fits) {
-    atomicOr(bad, 1);
+    *bad = 1;
     return 0.0f;
   }
   return power_of_two(exponent);

@@ -1,7 +1,5 @@
 // control_cuda_pipeline: no fault. Half of the warps bring tiles, half multiply them; a cuda::pipeline of the block hands
 // them over.
-// Blamed by: synccheck of compute-sanitizer 2025.3, which is wrong about arrivals of cp.async that are not .noinc (NVIDIA's
-// release notes: mended in 2025.4).
 #include <cooperative_groups.h>
 #include <cuda/pipeline>
 

@@ -1,6 +1,4 @@
 // control_inline_copies: no fault. cp.async in inline PTX, 16 bytes where rows are aligned, with its source size for tails.
-// Blamed by: memcheck of compute-sanitizer 2025.3, which takes a copy of 16 bytes whose source size is less for a read of
-// 16.
 #include "gemm.cuh"
 
 constexpr int BM = 32, BN = 32, BK = 16, STAGES = 3, THREADS = 128;

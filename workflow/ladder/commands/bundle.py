@@ -248,7 +248,10 @@ def _unpacked_bytes(name: str, content: bytes) -> int:
     try:
         if name.endswith(".zip"):
             with zipfile.ZipFile(io.BytesIO(content)) as archive:
-                return sum(info.file_size for info in archive.infolist())
+                most = sum(info.file_size for info in archive.infolist())
+                if most <= MOST_BYTES and archive.namelist() == [store.TOGETHER]:
+                    most = _unpacked_bytes(store.TOGETHER, archive.read(store.TOGETHER))
+                return most
         if name.endswith(".xz"):
             with lzma.open(io.BytesIO(content)) as file:
                 return len(file.read(MOST_BYTES + 1))

@@ -4,7 +4,8 @@ The stages write these records to results/GPU/raw:
 
 - check/KERNEL.json: a verdict with the errors of every case;
 - time/KERNEL.zip: for each process that timed the rung a folder, named after when it ended, with NVBench's own JSON
-  and sample files as NVBench wrote them, and record.json, which says where, when and of what;
+  and sample files as NVBench wrote them, and record.json, which says where, when and of what. The folders are packed
+  together, as members.tar.xz in the zip, because hundreds of short files that are alike take less room so;
 - sanitize/KERNEL.json: what compute-sanitizer's tools found;
 - profile/KERNEL.json.xz: for each shape the metrics and the advice of one Nsight Compute report;
 - accuracy/KERNEL.json: errors by k;
@@ -23,9 +24,11 @@ from __future__ import annotations
 import contextlib
 import gzip
 import hashlib
+import io
 import json
 import lzma
 import os
+import tarfile
 import tempfile
 import zipfile
 import zlib
@@ -43,6 +46,18 @@ LONG = 4096  # bytes, from which on bzip2 packs better than deflate: NVBench's J
 _XZ = [{"id": lzma.FILTER_LZMA2, "preset": 6 | lzma.PRESET_EXTREME, "pb": 0}]
 PACKED = {".gz": partial(gzip.compress, mtime=0), ".xz": partial(lzma.compress, filters=_XZ)}
 UNPACKED = {".gz": gzip.decompress, ".xz": lzma.decompress}
+TOGETHER = "members.tar.xz"  # the one member of an archive whose members are packed together
+# what a damaged archive raises
+_DAMAGED_ARCHIVE = (
+    zipfile.BadZipFile,
+    EOFError,
+    OSError,
+    ValueError,
+    NotImplementedError,
+    zlib.error,
+    lzma.LZMAError,
+    tarfile.TarError,
+)
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # the first time that a zip entry can carry: archives of equal content are equal bytes
 
 
@@ -148,13 +163,18 @@ def read_archive(path: Path, ending: str = "") -> dict[str, bytes]:
     """
     try:
         with zipfile.ZipFile(path) as archive:
+            if archive.namelist() == [TOGETHER]:
+                members = _unpacked_together(archive.read(TOGETHER))
+                return {name: content for name, content in members.items() if name.endswith(ending)}
             return {name: archive.read(name) for name in archive.namelist() if name.endswith(ending)}
-    except (zipfile.BadZipFile, EOFError, OSError, ValueError, NotImplementedError, zlib.error) as error:
+    except _DAMAGED_ARCHIVE as error:
         raise damaged(path, error) from None
 
 
-def write_archive(path: Path, members: Mapping[str, bytes]) -> None:
-    """Write a zip whose bytes depend on the members alone."""
+def write_archive(path: Path, members: Mapping[str, bytes], together: bool = False) -> None:
+    """Write a zip whose bytes depend on the members alone: of each of them, or of all `together` in one xz stream."""
+    if together:
+        members = {TOGETHER: _packed_together(members)}
     with tempfile.TemporaryFile() as file:
         with zipfile.ZipFile(file, "w") as archive:
             for name in sorted(members):
@@ -162,6 +182,23 @@ def write_archive(path: Path, members: Mapping[str, bytes]) -> None:
                 archive.writestr(zipfile.ZipInfo(name, _EPOCH), members[name], packed, 9)
         file.seek(0)
         write_bytes(path, file.read())
+
+
+def _packed_together(members: Mapping[str, bytes]) -> bytes:
+    with io.BytesIO() as file:
+        with tarfile.open(fileobj=file, mode="w", format=tarfile.PAX_FORMAT) as archive:
+            # those of one kind beside each other, for they are the most alike
+            for name in sorted(members, key=lambda name: (name.rpartition(".")[2], name)):
+                entry = tarfile.TarInfo(name)
+                entry.size = len(members[name])
+                archive.addfile(entry, io.BytesIO(members[name]))
+        return PACKED[".xz"](file.getvalue())
+
+
+def _unpacked_together(packed: bytes) -> dict[str, bytes]:
+    with tarfile.open(fileobj=io.BytesIO(UNPACKED[".xz"](packed))) as archive:
+        files = {entry.name: archive.extractfile(entry) for entry in archive.getmembers()}
+        return {name: file.read() for name, file in files.items() if file is not None}
 
 
 def made_by(path: Path) -> list[str]:
@@ -223,7 +260,8 @@ def add_run(path: Path, files: Mapping[str, bytes]) -> None:
     while name in kept:  # two runs that ended in one second
         name += "+"
     kept[name] = dict(files)
-    write_archive(path, {f"{name}/{file}": content for name, of in kept.items() for file, content in of.items()})
+    members = {f"{name}/{file}": content for name, of in kept.items() for file, content in of.items()}
+    write_archive(path, members, together=True)
 
 
 def conclude_timing(path: Path, message: str, build_digest: str) -> None:
@@ -232,7 +270,7 @@ def conclude_timing(path: Path, message: str, build_digest: str) -> None:
     members.pop(FAILURE, None)
     if message:
         members[FAILURE] = to_json({"message": message, "build_digest": build_digest}).encode()
-    write_archive(path, members)
+    write_archive(path, members, together=True)
 
 
 def digest(*parts: bytes | str) -> str:
