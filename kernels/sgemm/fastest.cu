@@ -20,8 +20,8 @@
 // - Matrices whose rows are not aligned to 16 bytes: the copy engine cannot read them, and a vector takes four loads.
 //   Where the model says that it pays, such a matrix is first copied to the workspace, and the main kernel is launched
 //   while the copy ends (aligned_copy.cuh). Where rows of C are not aligned, results pass through shared memory, so that
-//   neighbouring lanes store neighbouring columns (store_unaligned). The code for that is short: in a product with a short k
-//   a longer one spent more time in fetching its instructions than in FMAs.
+//   neighbouring lanes store neighbouring columns (store_unaligned). The code for that is short, because each tile has to
+//   fetch it anew (docs/performance.md, story 17).
 // - The main loop does not look at the edges: what a tile reads beyond an edge is zero, or its results are not stored.
 //
 // Limit: issue slots, of which 91 % are FFMAs in the main loop, and the conflicts between register banks that are left.

@@ -179,6 +179,7 @@ def write_archive(path: Path, members: Mapping[str, bytes], together: bool = Fal
         with zipfile.ZipFile(file, "w") as archive:
             for name in sorted(members):
                 packed = zipfile.ZIP_BZIP2 if len(members[name]) > LONG else zipfile.ZIP_DEFLATED
+                packed = zipfile.ZIP_STORED if together else packed  # it is packed already
                 archive.writestr(zipfile.ZipInfo(name, _EPOCH), members[name], packed, 9)
         file.seek(0)
         write_bytes(path, file.read())
