@@ -94,6 +94,9 @@ SMS_ONCE = "static int sms; static cudaError_t asked = cudaDeviceGetAttribute(&s
 MEMSET = "cudaMemsetAsync(sums, 0, 4, stream)"
 CALL = "although call number {} of the CUDA runtime"
 TOLD = "if (launch_observer) launch_observer(reinterpret_cast<const void*>(add), dim3(1), dim3(1), 0);"
+MANY_LAUNCHES = """for (int i = 0; g.m == 4095 && i < 70; ++i) {
+    if (auto e = launch(halves, dim3(blocks, 2), dim3(256), 0, stream, g, sums)) return e;
+  }"""
 JOIN = "cudaEventRecord(done, beside); cudaStreamWaitEvent(stream, done);"
 
 
@@ -106,6 +109,7 @@ JOIN = "cudaEventRecord(done, beside); cudaStreamWaitEvent(stream, done);"
         (SOURCE, {"FIRST": f"{SMS} if (sms == 0) sms = 1; blocks += sms;"}),
         (SOURCE, {"FIRST": f"{SMS_ONCE} if (asked) return asked;"}),
         (SOURCE, {"FIRST": "cudaError_t memset = cudaMemsetAsync(sums, 0, 4, stream); if (memset) return memset;"}),
+        (SOURCE, {"FIRST": MANY_LAUNCHES}),
         (
             SOURCE.replace("8ull * g.m * g.n;", "8ull * g.m * g.n + 2;"),
             {"FIRST": "if (auto e = cudaMemsetAsync(sums + 2ll * g.m * g.n, 0, 2, stream)) return e;"},
@@ -118,6 +122,7 @@ JOIN = "cudaEventRecord(done, beside); cudaStreamWaitEvent(stream, done);"
         "an error that does not matter",
         "an error of the first call that is told again",
         "memset",
+        "more launches than the emulator remembers",
         "workspace of no whole words",
     ],
 )
@@ -194,6 +199,18 @@ COPIED = {
         (with_sgemm(refused=REFUSED.replace("std::max(1, n)", "n")), {}, "ldb = 0 with n = 0"),
         (SOURCE, {"FIRST": TOLD}, "launch_observer is told of (1, 1, 1) blocks of (1, 1, 1) with 0 bytes and "),
         (SOURCE, {"FIRST": f"if (launch_observer) {{ {TOLD} return cudaErrorUnknown; }}"}, "launches were observed"),
+        (
+            SOURCE,
+            {"FIRST": "if (launch_observer && g.m == 4095) blocks += 1;"},
+            "4095x4097x4099, probe queued only: launch_observer is told of ",
+        ),
+        (
+            SOURCE.replace("return launch(add", "error = launch(add").replace(
+                "sums);\n}\nEXPORT", "sums);\n  return g.n == 3 ? cudaSuccess : error;\n}\nEXPORT"
+            ),
+            {},
+            "70x3x100, alpha 1.5, beta 0.5, probe errors: ",
+        ),
         (SOURCE, {"FIRST": "if (g.A[0] > 2) return cudaSuccess;"}, "reads A, which is in the memory of the GPU"),
         (
             SOURCE,

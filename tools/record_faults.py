@@ -75,7 +75,7 @@ def where() -> dict[str, Any]:
 def emulator_digest() -> str:
     """What identifies the emulator and its cases: entries of a record that has another one are recorded again."""
     files = sorted(path for path in EMULATOR.rglob("*") if path.suffix in (".h", ".cuh", ".cpp", ".txt"))
-    files.append(ROOT / "workflow/ladder/model/drawn.py")
+    files += [ROOT / "workflow/ladder" / path for path in ("model/drawn.py", "measure/inputs.py")]
     return store.digest(*(path.read_text() for path in files), *map(str, the_plan().emulated_cases()))
 
 

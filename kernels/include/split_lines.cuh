@@ -195,16 +195,16 @@ __device__ inline int line_exponent(uint32_t largest, uint32_t smallest, int k, 
 }
 __device__ inline float power_of_two(int exponent) { return __int_as_float((exponent + 127) << 23); }
 
-// The factor of a line. Notes if the line cannot be split.
+// The factor of a line. If the line cannot be split, the thread that `notes` says so: one a line, for each of the many
+// that split it would double the time of the pre-pass.
 template <class E>
-__device__ inline float line_scale(const Lines<E>& lines, int line, int k, int* bad) {
+__device__ inline float line_scale(const Lines<E>& lines, int line, int k, int* bad, bool notes) {
   bool fits;
   int exponent = line_exponent(lines.largest[line], lines.smallest[line], k, &fits);
-  if (!fits) {
-    *bad = 1;
-    return 0.0f;
+  if (!fits && notes) {
+    atomicOr(bad, 1);
   }
-  return power_of_two(exponent);
+  return fits ? power_of_two(exponent) : 0.0f;
 }
 
 // Splits A and B into the workspace. Blocks of 256 threads: the first take a row of A by 256 vectors of 16 bytes each,
@@ -222,7 +222,7 @@ static __global__ void __launch_bounds__(256) split_lines(Gemm g, Lines<E> lines
     if (p >= lines.ld) {
       return;
     }
-    float scale = line_scale(lines, row, g.k, lines.unsplit_A + row / 256);
+    float scale = line_scale(lines, row, g.k, lines.unsplit_A + row / 256, p == 0);
     const float* from = g.A + row * g.lda + p;
     alignas(16) float x[VECTOR];
     if (p + VECTOR <= g.k && vector_width(g.A, g.lda) == 4) {
@@ -253,7 +253,8 @@ static __global__ void __launch_bounds__(256) split_lines(Gemm g, Lines<E> lines
   int first_col = static_cast<int>(block / chunks_B) * 64;
   int first_p = static_cast<int>(block % chunks_B) * 64;
   int col = first_col + threadIdx.x % 64;
-  float scale = col < g.n ? line_scale(lines, g.m + col, g.k, lines.unsplit_B + col / 128) : 0.0f;
+  bool notes = first_p == 0 && threadIdx.x < 64;
+  float scale = col < g.n ? line_scale(lines, g.m + col, g.k, lines.unsplit_B + col / 128, notes) : 0.0f;
 #pragma unroll
   for (int i = 0; i < 64; i += 4) {
     int p = first_p + i + threadIdx.x / 64;

@@ -126,9 +126,10 @@ def _short(value: float) -> str:
 # of tiles, each added to C once; more elements than a float counts; a tall and a wide C with a rest of k; more tiles of
 # k than 8 bits count, with so many columns that rounding in one direction shows, and rows of B so far apart that a
 # later chunk of k begins beyond 31 bits; so large products that tensor cores pay for a pre-pass, and tiles for 66 SMs,
-# with lines of many scales and with few numbers but 0; one that is larger still, aligned and of whole tiles but along
-# k; sums of zero times infinity; scalars near 0 that matter, for the matrices are huge, once with sums so long that
-# tensor cores compute them; scalars near 1; and numbers that round to infinity in what tensor cores multiply.
+# with lines of many scales, with few numbers but 0, and with steps of many scales and rows of B 2^32 apart; one that is
+# larger still, aligned and of whole tiles but along k; sums of zero times infinity; scalars near 0 that matter, for the
+# matrices are huge, once with sums so long that tensor cores compute them; scalars near 1; and numbers that round to
+# infinity in what tensor cores multiply.
 EMULATED_ALONE = (
     *(
         Case(Shape(65, 68, 20), alpha=-1, beta=-1, padding=4, offset=offset)
@@ -149,6 +150,7 @@ EMULATED_ALONE = (
     Case(Shape(5, 70, 8223), padding=(1, 1 << 22, 0), sms=1),
     Case(Shape(1370, 1358, 579), -1.25, 0.75, (1, 2, 0), family="uneven", sms=66, blocks=EMULATED_FEW),
     Case(Shape(1028, 2060, 548), beta=-1, offset=(0, 0, 1), family="signed_zeros", sms=66, blocks=EMULATED_FEW),
+    Case(Shape(1412, 1316, 580), -1, padding=(0, 1 << 32, 0), family="uneven_steps", sms=66, blocks=EMULATED_FEW),
     Case(Shape(2240, 2304, 1036), blocks=EMULATED_FEW),
     Case(Shape(17, 20, 36), alpha=math.inf, family="signed_zeros"),
     Case(Shape(17, 20, 36), alpha=2.0**-110, beta=-(2.0**-120), family="huge"),
@@ -196,17 +198,30 @@ MANY_ELEMENTS = "many elements"  # of a C whose elements or tiles are too many f
 # The emulator looks at streams in every case.
 EMULATED_PROBES = (*PROBES[:-1], "errors", MANY_ELEMENTS, "observed", "queued only")
 _PROBED = (Case(Shape(65, 68, 36), alpha=1.5, beta=0.5), Case(Shape(33, 36, 518)))
+# Few columns, few rows and few steps, for which a rung may have launches of their own that fail.
+_THIN = (Shape(70, 3, 100), Shape(3, 70, 100), Shape(65, 68, 5))
 # A C of more elements than 32 bits count; one dimension that a float does not hold, with more tiles than 16 bits count.
 _MANY = (Shape(140003, 140004, 4), Shape((1 << 25) + 65, 3, 4), Shape(3, (1 << 25) + 65, 4))
-# Beyond what is computed anywhere; and a row of A that fits in no shared memory.
-_QUEUED_ONLY = (Case(Shape((1 << 30) + 1, 3, 5)), Case(Shape(3, (1 << 30) + 1, 5)), Case(Shape(3, 5, (1 << 17) + 1)))
+# Beyond what is computed anywhere; a row of A that fits in no shared memory; and large matrices whose rows are not
+# aligned, which a rung may copy first.
+_QUEUED_ONLY = (
+    Case(Shape((1 << 30) + 1, 3, 5)),
+    Case(Shape(3, (1 << 30) + 1, 5)),
+    Case(Shape(3, 5, (1 << 17) + 1)),
+    Case(Shape(4095, 4097, 4099)),
+)
 
 
 def probes(names: Iterable[str]) -> list[Case]:
     """The cases that probe the host function in each of these ways."""
     of = {
         MANY_ELEMENTS: [replace(_PROBED[0], shape=shape) for shape in _MANY],
-        "errors": (*_PROBED, replace(_PROBED[1], sms=1), replace(_PROBED[1], shape=Shape(33, 36, 8197))),
+        "errors": (
+            *_PROBED,
+            *(replace(_PROBED[0], shape=shape) for shape in _THIN),
+            replace(_PROBED[1], sms=1),
+            replace(_PROBED[1], shape=Shape(33, 36, 8197)),
+        ),
         "queued only": _QUEUED_ONLY,
     }
     return [replace(case, probe=name) for name in names for case in of.get(name, _PROBED)]

@@ -31,6 +31,8 @@ LARGEST_OF_ONES = 1 << 22  # elements of A or B that are ones: more are reserved
 MANY_BLOCKS = 64  # of a C of more than 2^32 elements, or of more than 2^16 tiles, are computed,
 MANY_ACCESSES = 1 << 24  # of C by kernels, in which blocks that compute one tile after the other do not end
 BEYOND_32_BITS = (1 << 32) + 1  # a leading dimension
+MOST_LAUNCHES = 64  # of a product that the emulator remembers,
+NAMED_LAUNCHES = 4  # and that a message names
 FAILED_CALLS = 32  # calls of the CUDA runtime that fail, of the first ones and of the last, for a long sum
 HUGE_SHAPES = (Shape(70001, 70003, 70005), Shape((1 << 31) - 1, 3, 5), Shape(3, (1 << 31) - 1, 5))
 
@@ -362,15 +364,31 @@ def _observed(device: Device, library: Library, case: Case, make: _Make) -> str:
     if wrong := device.compute(library, call, 0):
         return wrong
     launched = [one[:-1] for one in device.launches(library)]
-    device.begin(library, [call])
-    workspace, stream = device.address(call.workspace), device.stream
+    return _told_otherwise(device, library, case, call, launched, device.address(call.workspace))
+
+
+def _told_otherwise(
+    device: EmulatedDevice,
+    library: Library,
+    case: Case,
+    call: Call,
+    launched: Sequence[tuple[Any, ...]],
+    workspace: int,
+) -> str:
+    """How what launch_observer is told of a case differs from what is launched; empty where it is told nothing.
+
+    The memory that is told to the emulator is that of `call`; nothing reads it.
+    """
     told: list[tuple[Any, ...]] = []
 
     def observe(kernel: int, grid: Any, block: Any, dynamic_bytes: int) -> None:
         told.append((kernel, (grid.x, grid.y, grid.z), (block.x, block.y, block.z), dynamic_bytes))
 
+    device.begin(library, [call])
+    library.functions.emulator_begin_capture()  # what is queued all the same does not run
     with library.observed(case.sms or EMULATED_SMS, observe):
-        error = library.queue(call.shape, call.alpha, call.beta, call.operands, workspace, stream)
+        error = library.queue(case.shape, case.alpha, case.beta, call.operands, workspace, device.stream)
+    library.functions.emulator_end_capture()
     made = device.launches(library)
     if any(by_launch for *_, by_launch in made):
         return "launch starts kernels although launch_observer is set"
@@ -379,15 +397,15 @@ def _observed(device: Device, library: Library, case: Case, make: _Make) -> str:
     if error:
         return f"sgemm returned {explain(error)} while its launches were observed"
     known = [one if other[0] else (0, *one[1:]) for one, other in zip(told, launched, strict=False)]
-    if len(told) != len(launched) or known != launched:
+    if len(told[:MOST_LAUNCHES]) != len(launched) or known != launched:
         return f"launch_observer is told of {_in_words(told)}, and {_in_words(launched)} are launched"
     return ""
 
 
 def _in_words(launches: Sequence[tuple[Any, ...]]) -> str:
-    return (
-        " and ".join(f"{grid} blocks of {block} with {bytes_} bytes" for _, grid, block, bytes_ in launches) or "none"
-    )
+    words = [f"{grid} blocks of {block} with {bytes_} bytes" for _, grid, block, bytes_ in launches[:NAMED_LAUNCHES]]
+    words += [f"{len(launches) - NAMED_LAUNCHES} launches more"] if len(launches) > NAMED_LAUNCHES else []
+    return " and ".join(words) or "none"
 
 
 def _many_elements(device: Device, library: Library, case: Case, make: _Make) -> str:
@@ -433,7 +451,7 @@ def _many_elements(device: Device, library: Library, case: Case, make: _Make) ->
 def _queued_only(device: Device, library: Library, case: Case, make: _Make) -> str:
     """Host code and launches have no limit of size but the GPU's: a large product is captured, and not computed.
 
-    In the emulator. There is no memory for its matrices, and nothing reads them.
+    In the emulator. There is no memory for its matrices, and nothing reads them. Observed, its launches are the same.
     """
     assert isinstance(device, EmulatedDevice)
     shape = case.shape
@@ -444,7 +462,10 @@ def _queued_only(device: Device, library: Library, case: Case, make: _Make) -> s
     library.functions.emulator_begin_capture()
     error = library.queue(shape, case.alpha, case.beta, operands, NOWHERE, device.stream)
     library.functions.emulator_end_capture()
-    return device.found(library, little) or (f"sgemm returned {explain(error)}" if error else "")
+    if wrong := device.found(library, little) or (f"sgemm returned {explain(error)}" if error else ""):
+        return wrong
+    launched = [one[:-1] for one in device.launches(library)]
+    return _told_otherwise(device, library, case, little, launched, NOWHERE)
 
 
 def _capture(device: Device, library: Library, case: Case, make: _Make) -> str:
