@@ -195,8 +195,8 @@ __device__ inline int line_exponent(uint32_t largest, uint32_t smallest, int k, 
 }
 __device__ inline float power_of_two(int exponent) { return __int_as_float((exponent + 127) << 23); }
 
-// The factor of a line. If the line cannot be split, the thread that `notes` says so: one a line, for each of the many
-// that split it would double the time of the pre-pass.
+// The factor of a line. If the line cannot be split, the thread that `notes` says so: one a line, because atomics of all
+// the threads that split it would take long.
 template <class E>
 __device__ inline float line_scale(const Lines<E>& lines, int line, int k, int* bad, bool notes) {
   bool fits;

@@ -363,22 +363,15 @@ def _observed(device: Device, library: Library, case: Case, make: _Make) -> str:
     call = product.call
     if wrong := device.compute(library, call, 0):
         return wrong
-    launched = [one[:-1] for one in device.launches(library)]
-    return _told_otherwise(device, library, case, call, launched, device.address(call.workspace))
+    return _told_otherwise(device, library, case, call, device.address(call.workspace))
 
 
-def _told_otherwise(
-    device: EmulatedDevice,
-    library: Library,
-    case: Case,
-    call: Call,
-    launched: Sequence[tuple[Any, ...]],
-    workspace: int,
-) -> str:
-    """How what launch_observer is told of a case differs from what is launched; empty where it is told nothing.
+def _told_otherwise(device: EmulatedDevice, library: Library, case: Case, call: Call, workspace: int) -> str:
+    """How what launch_observer is told of a case differs from what was launched; empty where it is told nothing.
 
     The memory that is told to the emulator is that of `call`; nothing reads it.
     """
+    launched = [one[:-1] for one in device.launches(library)]
     told: list[tuple[Any, ...]] = []
 
     def observe(kernel: int, grid: Any, block: Any, dynamic_bytes: int) -> None:
@@ -464,8 +457,7 @@ def _queued_only(device: Device, library: Library, case: Case, make: _Make) -> s
     library.functions.emulator_end_capture()
     if wrong := device.found(library, little) or (f"sgemm returned {explain(error)}" if error else ""):
         return wrong
-    launched = [one[:-1] for one in device.launches(library)]
-    return _told_otherwise(device, library, case, little, launched, NOWHERE)
+    return _told_otherwise(device, library, case, little, NOWHERE)
 
 
 def _capture(device: Device, library: Library, case: Case, make: _Make) -> str:
