@@ -99,10 +99,10 @@ struct ShareOfA {
 template <class T>
 __device__ inline void copy_tile_B(float* to, const Gemm& g, int col, int p, int copier) {
   constexpr int PASSES = (T::BN + COPIERS - 1) / COPIERS;
-  const float* from[PASSES];  // beyond the last column this is the last again, because the results there are not stored
+  const float* from[PASSES];
 #pragma unroll
   for (int i = 0; i < PASSES; ++i) {
-    from[i] = g.B + p * g.ldb + min(col + i * COPIERS + copier, g.n - 1);
+    from[i] = g.B + p * g.ldb + wrapped(col + i * COPIERS + copier, g.n);
   }
   bool inside = p + T::BK <= g.k;
 #pragma unroll 4

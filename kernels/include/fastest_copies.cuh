@@ -33,35 +33,40 @@ struct Copies {
   static_assert(T::BK % 8 == 0 && T::BM % ROWS_A == 0, "whole rows of A's tile in a pass, 8 steps of p at a time");
   static_assert(T::BN % COLS_B == 0 && T::BK % ROWS_B == 0, "whole rows of B's tile in a pass");
 
-  const float* A;  // the thread's first elements in the next tiles
+  const float* A;  // the thread's first step in the next tiles
   const float* B;
-  int64_t lda, ldb;
-  int p_A, p_B;            // their steps in the tile
-  int last_row, last_col;  // from there to the last row of A and to the last vector of a row of B
-  int to_A, to_B;          // their places in a stage
+  int64_t rows_A[T::BM / ROWS_A], cols_B[T::BN / COLS_B];  // where its rows and columns begin
+  int64_t ldb;
+  int p_A, p_B;    // the steps
+  int to_A, to_B;  // its places in a stage
 
-  __device__ Copies(const Gemm& g, Tile tile, int p) : lda(g.lda), ldb(g.ldb) {
+  __device__ Copies(const Gemm& g, Tile tile, int p) : ldb(g.ldb) {
     int row = threadIdx.x / 8;
     int col = threadIdx.x * WIDTH_B % T::BN;
     p_A = threadIdx.x % 8;
     p_B = threadIdx.x * WIDTH_B / T::BN;
     to_A = p_A * T::PITCH_A + row;
     to_B = T::TILE_A + p_B * T::BN + col;
-    last_row = g.m - 1 - tile.row - row;
-    last_col = g.n - WIDTH_B - tile.col - col;
-    A = g.A + (tile.row + row) * lda + p + p_A;
-    B = g.B + (p + p_B) * ldb + tile.col + col;
+#pragma unroll
+    for (int i = 0; i < T::BM / ROWS_A; ++i) {
+      rows_A[i] = wrapped(tile.row + row + i * ROWS_A, g.m) * g.lda;
+    }
+#pragma unroll
+    for (int i = 0; i < T::BN / COLS_B; ++i) {
+      cols_B[i] = wrapped(tile.col + col + i * COLS_B, g.n);
+    }
+    A = g.A + p + p_A;
+    B = g.B + (p + p_B) * ldb;
   }
 
-  // Copies both tiles into the stage. Beyond an edge of C it reads the last row or column again, because the results
-  // there are not stored. The first `missing` steps lie before the beginning of k and become zeros.
+  // Copies both tiles into the stage. The first `missing` steps lie before the beginning of k and become zeros.
   __device__ void next(float* stage, int missing) {
 #pragma unroll
-    for (int i = 0; i < T::BM; i += ROWS_A) {
-      const float* from = A + (i < last_row ? i : last_row) * lda;
+    for (int i = 0; i < T::BM / ROWS_A; ++i) {
+      const float* from = A + rows_A[i];
 #pragma unroll
       for (int p = 0; p < T::BK; p += 8) {
-        float* to = stage + to_A + p * T::PITCH_A + i;
+        float* to = stage + to_A + p * T::PITCH_A + i * ROWS_A;
         if (p + p_A >= missing) {
           copy_float_async<AHEAD_A>(to, from + p);
         } else {
@@ -73,10 +78,10 @@ struct Copies {
     for (int p = 0; p < T::BK; p += ROWS_B) {
       const float* from = B + p * ldb;
 #pragma unroll
-      for (int c = 0; c < T::BN; c += COLS_B) {
-        float* to = stage + to_B + p * T::BN + c;
+      for (int i = 0; i < T::BN / COLS_B; ++i) {
+        float* to = stage + to_B + p * T::BN + i * COLS_B;
         if (p + p_B >= missing) {
-          __pipeline_memcpy_async(to, from + (c < last_col ? c : last_col), 4 * WIDTH_B);
+          __pipeline_memcpy_async(to, from + cols_B[i], 4 * WIDTH_B);
         } else {
 #pragma unroll
           for (int v = 0; v < WIDTH_B; ++v) {

@@ -4,9 +4,9 @@
 // - Stream-K (stream_k.cuh): the tiles of all full waves are computed by one block each. The steps of k of the other
 //   tiles are shared evenly among as many blocks as the SMs hold. A second kernel adds the partial sums of a shared
 //   tile from the workspace, always in the same order, so that every run has the same result.
-// - Tiles of eight shapes, down to 32 x 32. A model of the cycles on the busiest SM (`consider`) chooses the shape and
-//   the number of blocks from m, n, k and the number of SMs. Where a small tile would leave a thread too few results,
-//   groups of warps share the steps of k instead, so that a thread always has 8 x 16.
+// - Tiles of nine shapes, down to 32 x 32. A model of the cycles on the busiest SM (`consider`) chooses the shape and
+//   the number of blocks from m, n, k and the number of SMs. A small tile has a block of few warps, so that a thread still
+//   has 8 x 4 or 8 x 8 results, or groups of warps that share the steps of k, so that it has 8 x 16.
 // - Three kernels without tiles, which the same model chooses: `sgemm_few_columns` and `sgemm_few_rows` where C has at most
 //   16 columns or rows and the large matrix streams from memory once, `sgemm_short_k` where k is at most 32 and C streams
 //   to memory. The first two split k among the warps of a block and, from compute capability 9.0 on, among the blocks of
@@ -22,7 +22,9 @@
 //   while the copy ends (aligned_copy.cuh). Where rows of C are not aligned, results pass through shared memory, so that
 //   neighbouring lanes store neighbouring columns (store_unaligned). The code for that is short, because each tile has to
 //   fetch it anew (docs/performance.md, story 17).
-// - The main loop does not look at the edges: what a tile reads beyond an edge is zero, or its results are not stored.
+// - The main loop does not look at the edges: what a tile reads beyond the last step of k is zero. Beyond an edge of C it
+//   reads other rows and columns, whose results are not stored: the first ones, because lanes that copy the same float
+//   wait for each other (wrapped in fastest_tile.cuh; docs/performance.md, story 18).
 //
 // Limit: issue slots, of which 91 % are FFMAs in the main loop, and the conflicts between register banks that are left.
 // Where rows of B are not aligned, its floats are copied one by one; there it may be slower than cuBLAS (snakemake survey).
@@ -58,10 +60,11 @@ using Deep = Tiling<64, 128, 16, 12, 8, 16, 64, 64, 1, 4>;
 using Large = Tiling<128, 256, 16, 4, 8, 16, 32, 128>;
 using Wide = Tiling<64, 256, 16, 4, 8, 16, 64, 64, 2>;
 #endif
-using Tall = Tiling<128, 64, 16, 4, 8, 8, 64, 32, 3>;
-using Square = Tiling<64, 64, 16, 4, 8, 4, 32, 32, 4>;
-using Small = Tiling<32, 64, 32, 3, 4, 4, 16, 32, 4>;
-using Tiny = Tiling<32, 32, 32, 3, 4, 4, 32, 16, 8>;
+using Tall = Tiling<128, 64, 8, 6, 8, 8, 64, 32, 3>;
+using Flat = Tiling<64, 128, 16, 4, 8, 8, 32, 64, 3>;
+using Square = Tiling<64, 64, 8, 6, 8, 8, 32, 64, 6>;
+using Small = Tiling<32, 64, 8, 6, 8, 4, 32, 32, 8>;
+using Tiny = Tiling<32, 32, 8, 6, 8, 4, 32, 32, 12>;
 
 // The loop in which all warps copy and multiply: adds the products of the steps first .. last - 1 of a tile. The first
 // step of k is the short one if k is no multiple of BK.
@@ -651,13 +654,14 @@ struct Choice {
 // tiles on an H100 and those of the thin kernels on an H200; those times are not recorded. The survey draws other products.
 //
 // Of tiles:
-// - BLOCKS blocks on an SM do `full` FMAs a cycle together (the peak is 128), and a block alone does `alone`; so much less
-//   where a matrix is copied float by float.
+// - An SM does `full` FMAs a cycle (the peak is 128) where it holds all the blocks that it can, and `alone` where each of its
+//   four schedulers has one warp; so much less where a matrix is copied float by float. Blocks of one or two warps can leave
+//   schedulers without work, so what counts is the warps on the busiest scheduler.
 // - The first wave of blocks takes `wave` cycles more, to fill the first stages and to store the results. A later one takes
 //   `later`, because its copies begin while results are stored. Rows of C that are not aligned take unaligned_C more.
 // - A sharer with a tile at an edge of C is slower. This matters less where an SM holds more blocks.
-// - Partial sums cost a launch, and each of them is written and read at 29 bytes a cycle and SM.
-// - A copied matrix costs a launch too, and each element is read and written at 17 bytes a cycle and SM.
+// - Partial sums cost a launch, and each of them is written and read at 24 bytes a cycle and SM.
+// - A copied matrix costs a launch too, and each element is read and written at 13 bytes a cycle and SM.
 struct Costs {
   double alone, full, wave, later, unaligned_A, unaligned_B, unaligned_C, edge;
 };
@@ -665,7 +669,10 @@ struct Costs {
 // Replaces `best` by the best plan for one tiling if this has fewer cycles.
 template <class T>
 void consider(const Source& source, int sms, LaunchPlan launch, const Costs& costs, Choice* best) {
-  constexpr double SECOND_KERNEL = 5900.0, COPY_KERNEL = 7100.0, BYTES = 29.2, COPIED_BYTES = 16.9;
+  constexpr int SCHEDULERS = 4;  // of an SM
+  constexpr double MOST_WARPS = 1.0 * T::BLOCKS * (T::THREADS / 32) / SCHEDULERS;
+  constexpr double WORK = 1.0 * T::BM * T::BN * T::BK / (T::THREADS / 32);  // FMAs of a warp in a step
+  constexpr double SECOND_KERNEL = 5400.0, COPY_KERNEL = 3900.0, BYTES = 23.7, COPIED_BYTES = 12.8;
   const Gemm& g = source.g;
   double copies = 0.0;
   if (source.copied_A) {
@@ -682,10 +689,9 @@ void consider(const Source& source, int sms, LaunchPlan launch, const Costs& cos
   int64_t tiles = static_cast<int64_t>(plan.tiles_m) * plan.tiles_n;
   int64_t slots = static_cast<int64_t>(sms) * T::BLOCKS;
   auto wave = [&](int64_t blocks, double steps, bool first) {
-    int64_t on_sm = (blocks + sms - 1) / sms;
-    double rate =
-        T::BLOCKS == 1 ? costs.full : costs.alone + (costs.full - costs.alone) * (on_sm - 1) / (T::BLOCKS - 1);
-    return (first ? costs.wave : costs.later) + stores + on_sm * steps * T::BM * T::BN * T::BK / (rate * slower);
+    int64_t warps = ceil_div((blocks + sms - 1) / sms * (T::THREADS / 32), SCHEDULERS);
+    double rate = costs.alone + (costs.full - costs.alone) * (warps - 1) / std::max(MOST_WARPS - 1.0, 1.0);
+    return (first ? costs.wave : costs.later) + stores + warps * steps * WORK * SCHEDULERS / (rate * slower);
   };
 
   // Each tile has a block of its own, or only the tiles of full waves have, and some number of blocks shares the
@@ -834,24 +840,26 @@ cudaError_t choose(const Gemm& g, void* workspace, int* sms, Choice* best) {
         continue;
       }
       Source from = with_copies(g, copied_A, copied_B, workspace);
-      consider<Large>(from, *sms, launch_fastest_roles<Large>, {117.6, 117.6, 11900, 7100, 0.99, 0.84, 1900, 0.03},
+      consider<Large>(from, *sms, launch_fastest_roles<Large>, {118.3, 118.3, 11900, 5500, 1.0, 0.86, 2800, 0.01},
                       best);
-      consider<Wide>(from, *sms, launch_fastest_roles<Wide>, {123, 123, 12000, 6800, 0.99, 0.72, 2100, 0.04}, best);
-      consider<Pair>(from, *sms, launch_fastest_roles<Pair>, {118, 118, 13300, 7400, 0.98, 0.80, 600, 0.05}, best);
-      consider<Deep>(from, *sms, launch_fastest_roles<Deep>, {106, 106, 13100, 5700, 0.96, 0.70, 300, 0.11}, best);
+      consider<Wide>(from, *sms, launch_fastest_roles<Wide>, {122.5, 122.5, 12300, 6100, 1.0, 0.75, 1700, 0.01}, best);
+      consider<Pair>(from, *sms, launch_fastest_roles<Pair>, {117, 117, 12000, 7600, 0.98, 0.81, 130, 0.04}, best);
+      consider<Deep>(from, *sms, launch_fastest_roles<Deep>, {109, 109, 12000, 6000, 0.96, 0.71, 0, 0.08}, best);
     }
   }
-  consider<Tall>(source, *sms, launch_fastest<Tall>, {88.4, 102.6, 8400, 5200, 0.98, 0.95, 2800, 0.10}, best);
-  consider<Square>(source, *sms, launch_fastest<Square>, {76.8, 91.3, 5900, 3500, 0.99, 0.89, 1200, 0.06}, best);
-  consider<Small>(source, *sms, launch_fastest<Small>, {54.8, 69.9, 5100, 2000, 0.98, 0.82, 1400, 0.10}, best);
-  consider<Tiny>(source, *sms, launch_fastest<Tiny>, {43.9, 62.5, 5500, 2400, 0.97, 0.82, 800, 0.36}, best);
+  consider<Tall>(source, *sms, launch_fastest<Tall>, {86.7, 103.8, 7100, 5900, 1.0, 0.97, 1900, 0.18}, best);
+  consider<Flat>(source, *sms, launch_fastest<Flat>, {97.3, 111.5, 7100, 4600, 0.99, 0.93, 1900, 0.09}, best);
+  consider<Square>(source, *sms, launch_fastest<Square>, {92.8, 105, 6700, 5800, 1.0, 0.93, 1400, 0.31}, best);
+  consider<Small>(source, *sms, launch_fastest<Small>, {84, 89.5, 6000, 4300, 0.99, 0.89, 960, 0.51}, best);
+  consider<Tiny>(source, *sms, launch_fastest<Tiny>, {79.3, 76, 6500, 4000, 0.98, 0.87, 720, 1.0}, best);
 #else
   consider<Large>(source, *sms, launch_fastest<Large>, {100, 100, 10000, 10000, 1.0, 1.0, 0, 0.12}, best);
   consider<Wide>(source, *sms, launch_fastest<Wide>, {60, 92, 6000, 6000, 1.0, 1.0, 0, 0.12}, best);
   consider<Tall>(source, *sms, launch_fastest<Tall>, {50, 90, 4700, 4700, 1.0, 1.0, 0, 0.12}, best);
+  consider<Flat>(source, *sms, launch_fastest<Flat>, {50, 90, 4700, 4700, 1.0, 1.0, 0, 0.12}, best);
   consider<Square>(source, *sms, launch_fastest<Square>, {60, 81, 4000, 4000, 1.0, 1.0, 0, 0.12}, best);
-  consider<Small>(source, *sms, launch_fastest<Small>, {50, 61, 4000, 4000, 1.0, 1.0, 0, 0.12}, best);
-  consider<Tiny>(source, *sms, launch_fastest<Tiny>, {29, 54, 3000, 3000, 1.0, 1.0, 0, 0.12}, best);
+  consider<Small>(source, *sms, launch_fastest<Small>, {55, 61, 4000, 4000, 1.0, 1.0, 0, 0.12}, best);
+  consider<Tiny>(source, *sms, launch_fastest<Tiny>, {45, 54, 3000, 3000, 1.0, 1.0, 0, 0.12}, best);
 #endif
   return error;
 }
