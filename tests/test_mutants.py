@@ -1,5 +1,6 @@
 """Mutants: what each operator makes, how they are drawn and recorded, and that the record and its page are of today."""
 
+import sys
 import time
 from contextlib import nullcontext
 from dataclasses import replace
@@ -148,6 +149,11 @@ def test_universalmutator_changes_code_and_neither_comments_nor_directives():
     made = {kind: text[edit.start : edit.end] for kind, edit in by_universalmutator(Code(text))}
     assert set(made.values()) == {"x = a + b;\n"}
     assert {"arithmetic changed", "a line left out", "a jump inserted"} <= set(made)
+
+
+def test_without_universalmutator_one_line_says_where_it_comes_from(monkeypatch):
+    monkeypatch.setitem(sys.modules, "universalmutator.mutator", None)
+    assert "envs/mutants.txt" in line_of(list, by_universalmutator(Code("x = a + b;\n")))
 
 
 # A mutant is the lines that it changes

@@ -100,8 +100,14 @@ def mutant(code: Code, file: str, operator: str, edit: Edit) -> Mutant:
 
 
 def by_universalmutator(code: Code) -> Iterator[tuple[str, Edit]]:
-    """What universalmutator's rules for C++ make of a source: what each does, and the line that it changes."""
-    from universalmutator.mutator import mutants_regexp  # envs/mutants.txt
+    """What universalmutator's rules for C++ make of a source: what each does, and the line that it changes.
+
+    Raises LadderError where universalmutator is not installed.
+    """
+    try:
+        from universalmutator.mutator import mutants_regexp
+    except ModuleNotFoundError as error:
+        raise LadderError("universalmutator is missing; install envs/mutants.txt, as make dev does") from error
 
     lines = code.text.splitlines(keepends=True)
     starts = [0]
