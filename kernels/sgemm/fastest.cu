@@ -24,7 +24,7 @@
 //   fetch it anew (docs/performance.md, story 17).
 // - The main loop does not look at the edges: what a tile reads beyond the last step of k is zero. Beyond an edge of C it
 //   reads other rows and columns, whose results are not stored: the first ones, because lanes that copy the same float
-//   wait for each other (wrapped in fastest_tile.cuh; docs/performance.md, story 18).
+//   seem to wait for each other (wrapped in fastest_tile.cuh; docs/performance.md, story 18).
 //
 // Limit: issue slots, of which 91 % are FFMAs in the main loop, and the conflicts between register banks that are left.
 // Where rows of B are not aligned, its floats are copied one by one; there it may be slower than cuBLAS (snakemake survey).
@@ -657,8 +657,8 @@ struct Choice {
 // - An SM does `full` FMAs a cycle (the peak is 128) where it holds all the blocks that it can, and `alone` where each of its
 //   four schedulers has one warp; so much less where a matrix is copied float by float. Blocks of one or two warps can leave
 //   schedulers without work, so what counts is the warps on the busiest scheduler.
-// - The first wave of blocks takes `wave` cycles more, to fill the first stages and to store the results. A later one takes
-//   `later`, because its copies begin while results are stored. Rows of C that are not aligned take unaligned_C more.
+// - The first wave of blocks takes `wave` cycles more (less 3400, which all tiles need), to fill the first stages and to store
+//   the results; a later one takes `later`, as its copies begin meanwhile. Rows of C that are not aligned take unaligned_C more.
 // - A sharer with a tile at an edge of C is slower. This matters less where an SM holds more blocks.
 // - Partial sums cost a launch, and each of them is written and read at 24 bytes a cycle and SM.
 // - A copied matrix costs a launch too, and each element is read and written at 13 bytes a cycle and SM.
