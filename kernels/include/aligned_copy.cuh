@@ -48,7 +48,7 @@ inline cudaError_t copy_aligned(const float* from, int64_t ld, int rows, int col
                 blocks_n);
 }
 
-// Starts the kernel that reads the copies, which must begin with wait_for_first_kernel: its launch and the copies' end
+// Starts the kernel that reads the copies, which must call wait_for_first_kernel before that: its launch and the copies' end
 // fall together.
 template <typename... Parameters, typename... Arguments>
 cudaError_t launch_after_copies(void (*kernel)(Parameters...), dim3 grid, dim3 block, size_t dynamic_shared_bytes,

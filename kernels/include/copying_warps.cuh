@@ -5,6 +5,7 @@
 #include <cuda_pipeline.h>
 
 #include "bulk_copy.cuh"
+#include "edges.cuh"
 #include "fastest_tile.cuh"
 #include "gemm.cuh"
 #include "stream_k.cuh"
@@ -95,30 +96,36 @@ struct ShareOfA {
   }
 };
 
-// Copies a tile of B float by float, where the engine cannot read the matrix.
-template <class T>
+// Copies a tile of B where the engine cannot read the matrix, WIDTH neighbouring floats at a time.
+template <class T, int WIDTH>
 __device__ inline void copy_tile_B(float* to, const Gemm& g, int col, int p, int copier) {
-  constexpr int PASSES = (T::BN + COPIERS - 1) / COPIERS;
+  constexpr int LANES = T::BN / WIDTH < COPIERS ? T::BN / WIDTH : COPIERS;  // that copy a row
+  constexpr int ROWS = COPIERS / LANES, PASSES = T::BN / (LANES * WIDTH);
+  static_assert(COPIERS % LANES == 0 && T::BK % ROWS == 0, "each copier copies as many floats");
+  int own_row = ROWS > 1 ? copier / LANES : 0;
+  int own_col = (ROWS > 1 ? copier % LANES : copier) * WIDTH;
   const float* from[PASSES];
 #pragma unroll
   for (int i = 0; i < PASSES; ++i) {
-    from[i] = g.B + p * g.ldb + wrapped(col + i * COPIERS + copier, g.n);
+    from[i] = g.B + (p + own_row) * g.ldb + wrapped(col + i * LANES * WIDTH + own_col, g.n);
   }
+  to += own_row * BOX_COLS<T> + own_col % BOX_COLS<T> + own_col / BOX_COLS<T> * (BOX_COLS<T> * T::BK);
   bool inside = p + T::BK <= g.k;
 #pragma unroll 4
-  for (int q = 0; q < T::BK; ++q) {
+  for (int q = 0; q < T::BK; q += ROWS) {
 #pragma unroll
     for (int i = 0; i < PASSES; ++i) {
-      int own = i * COPIERS + copier;
-      if (T::BN >= COPIERS || own < T::BN) {
-        float* place = to + i * COPIERS / BOX_COLS<T> * (BOX_COLS<T> * T::BK) + q * BOX_COLS<T> + own % BOX_COLS<T>;
-        if (inside || p + q < g.k) {
-          __pipeline_memcpy_async(place, from[i], 4);
-        } else {
-          *place = 0.0f;
+      constexpr int STEP = LANES * WIDTH;
+      float* place = to + i * STEP / BOX_COLS<T> * (BOX_COLS<T> * T::BK) + i * STEP % BOX_COLS<T> + q * BOX_COLS<T>;
+      if (inside || p + own_row + q < g.k) {
+        __pipeline_memcpy_async(place, from[i], 4 * WIDTH);
+      } else {
+#pragma unroll
+        for (int v = 0; v < WIDTH; ++v) {
+          place[v] = 0.0f;
         }
       }
-      from[i] += g.ldb;
+      from[i] += ROWS * g.ldb;
     }
   }
 }

@@ -3,6 +3,7 @@
 
 #include <cuda_pipeline.h>
 
+#include "edges.cuh"
 #include "fastest_tile.cuh"
 #include "gemm.cuh"
 
@@ -19,6 +20,12 @@ __device__ inline void copy_float_async(float* to, const float* from) {
   }
 #endif
   __pipeline_memcpy_async(to, from, 4);
+}
+
+// How many neighbouring floats of a row of B a copy can take: 4, 2 or 1, of which the rows and the pointer are multiples.
+inline int width_of_copies_B(const Gemm& g) {
+  uintptr_t all = reinterpret_cast<uintptr_t>(g.B) / sizeof(float) | static_cast<uintptr_t>(g.ldb | g.n);
+  return all % 4 == 0 ? 4 : all % 2 == 0 ? 2 : 1;
 }
 
 // What one thread copies from global to shared memory: its share of a tile of A and of a tile of B at a time.

@@ -48,16 +48,6 @@ struct Tiling {
   static __device__ constexpr int col(int j) { return j / 4 * STEP_N; }
 };
 
-// Which row or column is read in place of number i of n: i itself, or beyond the edge one of the first, because the
-// results there are not stored. Not the last one for all that lie beyond: lanes that copy the same float to shared memory
-// seem to do so one after the other.
-__device__ inline int64_t wrapped(unsigned i, unsigned n) {
-  while (i >= n) {
-    i -= n;
-  }
-  return i;
-}
-
 // Shared memory to registers: the vectors of a thread in a row of a tile, `step` floats apart.
 template <int LENGTH>
 __device__ inline void lds_fragment(float (&to)[LENGTH], const float* from, int step) {

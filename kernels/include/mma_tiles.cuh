@@ -4,6 +4,7 @@
 
 #include <cuda_pipeline.h>
 
+#include "edges.cuh"
 #include "gemm.cuh"
 #include "mma.cuh"
 #include "vector.cuh"
@@ -55,7 +56,7 @@ struct MmaCopies {
   int cols_left, steps_left_A, steps_left_B;  // from there to the ends of the matrices
   int to_A, to_B;                             // their places in a stage
 
-  // Results outside C are not stored. So the last row or columns inside C are copied in place of what lies outside.
+  // Results outside C are not stored. So the first rows and columns are copied in place of what lies outside.
   __device__ MmaCopies(const Gemm& g, Tile tile) : ldb(g.ldb) {
     int row_A = threadIdx.x / VECTORS_A;
     int col_A = threadIdx.x % VECTORS_A * WIDTH;
@@ -63,9 +64,9 @@ struct MmaCopies {
     int col_B = threadIdx.x % VECTORS_B * WIDTH;
 #pragma unroll
     for (int i = 0; i < T::ROWS / ROWS_A; ++i) {
-      A[i] = g.A + min(tile.row + row_A + i * ROWS_A, g.m - 1) * g.lda + col_A;
+      A[i] = g.A + wrapped(tile.row + row_A + i * ROWS_A, g.m) * g.lda + col_A;
     }
-    B = g.B + row_B * ldb + (WHOLE_ROWS ? min(tile.col + col_B, g.n - WIDTH) : tile.col + col_B);
+    B = g.B + row_B * ldb + (WHOLE_ROWS ? wrapped(tile.col + col_B, g.n) : tile.col + col_B);
     cols_left = g.n - tile.col - col_B;
     steps_left_A = g.k - col_A;
     steps_left_B = g.k - row_B;

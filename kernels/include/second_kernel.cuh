@@ -22,7 +22,7 @@ __device__ inline void let_second_kernel_begin() {}
 __device__ inline void wait_for_first_kernel() {}
 #endif
 
-// Starts a second kernel, which must begin with wait_for_first_kernel.
+// Starts a second kernel, which must call wait_for_first_kernel before it reads what the first one wrote.
 template <typename... Parameters, typename... Arguments>
 cudaError_t launch_second(void (*kernel)(Parameters...), dim3 grid, dim3 block, cudaStream_t stream,
                           Arguments... arguments) {

@@ -102,7 +102,6 @@ __device__ inline void store_added(const Gemm& g, int row, int col, float4 sum, 
 constexpr int MOST_ADDERS = 1024, LEAST_ADDERS = 256;  // threads of a block
 template <class T>
 __global__ void __launch_bounds__(MOST_ADDERS) add_partials(Gemm g, Plan plan, float* partials, int ways) {
-  wait_for_first_kernel();
   __shared__ float4 sums[MOST_ADDERS];
   constexpr int CHUNKS = T::VECTORS * T::GROUP_THREADS / 32;  // of a tile, 32 vectors each
   int way = threadIdx.x / 32 % ways;
@@ -117,6 +116,7 @@ __global__ void __launch_bounds__(MOST_ADDERS) add_partials(Gemm g, Plan plan, f
   int last = sharer_of_step(plan, begin + plan.tiles_k - 1);
   bool needed = first < last && plan.whole + shared_tile < plan.tiles_m * plan.tiles_n;
   float4 sum = {0.0f, 0.0f, 0.0f, 0.0f};
+  wait_for_first_kernel();
   if (needed) {
 #pragma unroll 4
     for (int sharer = first + way; sharer <= last; sharer += ways) {
@@ -134,9 +134,26 @@ __global__ void __launch_bounds__(MOST_ADDERS) add_partials(Gemm g, Plan plan, f
     sum = sum + sums[threadIdx.x + other * 32];
   }
   Tile tile = place<T>(plan, plan.whole + shared_tile);
-  int row = tile.row + T::row_of(thread) + T::row(i);
-  if (row < g.m) {
-    store_added(g, row, tile.col + T::col_of(thread) + T::col(j), sum, vector_width(g.C, g.ldc));
+  if (vector_width(g.C, g.ldc) == 4) {
+    int row = tile.row + T::row_of(thread) + T::row(i);
+    if (row < g.m) {
+      store_added(g, row, tile.col + T::col_of(thread) + T::col(j), sum, 4);
+    }
+    return;
+  }
+  // Rows of C are not aligned: neighbouring lanes store neighbouring columns.
+  int lane = threadIdx.x % 32, first_thread = thread - lane;
+  float* staged = reinterpret_cast<float*>(sums + threadIdx.x - lane);
+  sums[threadIdx.x] = float4{sum.y, sum.x, sum.w, sum.z};
+  __syncwarp();
+#pragma unroll
+  for (int v = 0; v < 4; ++v) {
+    int of_lane = 8 * v + lane / 4;
+    int row = tile.row + T::row_of(first_thread + of_lane) + T::row(i);
+    int col = tile.col + T::col_of(first_thread + of_lane) + T::col(j) + lane % 4;
+    if (row < g.m && col < g.n) {
+      store_result(g, row, col, staged[32 * v + lane]);
+    }
   }
 }
 

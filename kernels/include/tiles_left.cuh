@@ -237,7 +237,7 @@ __global__ void __launch_bounds__(LEFT_THREADS, 1)
           uint64_t* arrived = &full[place.stage];
           mbarrier_wait(&empty[place.stage], place.parity ^ 1);
           if (!engine) {
-            copy_tile_B<T>(to + T::TILE_A, g, tile.col, step * T::BK, copier);
+            copy_tile_B<T, 1>(to + T::TILE_A, g, tile.col, step * T::BK, copier);
             mbarrier_arrive_copies(arrived);
           } else if (copier == 0) {
             mbarrier_arrive_expect(arrived, T::BK * T::BN * 4);

@@ -4,9 +4,10 @@
 // - Stream-K (stream_k.cuh): the tiles of all full waves are computed by one block each. The steps of k of the other
 //   tiles are shared evenly among as many blocks as the SMs hold. A second kernel adds the partial sums of a shared
 //   tile from the workspace, always in the same order, so that every run has the same result.
-// - Tiles of nine shapes, down to 32 x 32. A model of the cycles on the busiest SM (`consider`) chooses the shape and
+// - Ten kinds of tiles, down to 32 x 32. A model of the cycles on the busiest SM (`consider`) chooses the kind and
 //   the number of blocks from m, n, k and the number of SMs. A small tile has a block of few warps, so that a thread still
-//   has 8 x 4 or 8 x 8 results, or groups of warps that share the steps of k, so that it has 8 x 16.
+//   has 8 x 4 or 8 x 8 results, or groups of warps that share the steps of k, so that it has 8 x 16. Only `Light` has
+//   threads of 4 x 4 results: for products that do not fill the GPU, of which each block should be short.
 // - Three kernels without tiles, which the same model chooses: `sgemm_few_columns` and `sgemm_few_rows` where C has at most
 //   16 columns or rows and the large matrix streams from memory once, `sgemm_short_k` where k is at most 32 and C streams
 //   to memory. The first two split k among the warps of a block and, from compute capability 9.0 on, among the blocks of
@@ -24,10 +25,11 @@
 //   fetch it anew (docs/performance.md, story 17).
 // - The main loop does not look at the edges: what a tile reads beyond the last step of k is zero. Beyond an edge of C it
 //   reads other rows and columns, whose results are not stored: the first ones, because lanes that copy the same float
-//   seem to wait for each other (wrapped in fastest_tile.cuh; docs/performance.md, story 18).
+//   seem to wait for each other (edges.cuh; docs/performance.md, story 18).
 //
 // Limit: issue slots, of which 91 % are FFMAs in the main loop, and the conflicts between register banks that are left.
-// Where rows of B are not aligned, its floats are copied one by one; there it may be slower than cuBLAS (snakemake survey).
+// Where rows of B are not aligned, its floats are copied one by one, or two by two where its rows are aligned to 8 bytes;
+// there it may be slower than cuBLAS (snakemake survey).
 //
 // Occupancy: in the wide tile, which large products take, a thread that multiplies has 216 registers (128 sums, 48 of fragments)
 // and one that copies has 72. These are 8 and 4 of an SM's 64 warps. Four stages and the results on their way to C take
@@ -65,6 +67,7 @@ using Flat = Tiling<64, 128, 16, 4, 8, 8, 32, 64, 3>;
 using Square = Tiling<64, 64, 8, 6, 8, 8, 32, 64, 6>;
 using Small = Tiling<32, 64, 8, 6, 8, 4, 32, 32, 8>;
 using Tiny = Tiling<32, 32, 8, 6, 8, 4, 32, 32, 12>;
+using Light = Tiling<32, 32, 32, 3, 4, 4, 32, 16, 8>;  // the results of Tiny's tile, on twice as many threads
 
 // The loop in which all warps copy and multiply: adds the products of the steps first .. last - 1 of a tile. The first
 // step of k is the short one if k is no multiple of BK.
@@ -138,8 +141,8 @@ __global__ void __launch_bounds__(T::THREADS, T::BLOCKS) sgemm_fastest(Gemm g, P
 
 template <class T>
 cudaError_t launch_fastest(const Gemm& g, const Plan& plan, float* partials, int, cudaStream_t stream) {
-  bool vectors_B = vector_width(g.B, g.ldb) == 4 && g.n % 4 == 0;
-  auto kernel = vectors_B ? sgemm_fastest<T, 4> : sgemm_fastest<T, 1>;
+  int width_B = width_of_copies_B(g);
+  auto kernel = width_B == 4 ? sgemm_fastest<T, 4> : width_B == 2 ? sgemm_fastest<T, 2> : sgemm_fastest<T, 1>;
   dim3 grid(static_cast<unsigned>(plan.whole) + plan.sharers);
   return launch(kernel, grid, dim3(T::THREADS), sizeof(float) * T::RING, stream, g, plan, partials);
 }
@@ -155,10 +158,15 @@ constexpr int COPIER_REGISTERS = SMALL_SHARE<T> ? 72 : 88;
 template <class T>
 constexpr int MULTIPLIER_REGISTERS = SMALL_SHARE<T> ? 216 : 208;
 
+// The floats of a copy of B where rows begin at multiples of 8 bytes. With pairs, two groups of tall tiles lack registers.
+template <class T>
+constexpr int COPY_OF_PAIRS = T::BM > 64 && T::GROUPS > 1 ? 1 : 2;
+
 // Elements of k in the body of the main loop. With 16 it would not fit into the instruction cache.
 constexpr int UNROLLED = 8;
 
-template <class T>
+// WIDTH_B: the floats of a copy of B where the engine cannot read it; with 2 the engine is not asked.
+template <class T, int WIDTH_B>
 __global__ void __launch_bounds__(T::THREADS + COPIERS, T::BLOCKS)
     sgemm_fastest_roles(Gemm g, Plan plan, float* partials, const __grid_constant__ CUtensorMap map_B, bool engine,
                         bool aligned_A) {
@@ -211,8 +219,8 @@ __global__ void __launch_bounds__(T::THREADS + COPIERS, T::BLOCKS)
           float* to = shared + place.stage * T::STAGE;
           uint64_t* arrived = &full[place.stage];
           mbarrier_wait(&empty[place.stage], place.parity ^ 1);
-          if (!engine) {
-            copy_tile_B<T>(to + T::TILE_A, g, tile.col, step * T::BK, copier);
+          if (WIDTH_B > 1 || !engine) {
+            copy_tile_B<T, WIDTH_B>(to + T::TILE_A, g, tile.col, step * T::BK, copier);
             mbarrier_arrive_copies(arrived);
           } else if (copier == 0) {
             mbarrier_arrive_expect(arrived, T::BK * T::BN * 4);
@@ -311,8 +319,10 @@ cudaError_t launch_fastest_roles(const Gemm& g, const Plan& plan, float* partial
   CUtensorMap map_B = {};
   bool engine = make_tensor_map(&map_B, g.B, g.k, g.n, g.ldb, T::BK, BOX_COLS<T>, CU_TENSOR_MAP_SWIZZLE_NONE);
   dim3 grid(std::min(plan.whole + plan.sharers, sms * T::BLOCKS));
-  return launch_after_copies(sgemm_fastest_roles<T>, grid, dim3(T::THREADS + COPIERS), RING_BYTES<T>, stream, g, plan,
-                             partials, map_B, engine, vector_width(g.A, g.lda) == 4);
+  bool pairs_B = !engine && width_of_copies_B(g) == 2;
+  auto kernel = pairs_B ? sgemm_fastest_roles<T, COPY_OF_PAIRS<T>> : sgemm_fastest_roles<T, 1>;
+  return launch_after_copies(kernel, grid, dim3(T::THREADS + COPIERS), RING_BYTES<T>, stream, g, plan, partials, map_B,
+                             engine, vector_width(g.A, g.lda) == 4);
 }
 
 #endif
@@ -655,15 +665,15 @@ struct Choice {
 //
 // Of tiles:
 // - An SM does `full` FMAs a cycle (the peak is 128) where it holds all the blocks that it can, and `alone` where each of its
-//   four schedulers has one warp; so much less where a matrix is copied float by float. Blocks of one or two warps can leave
-//   schedulers without work, so what counts is the warps on the busiest scheduler.
+//   four schedulers has one warp; so much less where a matrix is copied float by float, or B in pairs of floats. Blocks of
+//   one or two warps can leave schedulers without work, so what counts is the warps on the busiest scheduler.
 // - The first wave of blocks takes `wave` cycles more (less 3400, which all tiles need), to fill the first stages and to store
 //   the results; a later one takes `later`, as its copies begin meanwhile. Rows of C that are not aligned take unaligned_C more.
 // - A sharer with a tile at an edge of C is slower. This matters less where an SM holds more blocks.
-// - Partial sums cost a launch, and each of them is written and read at 24 bytes a cycle and SM.
-// - A copied matrix costs a launch too, and each element is read and written at 13 bytes a cycle and SM.
+// - Partial sums cost a launch, and each of them is written and read at 23 bytes a cycle and SM.
+// - A copied matrix costs a launch too, and each element is read and written at 11 bytes a cycle and SM.
 struct Costs {
-  double alone, full, wave, later, unaligned_A, unaligned_B, unaligned_C, edge;
+  double alone, full, wave, later, unaligned_A, unaligned_B, pairs_B, unaligned_C, edge;
 };
 
 // Replaces `best` by the best plan for one tiling if this has fewer cycles.
@@ -672,7 +682,7 @@ void consider(const Source& source, int sms, LaunchPlan launch, const Costs& cos
   constexpr int SCHEDULERS = 4;  // of an SM
   constexpr double MOST_WARPS = 1.0 * T::BLOCKS * (T::THREADS / 32) / SCHEDULERS;
   constexpr double WORK = 1.0 * T::BM * T::BN * T::BK / (T::THREADS / 32);  // FMAs of a warp in a step
-  constexpr double SECOND_KERNEL = 5400.0, COPY_KERNEL = 3900.0, BYTES = 23.7, COPIED_BYTES = 12.8;
+  constexpr double SECOND_KERNEL = 6500.0, COPY_KERNEL = 4000.0, BYTES = 23.3, COPIED_BYTES = 11.5;
   const Gemm& g = source.g;
   double copies = 0.0;
   if (source.copied_A) {
@@ -681,8 +691,10 @@ void consider(const Source& source, int sms, LaunchPlan launch, const Costs& cos
   if (source.copied_B) {
     copies += COPY_KERNEL + 8.0 * g.k * g.n / (COPIED_BYTES * sms);
   }
-  double slower = (vector_width(g.A, g.lda) == 4 ? 1.0 : costs.unaligned_A) *
-                  (vector_width(g.B, g.ldb) == 4 ? 1.0 : costs.unaligned_B);
+  double slower = vector_width(g.A, g.lda) == 4 ? 1.0 : costs.unaligned_A;
+  if (vector_width(g.B, g.ldb) != 4) {
+    slower *= width_of_copies_B(g) == 2 ? costs.pairs_B : costs.unaligned_B;
+  }
   double stores = vector_width(g.C, g.ldc) == 4 && g.n % 4 == 0 ? 0.0 : costs.unaligned_C;
   double edge = g.m % T::BM != 0 || g.n % T::BN != 0 ? 1.0 + costs.edge / T::BLOCKS : 1.0;
   Plan plan = {ceil_div(g.m, T::BM), ceil_div(g.n, T::BN), ceil_div(g.k, T::BK), 0, 0, 0, 0};
@@ -840,26 +852,31 @@ cudaError_t choose(const Gemm& g, void* workspace, int* sms, Choice* best) {
         continue;
       }
       Source from = with_copies(g, copied_A, copied_B, workspace);
-      consider<Large>(from, *sms, launch_fastest_roles<Large>, {118.3, 118.3, 11900, 5500, 1.0, 0.86, 2800, 0.01},
+      consider<Large>(from, *sms, launch_fastest_roles<Large>, {118.8, 118.8, 12100, 5600, 1.0, 0.83, 0.87, 2800, 0.01},
                       best);
-      consider<Wide>(from, *sms, launch_fastest_roles<Wide>, {122.5, 122.5, 12300, 6100, 1.0, 0.75, 1700, 0.01}, best);
-      consider<Pair>(from, *sms, launch_fastest_roles<Pair>, {117, 117, 12000, 7600, 0.98, 0.81, 130, 0.04}, best);
-      consider<Deep>(from, *sms, launch_fastest_roles<Deep>, {109, 109, 12000, 6000, 0.96, 0.71, 0, 0.08}, best);
+      consider<Wide>(from, *sms, launch_fastest_roles<Wide>, {125, 125, 12800, 6200, 1.0, 0.73, 0.81, 1700, 0.01},
+                     best);
+      consider<Pair>(from, *sms, launch_fastest_roles<Pair>, {117.7, 117.7, 11400, 7800, 0.97, 0.79, 0.79, 170, 0.04},
+                     best);
+      consider<Deep>(from, *sms, launch_fastest_roles<Deep>, {106.9, 106.9, 12600, 6100, 0.97, 0.71, 0.79, 0, 0.11},
+                     best);
     }
   }
-  consider<Tall>(source, *sms, launch_fastest<Tall>, {86.7, 103.8, 7100, 5900, 1.0, 0.97, 1900, 0.18}, best);
-  consider<Flat>(source, *sms, launch_fastest<Flat>, {97.3, 111.5, 7100, 4600, 0.99, 0.93, 1900, 0.09}, best);
-  consider<Square>(source, *sms, launch_fastest<Square>, {92.8, 105, 6700, 5800, 1.0, 0.93, 1400, 0.31}, best);
-  consider<Small>(source, *sms, launch_fastest<Small>, {84, 89.5, 6000, 4300, 0.99, 0.89, 960, 0.51}, best);
-  consider<Tiny>(source, *sms, launch_fastest<Tiny>, {79.3, 76, 6500, 4000, 0.98, 0.87, 720, 1.0}, best);
+  consider<Tall>(source, *sms, launch_fastest<Tall>, {81.9, 99.5, 8300, 5900, 1.0, 0.98, 1.0, 2000, 0.19}, best);
+  consider<Flat>(source, *sms, launch_fastest<Flat>, {97.4, 112.2, 7200, 4500, 1.0, 0.93, 1.0, 1900, 0.12}, best);
+  consider<Square>(source, *sms, launch_fastest<Square>, {93.1, 101, 7300, 5300, 1.0, 0.93, 0.99, 1300, 0.25}, best);
+  consider<Small>(source, *sms, launch_fastest<Small>, {85.5, 88.3, 5700, 4300, 0.97, 0.86, 0.96, 790, 0.56}, best);
+  consider<Tiny>(source, *sms, launch_fastest<Tiny>, {79, 67.2, 6400, 4000, 0.98, 0.88, 0.88, 660, 1.0}, best);
+  consider<Light>(source, *sms, launch_fastest<Light>, {57.5, 56.6, 5300, 2500, 0.96, 0.73, 0.89, 810, 0.98}, best);
 #else
-  consider<Large>(source, *sms, launch_fastest<Large>, {100, 100, 10000, 10000, 1.0, 1.0, 0, 0.12}, best);
-  consider<Wide>(source, *sms, launch_fastest<Wide>, {60, 92, 6000, 6000, 1.0, 1.0, 0, 0.12}, best);
-  consider<Tall>(source, *sms, launch_fastest<Tall>, {50, 90, 4700, 4700, 1.0, 1.0, 0, 0.12}, best);
-  consider<Flat>(source, *sms, launch_fastest<Flat>, {50, 90, 4700, 4700, 1.0, 1.0, 0, 0.12}, best);
-  consider<Square>(source, *sms, launch_fastest<Square>, {60, 81, 4000, 4000, 1.0, 1.0, 0, 0.12}, best);
-  consider<Small>(source, *sms, launch_fastest<Small>, {55, 61, 4000, 4000, 1.0, 1.0, 0, 0.12}, best);
-  consider<Tiny>(source, *sms, launch_fastest<Tiny>, {45, 54, 3000, 3000, 1.0, 1.0, 0, 0.12}, best);
+  consider<Large>(source, *sms, launch_fastest<Large>, {100, 100, 10000, 10000, 1.0, 1.0, 1.0, 0, 0.12}, best);
+  consider<Wide>(source, *sms, launch_fastest<Wide>, {60, 92, 6000, 6000, 1.0, 1.0, 1.0, 0, 0.12}, best);
+  consider<Tall>(source, *sms, launch_fastest<Tall>, {50, 90, 4700, 4700, 1.0, 1.0, 1.0, 0, 0.12}, best);
+  consider<Flat>(source, *sms, launch_fastest<Flat>, {50, 90, 4700, 4700, 1.0, 1.0, 1.0, 0, 0.12}, best);
+  consider<Square>(source, *sms, launch_fastest<Square>, {60, 81, 4000, 4000, 1.0, 1.0, 1.0, 0, 0.12}, best);
+  consider<Small>(source, *sms, launch_fastest<Small>, {55, 61, 4000, 4000, 1.0, 1.0, 1.0, 0, 0.12}, best);
+  consider<Tiny>(source, *sms, launch_fastest<Tiny>, {45, 54, 3000, 3000, 1.0, 1.0, 1.0, 0, 0.12}, best);
+  consider<Light>(source, *sms, launch_fastest<Light>, {45, 50, 2500, 2500, 1.0, 1.0, 1.0, 0, 0.12}, best);
 #endif
   return error;
 }

@@ -23,7 +23,7 @@
 // In a large tile one such number stands beside three mma.sync, in other tiles beside two. In long runs also the power
 // limit.
 //
-// Occupancy: 8 of an SM's 64 warps, at up to 255 registers a thread. A large tile has one block of 256 threads and 227
+// Occupancy: 8 of an SM's 64 warps, at up to 254 registers a thread. A large tile has one block of 256 threads and 227
 // KiB of shared memory: 128 KiB of totals and four stages. Other tiles have two blocks of 128 threads and 50 KiB a
 // block for four stages; their totals of sections of k lie in local memory.
 #include <cuda_pipeline.h>
