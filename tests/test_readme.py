@@ -19,7 +19,8 @@ PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").g
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_the_pictures_and_files_that_a_page_names_exist(page):
-    for target in (part.split(")")[0] for part in page.read_text().split("](")[1:]):
+    outside_of_code = "".join(page.read_text().split("\n```")[::2])
+    for target in (part.split(")")[0] for part in outside_of_code.split("](")[1:]):
         assert target.startswith("https://") or (page.parent / target.split("#")[0]).exists(), target
 
 
