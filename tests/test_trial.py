@@ -55,6 +55,13 @@ def mine(tmp_path):
     return tmp_path / "mine.cu"
 
 
+def test_a_file_is_held_to_the_precision_of_the_rung_that_is_named(mine):
+    found = {rung.name: rung for rung in trial.planned([str(mine), "tf32"], ["512"], []).rungs}
+    assert found["mine.cu"].precision == found["tf32"].precision == "tf32"
+    assert found["mine.cu"].baselines == found["tf32"].baselines == ("cublas_tf32",)
+    assert trial.planned([str(mine)], ["512"], []).rungs[0].precision == "fp32"
+
+
 def test_variants_are_checked_at_the_sizes_and_timed_beside_cublas(measured, mine):
     assert record(f"{mine}@TILE=4", "tiled@TILE=8") == 0
     names = ["mine.cu@TILE=4", "tiled@TILE=8", "cublas"]

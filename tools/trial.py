@@ -3,9 +3,10 @@
 usage: python tools/trial.py NAME VARIANT... [--sizes 2048 4096] [-C KEY=VALUE...]
 
 On a GPU. A variant is what `python workflow/bench.py` takes: a rung (`tma`, `tiled@TILE=16`) or a file of your own
-(`mine.cu`, `mine.cu@BM=64,BN=64`). Each is compiled and checked at these sizes, then the time stage times all of
-them in one process. The record is results/GPU/raw/experiments/NAME.zip. Below sources/ it has the files that each
-variant was compiled from, and variants.json, which names them by variant with its macros and digests.
+(`mine.cu`, `mine.cu@BM=64,BN=64`), which is held to the precision of the first rung that is named. Each is compiled
+and checked at these sizes, then the time stage times all of them in one process. The record is
+results/GPU/raw/experiments/NAME.zip. Below sources/ it has the files that each variant was compiled from, and
+variants.json, which names them by variant with its macros and digests.
 """
 
 from __future__ import annotations
@@ -44,7 +45,14 @@ def planned(variants: Sequence[str], sizes: Sequence[str], overrides: Sequence[s
     names = [rung.name for rung in rungs]
     if twice := next((name for name in names if names.count(name) > 1), None):
         raise LadderError(f"command line: {twice}: given twice; a variant needs a name of its own, rename its file")
+    if like := next((rung for rung in rungs if not _is_file(rung)), None):
+        same = {"precision": like.precision, "subnormals": like.subnormals, "baselines": like.baselines}
+        rungs = [dataclasses.replace(rung, **same) if _is_file(rung) else rung for rung in rungs]
     return dataclasses.replace(plans[0], rungs=tuple(rungs))
+
+
+def _is_file(rung: Rung) -> bool:
+    return rung.entry.endswith(".cu")
 
 
 def source_files(rungs: Sequence[Rung], builds: Mapping[str, Build]) -> dict[str, bytes]:

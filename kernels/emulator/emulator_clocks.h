@@ -99,8 +99,11 @@ struct Ptx {  // of a block
   uint32_t registers[32];
 };
 
-// Whether the cluster has more threads than have numbers: then what goes on between its blocks is not followed.
-EMULATOR_PLAIN inline bool too_many_threads(const Block& b) { return b.launch->cluster_blocks * b.count > MAX_KNOWN; }
+// Whether the cluster has so many threads that no number is left for what goes on in the background: then what goes on
+// between its blocks is not followed.
+EMULATOR_PLAIN inline bool too_many_threads(const Block& b) {
+  return b.launch->cluster_blocks > 1 && b.launch->cluster_blocks * b.count >= MAX_KNOWN;
+}
 // How many threads the block's cluster has, and the number that a thread of one of its blocks has for another of them.
 EMULATOR_PLAIN inline unsigned cluster_threads(const Block& b) {
   return too_many_threads(b) ? b.count : b.launch->cluster_blocks * b.count;

@@ -1,5 +1,5 @@
-// C = A . B by mma.sync, for products that a rung of wgmma leaves to it: of split numbers, or with one product of
-// numbers rounded to TF32. The kernel is sgemm_mma of the rung `mma_3xtf32`, which explains its loop.
+// C = A . B by mma.sync of split numbers, for products that a rung of wgmma leaves to it. The kernel is sgemm_mma of the
+// rung `mma_3xtf32`, which explains its loop.
 #pragma once
 
 #include <cuda_pipeline.h>
@@ -10,11 +10,9 @@
 #include "split_tf32.cuh"
 #include "vector.cuh"
 
-// PRODUCTS: 3, or 1 of numbers rounded to TF32. One product has no sections of k.
-template <class T, int WIDTH, int PRODUCTS>
+template <class T, int WIDTH>
 __global__ void __launch_bounds__(T::THREADS, T::BLOCKS) sgemm_mma(Gemm g) {
   constexpr int MS = T::WARP_ROWS / 16, NS = T::WARP_COLS / 32, KS = T::SUM_STEPS / 8;
-  constexpr bool SECTIONS = PRODUCTS == 3;
   float* shared = dynamic_shared<float>();
   Tile tile = tile_of_block(g, T::ROWS, T::COLS);
   int warp = threadIdx.x / 32;
@@ -30,7 +28,7 @@ __global__ void __launch_bounds__(T::THREADS, T::BLOCKS) sgemm_mma(Gemm g) {
   __pipeline_wait_prior(T::DEPTH - 2);
   __syncthreads();
   // All threads find the same. By __any_sync the compiler knows that they do.
-  if (PRODUCTS == 3 && __any_sync(0xFFFFFFFF, needs_multiply_adds<T>(g, tile, shared))) {
+  if (__any_sync(0xFFFFFFFF, needs_multiply_adds<T>(g, tile, shared))) {
     __pipeline_wait_prior(0);
     __syncthreads();
     multiply_adds<T, WIDTH>(g, tile, shared, warp_row, warp_col);
@@ -39,15 +37,13 @@ __global__ void __launch_bounds__(T::THREADS, T::BLOCKS) sgemm_mma(Gemm g) {
 
   // Of every 16 rows a lane has two, and in each of them 8 neighbours of every 32 columns.
   float sum[MS][NS][2][8] = {};
-  constexpr bool NESTED = SECTIONS && WIDTH == 4;  // loops over the tiles of a section, in a loop over sections
+  constexpr bool NESTED = WIDTH == 4;  // loops over the tiles of a section, in a loop over sections
   constexpr int SUMS = MS * NS * 16;
   float* sums = &sum[0][0][0][0];
   volatile float totals[SUMS];  // in memory, because they are needed only at the end of a section
-  if (SECTIONS) {
 #pragma unroll
-    for (int i = 0; i < SUMS; ++i) {
-      totals[i] = 0.0f;
-    }
+  for (int i = 0; i < SUMS; ++i) {
+    totals[i] = 0.0f;
   }
   constexpr int section = SECTION_SUMS * T::SUM_STEPS / T::STEPS;  // in tiles
 
@@ -100,7 +96,7 @@ __global__ void __launch_bounds__(T::THREADS, T::BLOCKS) sgemm_mma(Gemm g) {
         }
 #pragma unroll
         for (int v = 0; v < 4; ++v) {
-          multiply<PRODUCTS>(part[v % 2], big_A, small_A, big_B[v % 2], small_B[v % 2]);
+          multiply(part[v % 2], big_A, small_A, big_B[v % 2], small_B[v % 2]);
           if (v < 3) {
             split_B(next_B, v + 1, big_B[(v + 1) % 2], small_B[(v + 1) % 2]);
           } else {
@@ -117,7 +113,7 @@ __global__ void __launch_bounds__(T::THREADS, T::BLOCKS) sgemm_mma(Gemm g) {
       __pipeline_commit();
       before = stage;
       stage = after;
-      if (SECTIONS && !NESTED && (t + 1) % section == 0) {
+      if (!NESTED && (t + 1) % section == 0) {
         end_section();
       }
     }
@@ -127,11 +123,9 @@ __global__ void __launch_bounds__(T::THREADS, T::BLOCKS) sgemm_mma(Gemm g) {
   } while (NESTED && left > 0);
   __pipeline_wait_prior(0);
   promote(NS - 1, 3);
-  if (SECTIONS) {
 #pragma unroll
-    for (int i = 0; i < SUMS; ++i) {
-      sums[i] += totals[i];
-    }
+  for (int i = 0; i < SUMS; ++i) {
+    sums[i] += totals[i];
   }
 
   int width_C = vector_width(g.C, g.ldc);
@@ -154,8 +148,8 @@ __global__ void __launch_bounds__(T::THREADS, T::BLOCKS) sgemm_mma(Gemm g) {
   }
 }
 
-template <class T, int PRODUCTS>
+template <class T>
 cudaError_t launch_mma(const Gemm& g, cudaStream_t stream) {
-  auto kernel = copies_vectors(g) ? sgemm_mma<T, 4, PRODUCTS> : sgemm_mma<T, 1, PRODUCTS>;
+  auto kernel = copies_vectors(g) ? sgemm_mma<T, 4> : sgemm_mma<T, 1>;
   return launch(kernel, tile_grid(g, T::ROWS, T::COLS), dim3(T::THREADS), T::SHARED_BYTES, stream, g);
 }

@@ -56,7 +56,8 @@ struct MmaCopies {
   int cols_left, steps_left_A, steps_left_B;  // from there to the ends of the matrices
   int to_A, to_B;                             // their places in a stage
 
-  // Results outside C are not stored. So the first rows and columns are copied in place of what lies outside.
+  // Results outside C are not stored. So other numbers are copied in place of those that lie outside: of B the first
+  // columns (edges.cuh); of A the last row, because a warp copies only few rows at a time.
   __device__ MmaCopies(const Gemm& g, Tile tile) : ldb(g.ldb) {
     int row_A = threadIdx.x / VECTORS_A;
     int col_A = threadIdx.x % VECTORS_A * WIDTH;
@@ -64,7 +65,7 @@ struct MmaCopies {
     int col_B = threadIdx.x % VECTORS_B * WIDTH;
 #pragma unroll
     for (int i = 0; i < T::ROWS / ROWS_A; ++i) {
-      A[i] = g.A + wrapped(tile.row + row_A + i * ROWS_A, g.m) * g.lda + col_A;
+      A[i] = g.A + min(tile.row + row_A + i * ROWS_A, g.m - 1) * g.lda + col_A;
     }
     B = g.B + row_B * ldb + (WHOLE_ROWS ? wrapped(tile.col + col_B, g.n) : tile.col + col_B);
     cols_left = g.n - tile.col - col_B;

@@ -121,13 +121,13 @@ __device__ inline void split_B(const float (&B)[KS][2][4], int v, uint32_t (&big
   }
 }
 
-// sum += A . B of one column: small big, big small and big big; with PRODUCTS = 1 big big alone.
-template <int PRODUCTS, int KS, int MS>
+// sum += A . B of one column: small big, big small and big big.
+template <int KS, int MS>
 __device__ inline void multiply(float (&sum)[MS][4], const uint32_t (&big_A)[KS][MS][4],
                                 const uint32_t (&small_A)[KS][MS][4], const uint32_t (&big_B)[KS][2],
                                 const uint32_t (&small_B)[KS][2]) {
 #pragma unroll
-  for (int product = 3 - PRODUCTS; product < 3; ++product) {
+  for (int product = 0; product < 3; ++product) {
 #pragma unroll
     for (int p = 0; p < KS; ++p) {
 #pragma unroll

@@ -161,7 +161,7 @@ __global__ void __launch_bounds__(Tiling::THREADS, MIN_BLOCKS) sgemm_mma(Gemm g)
         }
 #pragma unroll
         for (int v = 0; v < 4; ++v) {
-          multiply<3>(part[v % 2], big_A, small_A, big_B[v % 2], small_B[v % 2]);
+          multiply(part[v % 2], big_A, small_A, big_B[v % 2], small_B[v % 2]);
           if (v < 3) {
             split_B(next_B, v + 1, big_B[(v + 1) % 2], small_B[(v + 1) % 2]);
           } else {
@@ -325,7 +325,7 @@ __global__ void __launch_bounds__(LargeTiling::THREADS, 1) sgemm_large(Gemm g) {
       }
 #pragma unroll
       for (int v = 0; v < 4; ++v) {
-        multiply<3>(part[unit % NS][v], big_A, small_A, big_B[v % 2], small_B[v % 2]);
+        multiply(part[unit % NS][v], big_A, small_A, big_B[v % 2], small_B[v % 2]);
         if (v < 3) {
           split_B(next_B, v + 1, big_B[(v + 1) % 2], small_B[(v + 1) % 2]);
         } else {

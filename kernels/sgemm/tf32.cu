@@ -1,32 +1,43 @@
 // tf32: one product of numbers rounded to TF32. It shows what FP32's accuracy costs, and is held to the bound of TF32.
 //
-// - No pre-pass. wgmma accepts TF32 operands in shared memory only in K-major layout. A has it, B does not. So the
-//   product is computed transposed: B is the left operand, which may come from registers, and warps can read it from
-//   shared memory in any order.
+// - wgmma accepts TF32 operands in shared memory only in K-major layout. A has it, B does not. So the product is
+//   computed transposed: B is the left operand, which may come from registers, and warps can read it from shared memory
+//   in any order.
 // - The copy engine rounds to TF32 while it copies. Its swizzle and the columns of B that a thread takes are chosen so
 //   that half a warp reads its pairs of numbers from different banks.
-// - Two warp groups compute a tile of 256 x 128 results, 64 columns of B each. A third one copies, four stages ahead.
-//   Blocks work in pairs, side by side, and share the rows of A.
-// - The two columns of B that a thread takes are neighbours, and so are its sums in a row of C. So it reads and stores
-//   pairs.
+// - sgemm_tf32, for products that fill the GPU: two warp groups compute a tile of 256 x 128 results, 64 columns of B
+//   each. A third one copies, four stages ahead. Blocks work in pairs, side by side, and share the rows of A. They stay
+//   and take one tile after the other.
+// - sgemm_parts, for others: a block computes one tile, of four kinds, and up to eight blocks of a cluster split its
+//   steps of k. Their sums meet in shared memory, always in the same order, so that no second kernel has to add them.
+//   Results pass through shared memory on their way to C, so that lanes store neighbours.
+// - The copy engine cannot read a matrix that is not aligned to 16 bytes, or whose leading dimension is no multiple of
+//   4. Such a matrix is first copied to the workspace (aligned_copy.cuh). Or, where it is read only a few times, as
+//   many warps as multiply copy it to shared memory float by float (tf32_copies.cuh).
 //
-// Which kernel computes a product (`run`): this one, or the kernel of `mma_3xtf32` with one product if the copy engine
-// cannot read a matrix (not aligned to 16 bytes, or a leading dimension that is no multiple of 4).
+// Which kernel computes a product (`choose`): the one that takes the fewest cycles by a model. `fastest`, with FP32
+// multiply-adds, is one of them. It is chosen where there are few rows, columns or steps of k.
 //
-// Limit: the tensor cores, 1024 multiply-adds a cycle and SM; in long runs the power limit.
+// Limit: the tensor cores, 1024 multiply-adds a cycle and SM; in long runs the power limit. In sgemm_parts, tiles that
+// come from the L2 cache.
 //
-// Occupancy: one block of 384 threads, 12 of an SM's 64 warps. A thread has 232 registers if it multiplies and 40 if it
-// copies. Four stages take 192 KiB of shared memory.
-#include "mma_product.cuh"
-#include "wgmma.cuh"
+// Occupancy: in sgemm_tf32 one block of 384 threads, 12 of an SM's 64 warps. A thread has 232 registers if it
+// multiplies and 40 if it copies. Four stages take 192 KiB of shared memory.
+#include "aligned_copy.cuh"
+#include "copying_warps.cuh"
+#include "fastest_copies.cuh"
+#include "tf32_copies.cuh"
+#include "thin_sums.cuh"
+#include "wgmma_tf32.cuh"
 
-#ifndef STAGES
-#define STAGES 4
-#endif
-#ifndef GROUP
-#define GROUP 8
-#endif
+// The whole of `fastest`, whose function gets another name.
+namespace fp32 {
+#define sgemm sgemm_fp32
+#include "fastest.cu"
+#undef sgemm
+}  // namespace fp32
 
+constexpr int STAGES = 4, GROUP = 8;
 constexpr int TILE_ROWS = 256;  // of C
 constexpr int TILE_COLS = 128;
 constexpr int STEPS = 32;  // of k: a row of A's tile is 128 bytes
@@ -48,19 +59,38 @@ __device__ inline Tile pair_of_tiles(const Gemm& g, unsigned t) {
   return {static_cast<int>(first + i % rows) * TILE_ROWS, static_cast<int>(i / rows) * 2 * TILE_COLS};
 }
 
-// Shared memory to registers: a thread's numbers of the left operand, B transposed, for all wgmma of a stage. They are
-// two columns of B at two steps of k each; `places` are those of the two steps in a slab.
-__device__ inline void load_B(uint32_t (&to)[STEPS / 8][4], const char* slab, const int (&places)[2]) {
-#pragma unroll
-  for (int i = 0; i < STEPS / 8; ++i) {
+// A thread's two columns of C, counted from the tile's first: neighbours, which are two rows of B transposed, 8 apart.
+struct OwnColumns {
+  int cols;
+  int places[2];  // of two steps of k, 4 apart, in the stage's part of B
+
+  __device__ explicit OwnColumns(int group) {
+    int lane = threadIdx.x % 32, warp = threadIdx.x % 128 / 32;
+    int slab = 2 * group + warp / 2;
+    int chunk = warp % 2 * 2 + lane / 8 % 2 * 4 + lane / 16;
+    int pair = lane / 4 % 2;
+    cols = slab * 32 + chunk * 4 + pair * 2;
 #pragma unroll
     for (int later = 0; later < 2; ++later) {
-      uint2 two = *reinterpret_cast<const uint2*>(slab + places[later] + i * 1024);
-      to[i][2 * later] = two.x;
-      to[i][2 * later + 1] = two.y;
+      int p = lane % 4 + 4 * later;
+      places[later] = slab * SLAB_BYTES + p * 128 + (chunk ^ p) * 16 + pair * 8;
     }
   }
-}
+
+  // Shared memory to registers: the numbers of the left operand for all wgmma of a stage, two columns of B at two steps
+  // of k each.
+  __device__ void load(uint32_t (&to)[STEPS / 8][4], const char* B) const {
+#pragma unroll
+    for (int i = 0; i < STEPS / 8; ++i) {
+#pragma unroll
+      for (int later = 0; later < 2; ++later) {
+        uint2 two = *reinterpret_cast<const uint2*>(B + places[later] + i * 1024);
+        to[i][2 * later] = two.x;
+        to[i][2 * later + 1] = two.y;
+      }
+    }
+  }
+};
 
 __global__ void __launch_bounds__((CONSUMERS + 1) * 128, 1) __cluster_dims__(2, 1, 1)
     sgemm_tf32(Gemm g, unsigned pairs, const __grid_constant__ CUtensorMap map_A,
@@ -78,6 +108,7 @@ __global__ void __launch_bounds__((CONSUMERS + 1) * 128, 1) __cluster_dims__(2, 
     mbarrier_init_fence();
   }
   cluster_barrier();
+  wait_for_first_kernel();
   int steps = ceil_div(g.k, STEPS);
 
   if (group == CONSUMERS) {
@@ -107,20 +138,9 @@ __global__ void __launch_bounds__((CONSUMERS + 1) * 128, 1) __cluster_dims__(2, 
     int stage = 0;
     int parity = 0;
     int lane = threadIdx.x % 32;
-    int warp = threadIdx.x % 128 / 32;
     bool releases = lane < 2;
-    // This thread's two columns of C, from the tile's first: neighbours, which are two rows of B transposed, 8 apart.
-    int slab = 2 * group + warp / 2;
-    int chunk = warp % 2 * 2 + lane / 8 % 2 * 4 + lane / 16;
-    int pair = lane / 4 % 2;
-    int cols = slab * 32 + chunk * 4 + pair * 2;
-    int places[2];
+    OwnColumns own(group);
     bool pairs_C = reinterpret_cast<uintptr_t>(g.C) % 8 == 0 && g.ldc % 2 == 0;
-#pragma unroll
-    for (int later = 0; later < 2; ++later) {
-      int p = lane % 4 + 4 * later;
-      places[later] = slab * SLAB_BYTES + p * 128 + (chunk ^ p) * 16 + pair * 8;
-    }
     for (unsigned t = blockIdx.x / 2; t < pairs; t += gridDim.x / 2) {
       Tile tile = pair_of_tiles(g, t);
       float sum[128];
@@ -129,7 +149,7 @@ __global__ void __launch_bounds__((CONSUMERS + 1) * 128, 1) __cluster_dims__(2, 
       auto multiply = [&](int s, uint32_t (&b)[STEPS / 8][4]) {
         mbarrier_wait(&full[stage], parity);
         const char* at = shared + stage * STAGE_BYTES;
-        load_B(b, at + BYTES_A, places);
+        own.load(b, at + BYTES_A);
         uint64_t A = tile_descriptor(at);
         hold(sum);
         wgmma_fence();
@@ -162,8 +182,8 @@ __global__ void __launch_bounds__((CONSUMERS + 1) * 128, 1) __cluster_dims__(2, 
         mbarrier_arrive_at(&empty[last], lane);
       }
       int r = tile.row + lane % 4 * 2;
-      int c = tile.col + rank * TILE_COLS + cols;
-      if (pairs_C && g.beta == 0.0f && tile.row + TILE_ROWS <= g.m && c - cols + TILE_COLS <= g.n) {
+      int c = tile.col + rank * TILE_COLS + own.cols;
+      if (pairs_C && g.beta == 0.0f && tile.row + TILE_ROWS <= g.m && c - own.cols + TILE_COLS <= g.n) {
         // Most tiles take a short path, because an instruction that runs for the first time has to be fetched from
         // memory.
         float* C = g.C + r * g.ldc + c;
@@ -189,23 +209,385 @@ __global__ void __launch_bounds__((CONSUMERS + 1) * 128, 1) __cluster_dims__(2, 
   cluster_barrier();
 }
 
-using Fallback = MmaTiling<64, 128, 16, 32, 64, 4, 2, 16>;
+// Tiles of products that do not fill the GPU: ROWS x COLS results, 64 columns a warp group; BLOCKS of them on an SM.
+template <int ROWS_, int GROUPS_, int STAGES_, int BLOCKS_>
+struct ClusterTiling {
+  static constexpr int ROWS = ROWS_, GROUPS = GROUPS_, STAGES = STAGES_, BLOCKS = BLOCKS_;
+  static constexpr int COLS = 64 * GROUPS, CONSUMERS = 128 * GROUPS;
+  static constexpr int BYTES_A = ROWS * STEPS * 4, STAGE_BYTES = BYTES_A + COLS * STEPS * 4;
+  static constexpr int PITCH = COLS + 4;  // of a row of sums, so that lanes store to different banks
+  static constexpr int SUM_BYTES = ROWS * PITCH * 4;
+  static constexpr bool MANY_SUMS = ROWS > 128;  // for the registers of a thread
+  // Where threads copy float by float, as many do as multiply. Else one does, but only a warp group can give registers.
+  template <bool FLOATS>
+  static constexpr int COPIERS = FLOATS      ? CONSUMERS
+                                 : MANY_SUMS ? 128
+                                             : 32;
+  static_assert(SUM_BYTES <= STAGES * STAGE_BYTES, "the sums take the place of the stages");
+};
+using Big = ClusterTiling<256, 2, 4, 1>;
+using Square = ClusterTiling<128, 2, 6, 1>;
+using Flat = ClusterTiling<64, 2, 8, 1>;
+using Small = ClusterTiling<64, 1, 6, 2>;
 
-cudaError_t run(const Gemm& g, void*, cudaStream_t stream) {
-  CUtensorMap map_A = {}, map_B = {};
-  if (!make_tensor_map(&map_A, g.A, g.m, g.k, g.lda, TILE_ROWS / 2, STEPS, CU_TENSOR_MAP_SWIZZLE_128B, true) ||
-      !make_tensor_map(&map_B, g.B, g.k, g.n, g.ldb, STEPS, 32, CU_TENSOR_MAP_SWIZZLE_128B, true)) {
-    return launch_mma<Fallback, 1>(g, stream);
+// How a product is cut: `parts` blocks of a cluster share the steps of k of a tile, each with so many stages.
+struct Cut {
+  int parts, stages;
+};
+
+// FLOATS: the warps that copy do so themselves, float by float, where the engine cannot read a matrix.
+template <class T, bool FLOATS>
+__global__ void __launch_bounds__(T::CONSUMERS + T::template COPIERS<FLOATS>, 1)
+    sgemm_parts(Gemm g, Cut cut, bool engine_A, bool engine_B, const __grid_constant__ CUtensorMap map_A,
+                const __grid_constant__ CUtensorMap map_B) {
+  engine_A = engine_A || !FLOATS;  // which the compiler then knows
+  engine_B = engine_B || !FLOATS;
+  constexpr int WARPS = T::template COPIERS<FLOATS> / 32;
+  constexpr bool MOVES_REGISTERS = T::MANY_SUMS || (FLOATS && T::GROUPS == 2);
+  char* shared = dynamic_shared<char>();
+  __shared__ uint64_t full[T::STAGES];
+  __shared__ uint64_t empty[T::STAGES];
+  if (threadIdx.x == 0) {
+    for (int stage = 0; stage < cut.stages; ++stage) {
+      mbarrier_init(&full[stage], FLOATS ? 1 + WARPS : 1);
+      mbarrier_init(&empty[stage], T::CONSUMERS / 32);
+    }
+    mbarrier_init_fence();
   }
-  int sms = 0;
-  cudaError_t error = sm_count(&sms);
-  if (error != cudaSuccess) {
-    return error;
+  __syncthreads();
+  int part = static_cast<int>(blockIdx.x % cut.parts);  // and the block's rank in the cluster
+  Tile tile = tile_number(g, blockIdx.x / cut.parts, T::ROWS, T::COLS, GROUP);
+  int steps = ceil_div(g.k, STEPS);
+  int first = steps * part / cut.parts, end = steps * (part + 1) / cut.parts;
+  wait_for_first_kernel();
+
+  if (threadIdx.x >= T::CONSUMERS) {
+    if constexpr (MOVES_REGISTERS) {
+      give_registers<FLOATS ? 88 : 40>();
+    }
+    int stage = 0;
+    int parity = 1;
+    int lane = threadIdx.x % 32, warp = threadIdx.x / 32 - T::CONSUMERS / 32;
+    bool asks = threadIdx.x == T::CONSUMERS;
+    auto ask = [&](int s) {
+      char* to = shared + stage * T::STAGE_BYTES;
+      mbarrier_arrive_expect(&full[stage], (engine_A ? T::BYTES_A : 0) + (engine_B ? T::STAGE_BYTES - T::BYTES_A : 0));
+      if (engine_A) {
+        bulk_copy_box(to, &map_A, tile.row, s * STEPS, &full[stage]);
+      }
+      if (engine_B) {
+        for (int slab = 0; slab < T::COLS / 32; ++slab) {
+          bulk_copy_box(to + T::BYTES_A + slab * SLAB_BYTES, &map_B, s * STEPS, tile.col + 32 * slab, &full[stage]);
+        }
+      }
+    };
+    if constexpr (!FLOATS) {
+      for (int s = first; s < end && asks; ++s) {
+        mbarrier_wait(&empty[stage], parity);
+        ask(s);
+        stage = stage + 1 < cut.stages ? stage + 1 : 0;
+        parity ^= stage == 0;
+      }
+    } else {
+      FloatCopies<T, WARPS> copies(g, tile, first * STEPS, warp);
+      for (int s = first; s < end; ++s) {
+        if (!engine_A) {
+          copies.load_A();
+        }
+        if (!engine_B) {
+          copies.load_B();
+        }
+        mbarrier_wait(&empty[stage], parity);
+        if (asks) {
+          ask(s);
+        }
+        char* to = shared + stage * T::STAGE_BYTES;
+        if (!engine_A) {
+          copies.store_A(to);
+        }
+        if (!engine_B) {
+          copies.store_B(to);
+        }
+        bulk_copy_fence();
+        __syncwarp();
+        if (lane == 0) {
+          mbarrier_arrive(&full[stage]);
+        }
+        stage = stage + 1 < cut.stages ? stage + 1 : 0;
+        parity ^= stage == 0;
+      }
+    }
+    __syncwarp();
+  } else {
+    if constexpr (MOVES_REGISTERS) {
+      take_registers<FLOATS ? 168 : 232>();
+    }
+    int stage = 0;
+    int parity = 0;
+    int last = 0;
+    int lane = threadIdx.x % 32;
+    OwnColumns own(threadIdx.x / 128);
+    float sum[T::ROWS / 2];
+    uint32_t B[2][STEPS / 8][4];
+    auto multiply = [&](int s, uint32_t (&b)[STEPS / 8][4]) {
+      mbarrier_wait(&full[stage], parity);
+      const char* at = shared + stage * T::STAGE_BYTES;
+      own.load(b, at + T::BYTES_A);
+      uint64_t A = tile_descriptor(at);
+      hold(sum);
+      wgmma_fence();
+#pragma unroll
+      for (int i = 0; i < STEPS / 8; ++i) {
+        wgmma_tf32_wide(sum, b[i], A + 2 * i, s > first || i > 0);
+      }
+      wgmma_commit();
+      if (s > first) {
+        wgmma_wait<1>();
+        if (lane == 0) {
+          mbarrier_arrive(&empty[last]);
+        }
+      }
+      last = stage;
+      stage = stage + 1 < cut.stages ? stage + 1 : 0;
+      parity ^= stage == 0;
+    };
+    int s = first;
+    for (; s + 1 < end; s += 2) {
+      multiply(s, B[0]);
+      multiply(s + 1, B[1]);
+    }
+    if (s < end) {
+      multiply(s, B[0]);
+    }
+    wgmma_wait<0>();
+    hold(sum);
+    barrier_of<T::CONSUMERS>();  // all stages have been read
+    float* sums = reinterpret_cast<float*>(shared) + lane % 4 * 2 * T::PITCH + own.cols;
+#pragma unroll
+    for (int i = 0; i < T::ROWS / 8; ++i) {
+#pragma unroll
+      for (int v = 0; v < 2; ++v) {
+        *reinterpret_cast<float2*>(sums + (8 * i + v) * T::PITCH) = float2{sum[4 * i + v], sum[4 * i + 2 + v]};
+      }
+    }
+    barrier_of<T::CONSUMERS>();
+  }
+  if (cut.parts > 1) {
+    cluster_barrier();
+  }
+  if (threadIdx.x < T::CONSUMERS) {
+    // The blocks of a tile store different rows of it.
+    auto store_rows = [&](auto width) {
+      constexpr int WIDTH = decltype(width)::value, VECTORS = T::COLS / WIDTH, ROWS = T::CONSUMERS / VECTORS;
+      int first_row = threadIdx.x / VECTORS, col = threadIdx.x % VECTORS * WIDTH;
+      const float* own = reinterpret_cast<const float*>(shared) + col;
+      int begin = T::ROWS * part / cut.parts;
+      int rows = min(T::ROWS * (part + 1) / cut.parts, g.m - tile.row);
+      auto store = [&](int row, const float* total) {
+        if constexpr (WIDTH == 4) {
+          store_vector(g, tile.row + row, tile.col + col, total, 0, g.n - tile.col - col, 4);
+        } else if (tile.col + col < g.n) {
+          store_result(g, tile.row + row, tile.col + col, *total);
+        }
+      };
+      if (cut.parts == 1) {
+#pragma unroll 4
+        for (int row = first_row; row < rows; row += ROWS) {
+          alignas(16) float total[WIDTH];
+          copy_vector<WIDTH>(total, own + row * T::PITCH);
+          store(row, total);
+        }
+        return;
+      }
+      constexpr int BATCH = 2;  // rows that are read at a time
+#pragma unroll 1
+      for (int row = begin + first_row; row < rows; row += BATCH * ROWS) {
+        alignas(16) float total[BATCH][WIDTH] = {};
+#pragma unroll 4
+        for (int other = 0; other < cut.parts; ++other) {
+          float more[BATCH][WIDTH];
+#pragma unroll
+          for (int i = 0; i < BATCH; ++i) {
+            read_in_cluster(more[i], own + min(row + i * ROWS, T::ROWS - 1) * T::PITCH, other);
+          }
+#pragma unroll
+          for (int i = 0; i < BATCH * WIDTH; ++i) {
+            total[i / WIDTH][i % WIDTH] += more[i / WIDTH][i % WIDTH];
+          }
+        }
+#pragma unroll
+        for (int i = 0; i < BATCH; ++i) {
+          if (row + i * ROWS < rows) {
+            store(row + i * ROWS, total[i]);
+          }
+        }
+      }
+    };
+    if (vector_width(g.C, g.ldc) == 4) {
+      store_rows(std::integral_constant<int, 4>());
+    } else {
+      store_rows(std::integral_constant<int, 1>());
+    }
+  }
+  if (cut.parts > 1) {
+    cluster_barrier();  // the other blocks have read this one's sums
+  }
+}
+
+// False where the engine cannot read the matrix.
+bool make_map_A(const Gemm& g, int rows, CUtensorMap* map) {
+  return make_tensor_map(map, g.A, g.m, g.k, g.lda, rows, STEPS, CU_TENSOR_MAP_SWIZZLE_128B, true);
+}
+bool make_map_B(const Gemm& g, CUtensorMap* map) {
+  return make_tensor_map(map, g.B, g.k, g.n, g.ldb, STEPS, 32, CU_TENSOR_MAP_SWIZZLE_128B, true);
+}
+
+cudaError_t launch_tf32(const Gemm& g, Cut, int sms, cudaStream_t stream) {
+  CUtensorMap map_A = {}, map_B = {};
+  if (!make_map_A(g, TILE_ROWS / 2, &map_A) || !make_map_B(g, &map_B)) {
+    return cudaErrorNotSupported;
   }
   unsigned pairs = static_cast<unsigned>(ceil_div(g.m, TILE_ROWS)) * ceil_div(g.n, 2 * TILE_COLS);
   unsigned clusters = std::min(pairs, static_cast<unsigned>(std::max(1, sms / 2)));
-  return launch(sgemm_tf32, dim3(2 * clusters), dim3((CONSUMERS + 1) * 128), SHARED_BYTES, stream, g, pairs, map_A,
-                map_B);
+  return launch_after_copies(sgemm_tf32, dim3(2 * clusters), dim3((CONSUMERS + 1) * 128), SHARED_BYTES, stream, g,
+                             pairs, map_A, map_B);
 }
 
-EXPORT_SGEMM(run)
+template <class T, bool FLOATS>
+cudaError_t launch_parts(const Gemm& g, Cut cut, int, cudaStream_t stream) {
+  CUtensorMap map_A = {}, map_B = {};
+  bool engine_A = make_map_A(g, T::ROWS, &map_A), engine_B = make_map_B(g, &map_B);
+  if (!FLOATS && !(engine_A && engine_B)) {
+    return cudaErrorNotSupported;
+  }
+  dim3 grid = tile_grid(g, T::ROWS, T::COLS);
+  grid.x *= cut.parts;
+  dim3 block(T::CONSUMERS + T::template COPIERS<FLOATS>);
+  int least = ceil_div(T::SUM_BYTES, T::STAGE_BYTES);
+  cut.stages = std::min(T::STAGES, std::max(least, ceil_div(ceil_div(g.k, STEPS), cut.parts)));
+  size_t shared_bytes = static_cast<size_t>(cut.stages) * T::STAGE_BYTES;
+  auto kernel = sgemm_parts<T, FLOATS>;
+  if (launch_observer != nullptr) {
+    return launch(kernel, grid, block, shared_bytes, stream, g, cut, engine_A, engine_B, map_A, map_B);
+  }
+  cudaError_t error =
+      cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared_bytes));
+  cudaLaunchAttribute attributes[2] = {};
+  attributes[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  attributes[0].val.programmaticStreamSerializationAllowed = 1;
+  attributes[1].id = cudaLaunchAttributeClusterDimension;
+  attributes[1].val.clusterDim.x = static_cast<unsigned>(cut.parts);
+  attributes[1].val.clusterDim.y = attributes[1].val.clusterDim.z = 1;
+  cudaLaunchConfig_t config = {grid, block, shared_bytes, stream, attributes, 2};
+  return error != cudaSuccess ? error : cudaLaunchKernelEx(&config, kernel, g, cut, engine_A, engine_B, map_A, map_B);
+}
+
+// A way to compute a product, and its cycles by the model.
+struct Choice {
+  double cycles;
+  fp32::Source source;  // reads copies of what the engine cannot read, or the matrices themselves
+  Cut cut;
+  cudaError_t (*launch)(const Gemm& g, Cut cut, int sms, cudaStream_t stream);  // null for `fastest`
+};
+
+// The model: cycles on the busiest SM, comparable with those of `fastest`. Its constants are fitted to the times of all
+// ways to compute 900 drawn products on an H100; those times are not recorded. The survey draws other products.
+//
+// - The first wave of blocks takes `first` cycles more than its steps, to fill the stages and to store, and a later one
+//   `later`. Each block takes unaligned_C more where rows of C are not aligned.
+// - A step of 32 takes `alone` cycles, but at least `full` for each block on the SM.
+// - A cluster takes `cluster` more, for its barriers and to add the sums.
+// - A copied matrix costs a launch, and its elements are read and written at BYTES a cycle and SM.
+struct Costs {
+  double first, later, alone, full, cluster, unaligned_C;
+};
+
+double copy_cycles(const fp32::Source& source, int sms) {
+  constexpr double COPY_KERNEL = 5390, BYTES = 9.5;
+  const Gemm& g = source.g;
+  double elements = (source.copied_A ? 1.0 * g.m * g.k : 0.0) + (source.copied_B ? 1.0 * g.k * g.n : 0.0);
+  return COPY_KERNEL * (source.copied_A + source.copied_B) + 8.0 * elements / (BYTES * sms);
+}
+
+// Replaces `best` by the best number of parts for one tiling if this has fewer cycles.
+template <class T, bool FLOATS>
+void consider(const fp32::Source& source, int sms, const Costs& costs, Choice* best) {
+  const Gemm& g = source.g;
+  int64_t tiles = static_cast<int64_t>(ceil_div(g.m, T::ROWS)) * ceil_div(g.n, T::COLS);
+  double stores = vector_width(g.C, g.ldc) == 4 ? 0.0 : costs.unaligned_C;
+  int all_steps = ceil_div(g.k, STEPS);
+  for (int parts = 1; parts <= std::min(MOST_BLOCKS, all_steps); parts *= 2) {
+    double steps = ceil_div(all_steps, parts);
+    int64_t slots = std::max(1, sms * T::BLOCKS / parts * parts), full_waves = tiles * parts / slots;
+    int64_t on_sm = (tiles * parts % slots + sms - 1) / sms;  // in the last wave, if it is not full
+    auto wave = [&](int64_t blocks) { return steps * std::max(costs.alone, blocks * costs.full) + blocks * stores; };
+    double cycles = copy_cycles(source, sms) + (parts > 1 ? costs.cluster : 0.0) + costs.first - costs.later;
+    cycles += full_waves * (costs.later + wave(T::BLOCKS)) + (on_sm > 0 ? costs.later + wave(on_sm) : 0.0);
+    if (cycles < best->cycles) {
+      *best = {cycles, source, {parts, 0}, launch_parts<T, FLOATS>};
+    }
+  }
+}
+
+// The same for sgemm_tf32.
+void consider_pairs(const fp32::Source& source, int sms, Choice* best) {
+  constexpr double FIRST = 15900, LATER = 9240, STEP = 1050, UNALIGNED_C = 5650;
+  const Gemm& g = source.g;
+  double pairs = static_cast<double>(ceil_div(g.m, TILE_ROWS)) * ceil_div(g.n, 2 * TILE_COLS);
+  double rounds = std::ceil(pairs / std::max(1, sms / 2));
+  bool stores_pairs = vector_width(g.C, g.ldc) == 4 && g.n % 2 == 0;
+  double tile = ceil_div(g.k, STEPS) * STEP + (stores_pairs ? 0.0 : UNALIGNED_C);
+  double cycles = copy_cycles(source, sms) + FIRST - LATER + rounds * (LATER + tile);
+  if (cycles < best->cycles) {
+    *best = {cycles, source, {}, launch_tf32};
+  }
+}
+
+// The way with the fewest cycles. Where the engine cannot read a matrix, all tiles can read a copy of it, and two kinds
+// of them the matrix itself.
+cudaError_t choose(const Gemm& g, void* workspace, int* sms, Choice* best) {
+  fp32::Choice by_fma;
+  cudaError_t error = fp32::choose(g, workspace, sms, &by_fma);
+  *best = {by_fma.cycles, {g}, {}, nullptr};
+  bool copies_A = vector_width(g.A, g.lda) != 4, copies_B = vector_width(g.B, g.ldb) != 4;
+  fp32::Source source = fp32::with_copies(g, copies_A, copies_B, workspace);
+  consider_pairs(source, *sms, best);
+  consider<Big, false>(source, *sms, {12100, 13500, 1190, 1190, 5390, 1140}, best);
+  consider<Square, false>(source, *sms, {9020, 7270, 693, 693, 2770, 1490}, best);
+  consider<Flat, false>(source, *sms, {5740, 5460, 546, 546, 5130, 0.0}, best);
+  consider<Small, false>(source, *sms, {5330, 2770, 358, 370, 3590, 872}, best);
+  if (copies_A || copies_B) {
+    consider<Square, true>({g}, *sms, {6890, 4780, 2160, 2160, 8400, 2880}, best);
+    consider<Small, true>({g}, *sms, {6900, 3060, 1450, 828, 3320, 1680}, best);
+  }
+  return error;
+}
+
+size_t workspace_for(const Gemm& g) {
+  int sms = 1;
+  Choice choice;
+  choose(g, nullptr, &sms, &choice);
+  return choice.launch == nullptr ? fp32::workspace_for(g) : choice.source.bytes;
+}
+
+cudaError_t run(const Gemm& given, void* workspace, cudaStream_t stream) {
+  int sms = 1;
+  Choice choice;
+  cudaError_t error = choose(given, workspace, &sms, &choice);
+  if (error != cudaSuccess) {
+    return error;
+  }
+  if (choice.launch == nullptr) {
+    return fp32::run(given, workspace, stream);
+  }
+  const Gemm& g = choice.source.g;
+  if (choice.source.copied_A) {
+    error = copy_aligned(given.A, given.lda, g.m, g.k, const_cast<float*>(g.A), stream);
+  }
+  if (error == cudaSuccess && choice.source.copied_B) {
+    error = copy_aligned(given.B, given.ldb, g.k, g.n, const_cast<float*>(g.B), stream);
+  }
+  return error == cudaSuccess ? choice.launch(g, choice.cut, sms, stream) : error;
+}
+
+EXPORT_SGEMM_WITH_WORKSPACE(run, workspace_for)

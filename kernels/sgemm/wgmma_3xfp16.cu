@@ -255,7 +255,7 @@ cudaError_t run(const Gemm& g, void* workspace, cudaStream_t stream) {
     return run_multiply_adds(g, workspace, stream);
   }
   if (left_to_mma_sync(g)) {
-    return launch_mma<MmaTiling<64, 128, 16, 32, 64, 4, 2, 16>, 3>(g, stream);
+    return launch_mma<MmaTiling<64, 128, 16, 32, 64, 4, 2, 16>>(g, stream);
   }
   Lines<Number> lines = lines_in<Number>(g, workspace);
   error = launch_split_lines(g, lines, stream);
