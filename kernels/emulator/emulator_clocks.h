@@ -99,10 +99,11 @@ struct Ptx {  // of a block
   uint32_t registers[32];
 };
 
-// Whether the cluster has so many threads that no number is left for what goes on in the background: then what goes on
-// between its blocks is not followed.
-EMULATOR_PLAIN inline bool too_many_threads(const Block& b) {
-  return b.launch->cluster_blocks > 1 && b.launch->cluster_blocks * b.count >= MAX_KNOWN;
+// Whether the cluster has more threads than have numbers: then what goes on between its blocks is not followed.
+EMULATOR_PLAIN inline bool too_many_threads(const Block& b) { return b.launch->cluster_blocks * b.count > MAX_KNOWN; }
+// Whether the last number may be that of a thread or of what goes on in the background, for which none is left.
+EMULATOR_PLAIN inline bool is_of_two(const Block& b, unsigned number) {
+  return number == MAX_KNOWN - 1 && b.launch->cluster_blocks > 1 && b.launch->cluster_blocks * b.count == MAX_KNOWN;
 }
 // How many threads the block's cluster has, and the number that a thread of one of its blocks has for another of them.
 EMULATOR_PLAIN inline unsigned cluster_threads(const Block& b) {
@@ -151,7 +152,7 @@ EMULATOR_PLAIN inline unsigned width_of(const Block& b) {
 EMULATOR_PLAIN inline bool is_known(Thread* t, const Block& b, unsigned number, uint32_t epoch) {
   Block& own = *t->block;
   if (&own == &b) {
-    return number == t->number || (number == MAX_KNOWN - 1 && too_many_threads(b)) ||
+    return number == t->number || (number == MAX_KNOWN - 1 && too_many_threads(b)) || is_of_two(b, number) ||
            epoch < known_by(own, t->number)[number];
   }
   if (number >= cluster_threads(b) || too_many_threads(b)) {

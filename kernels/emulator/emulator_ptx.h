@@ -237,7 +237,7 @@ EMULATOR_NOINLINE void fence_mbarrier_init() {
 EMULATOR_PLAIN inline bool is_in_proxy(const Block& b, Stamp written) {
   const Ptx& p = *b.ptx;
   unsigned number = written & THREAD;
-  if (number >= cluster_threads(b) || (written & ~IN_FLIGHT) < b.block_start) {
+  if (number >= cluster_threads(b) || is_of_two(b, number) || (written & ~IN_FLIGHT) < b.block_start) {
     return true;
   }
   uint32_t interval = static_cast<uint32_t>(written >> 32) & 0x7FFFFFFF;

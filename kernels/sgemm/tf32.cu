@@ -4,7 +4,7 @@
 //   computed transposed: B is the left operand, which may come from registers, and warps can read it from shared memory
 //   in any order.
 // - The copy engine rounds to TF32 while it copies. Its swizzle and the columns of B that a thread takes are chosen so
-//   that half a warp reads its pairs of numbers from different banks.
+//   that half a warp reads its pairs of numbers from different banks. What rounds to 2^128 becomes infinite.
 // - sgemm_tf32, for products that fill the GPU: two warp groups compute a tile of 256 x 128 results, 64 columns of B
 //   each. A third one copies, four stages ahead. Blocks work in pairs, side by side, and share the rows of A. They stay
 //   and take one tile after the other.
