@@ -77,6 +77,29 @@ def test_a_thin_kernel_of_fastest_is_right_however_its_work_is_cut(for_the_emula
             assert len(results) == 1, f"{case}: the order of threads and blocks changes the result"
 
 
+# By way and parts, as one_tf32_product.cu chooses them: floats in small and square tiles, then the engine's.
+TF32 = [
+    *(Case(m, 72, 261, 1.5, 0.5, (1, 2, 3), 1) for m in (68, 69, 70, 71)),
+    *(Case(m, 133, 261, 1.5, 0.5, (1, 2, 3), 1) for m in (132, 133, 134, 135)),
+    Case(26, 42, 252, -1.0, -1.25, (0, 1, 14), (0, 3, 6)),  # four blocks of 256 threads; the engine brings A
+    *(Case(m, 68, 260, 1.5, 0.5, (4, 8, 1)) for m in (68, 71)),
+    *(Case(m, 129, 260, -1.0, 0.0, (0, 3, 3)) for m in (132, 135)),
+    *(Case(m, 130, 260, 1.5, 0.5, (0, 2, 2)) for m in (68, 71)),
+    *(Case(m, 131, 260, 1.5, 0.5, (0, 1, 1)) for m in (260, 263)),
+]
+
+
+@pytest.mark.parametrize("case", TF32, ids=str)
+def test_a_tile_of_tf32_is_right_however_its_steps_are_cut(for_the_emulator, case):
+    library = Library(for_the_emulator(ROOT / "tests/kernels/one_tf32_product.cu"))
+    results = set()
+    for seed in (1, 2):
+        result, kinds, report = run(library, case, seed, data=0, precision="tf32")
+        assert not kinds, f"{case}: {kinds} " + "\n".join(report)
+        results.add(result)
+    assert len(results) == 1, f"{case}: the order of threads and blocks changes the result"
+
+
 def test_a_block_that_waits_long_for_many_copies_of_single_floats_is_no_deadlock(for_the_emulator):
     _, kinds, report = run(Library(for_the_emulator(ROOT / "kernels/sgemm/fastest.cu")), Case(33, 65, 613), 1)
     assert not kinds, "\n".join(report)

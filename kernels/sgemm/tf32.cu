@@ -16,7 +16,7 @@
 //   many warps as multiply copy it to shared memory float by float (tf32_copies.cuh).
 //
 // Which kernel computes a product (`choose`): the one that takes the fewest cycles by a model. `fastest`, with FP32
-// multiply-adds, is one of them. It is chosen where there are few rows, columns or steps of k.
+// multiply-adds, is one of them. It is chosen where rows, columns or steps of k are few, and for some small products.
 //
 // Limit: the tensor cores, 1024 multiply-adds a cycle and SM; in long runs the power limit. In sgemm_parts, tiles that
 // come from the L2 cache.

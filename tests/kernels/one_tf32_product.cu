@@ -1,4 +1,5 @@
-// Right: one product of numbers rounded to TF32, by the small tiles of the rung tf32 for products of any size.
+// Right: one product of numbers rounded to TF32, by the kernels that the rung tf32 has for products that do not fill the GPU.
+// The sides choose the kernel: way n % 6 below, in 2^(m % 4) parts. Only the first two take what the engine cannot read.
 #include "gemm.cuh"
 #pragma push_macro("EXPORT_SGEMM_WITH_WORKSPACE")
 #undef EXPORT_SGEMM_WITH_WORKSPACE
@@ -6,9 +7,11 @@
 #include "../../kernels/sgemm/tf32.cu"
 #pragma pop_macro("EXPORT_SGEMM_WITH_WORKSPACE")
 
-cudaError_t run_small_tiles(const Gemm& g, void*, cudaStream_t stream) {
-  bool engine = vector_width(g.A, g.lda) == 4 && vector_width(g.B, g.ldb) == 4;
-  return engine ? launch_parts<Small, false>(g, {1, 0}, 1, stream) : launch_parts<Small, true>(g, {1, 0}, 1, stream);
+cudaError_t run_one_way(const Gemm& g, void*, cudaStream_t stream) {
+  decltype(Choice::launch) ways[] = {launch_parts<Small, true>,  launch_parts<Square, true>,
+                                     launch_parts<Small, false>, launch_parts<Square, false>,
+                                     launch_parts<Flat, false>,  launch_parts<Big, false>};
+  return ways[g.n % 6](g, {1 << g.m % 4, 0}, 1, stream);
 }
 
-EXPORT_SGEMM(run_small_tiles)
+EXPORT_SGEMM(run_one_way)
