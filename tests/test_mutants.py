@@ -430,6 +430,7 @@ def test_mutants_are_seen_on_every_gpu_and_timed_on_the_first(tmp_path, monkeypa
     monkeypatch.setattr(recording, "CORES", 4)
     found = {each["id"]: each for each in record_mutants.on_gpu(run, tmp_path, 1e6)["entries"]}
     assert sorted(found) == [entry["id"] for entry in mutants]
+    assert found["3"].pop("cases")
     assert found["3"] == {"rung": "naive", "id": "3", "detector": "", "message": "", "wall_s": 2.0, "gpu": "GPU-0"}
     assert {each["gpu"] for each in found.values()} == {"GPU-0", "GPU-1"}
     assert all(each["detector"] == "check" for number, each in found.items() if number != "3")
@@ -464,6 +465,15 @@ def test_what_survives_unexplained_is_tried_on_gpus_first_and_the_record_grows_w
     record_mutants.on_gpu(run, tmp_path, 1e6)
     assert grown == [[], ["3"], ["3", "2"], ["3", "2", "0"]]
     assert [each["id"] for each in store.read_record(path)["entries"]] == ["3", "2", "0", "1"]
+
+    grown.clear()
+    record_mutants.on_gpu(run, tmp_path, 1e6)
+    assert not grown
+    monkeypatch.setattr(type(run), "cases", lambda self, name="": [])
+    record_mutants.on_gpu(run, tmp_path, 1e6)
+    assert [(each["id"], "again" in each) for each in store.read_record(path)["entries"]] == [
+        *(("0", False), ("3", True), ("2", True), ("1", True))
+    ]
 
 
 def test_a_mutant_is_checked_on_a_gpu_with_drawn_cases_too_until_one_is_wrong(tmp_path, monkeypatch):

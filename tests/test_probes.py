@@ -211,6 +211,14 @@ COPIED = {
             {},
             "70x3x100, alpha 1.5, beta 0.5, probe errors: ",
         ),
+        (
+            SOURCE,
+            {
+                "FIRST": "if (g.m == 2030) { launch(halves, dim3(blocks, 2), dim3(256), 0, stream, g, sums);"
+                " return cudaSuccess; }"
+            },
+            "2030x2040x2052, SMs 66, probe errors: sgemm returned cudaSuccess and queued 0 of 1 kernels after ",
+        ),
         (SOURCE, {"FIRST": "if (g.A[0] > 2) return cudaSuccess;"}, "reads A, which is in the memory of the GPU"),
         (
             SOURCE,

@@ -381,7 +381,8 @@ _KINDS = {
 def record_gpu(seconds: int = 600) -> None:
     """On GPUs: check, watch and time what is recorded; nothing begins after so many seconds.
 
-    First comes what survived and is not explained, last what is explained as equivalent.
+    First comes what survived and is not explained, last what is explained as equivalent. What survived other cases of
+    the check on a GPU, and the emulator too, is tried again.
     """
     sections = {"sizes": SIZES, "profile": {"enabled": False, "sizes": SIZES}, "tune": {"use": False}}
     with tempfile.TemporaryDirectory(prefix="gemm-ladder-") as folder:
@@ -393,19 +394,31 @@ def on_gpu(run: Plan, folder: Path, limit_s: float) -> dict[str, Any]:
     """The record with an entry for each mutant that is not known to be equivalent, by its id and its rung's entry.
 
     Of an entry: the mutant's `rung`, `id`, the `detector` (`check`, `sanitizer`, `timing`, empty where it survived) and
-    what that said (`message`), wall_s, and the `gpu` by its UUID. What an earlier run recorded stays. The record grows
-    by as many as there are cores at a time: they are compiled, checked and watched together on all GPUs of the kind,
-    and timed one after the other on the first.
+    what that said (`message`), wall_s, the `gpu` by its UUID, a digest of the check's `cases`, and `again` where it
+    survived other cases before. What an earlier run recorded stays, but for such survivors. The record grows by as many
+    as there are cores at a time: they are compiled, checked and watched together on all GPUs of the kind, and timed one
+    after the other on the first.
     """
     begun, path = time.monotonic(), run.raw() / ON_GPU.name
     record = store.read_record(path) if path.exists() else {"entries": []}
     names, told = ladder(run), explained()
-    held = {(entry["rung"], entry["id"]) for entry in record["entries"]}
+    cases = store.digest(*map(str, run.cases()))
+    held = {(entry["rung"], entry["id"]): entry for entry in record["entries"]}
     recorded = [(each, entry) for each in map(Recording, names, names.values()) for entry in each.record["mutants"]]
-    wanted = [(each, entry) for each, entry in recorded if (each.entry, entry["id"]) not in held]
-    wanted = [(each, entry) for each, entry in wanted if entry["verdict"] != EQUIVALENT]
+
+    def is_wanted(found: Mapping[str, Any] | None, verdict: str) -> bool:
+        if found is None:
+            return verdict != EQUIVALENT
+        return verdict == SURVIVED and not found["detector"] and found.get("cases") != cases
+
+    wanted = [pair for pair in recorded if is_wanted(held.get((pair[0].entry, pair[1]["id"])), pair[1]["verdict"])]
     turns = (SURVIVED, SPEED, KILLED, EQUIVALENT)
-    wanted.sort(key=lambda pair: turns.index(explained_verdict(pair[1], why(told, pair[0].entry, pair[1]))))
+
+    def turn_of(pair: tuple[Recording, dict[str, Any]]) -> tuple[int, bool]:
+        name, entry = pair[0].entry, pair[1]
+        return turns.index(explained_verdict(entry, why(told, name, entry))), (name, entry["id"]) in held
+
+    wanted.sort(key=turn_of)
     references = compiled(replace(run, rungs=(run.baseline,)), folder)
     while wanted and time.monotonic() - begun < limit_s:
         batch, wanted = wanted[:CORES], wanted[CORES:]
@@ -415,7 +428,10 @@ def on_gpu(run: Plan, folder: Path, limit_s: float) -> dict[str, Any]:
         references |= compiled(replace(run, rungs=tuple(lacking)), folder)
         for number, (each, entry) in enumerate(batch):
             found = seen[number] or OnGpu(run, folder, each, entry).timed(references) | {"gpu": run.device.uuid}
-            record["entries"].append({"rung": each.entry, "id": entry["id"], **found})
+            key = each.entry, entry["id"]
+            again = {"again": True} if key in held else {}
+            record["entries"] = [one for one in record["entries"] if (one["rung"], one["id"]) != key]
+            record["entries"].append({"rung": key[0], "id": key[1], **found, "cases": cases, **again})
             record["where"] = environment(ROOT, run.device, references[run.baseline.name].record, "")
             store.write_json(path, {"stage": path.stem, **record})
             print(f"{each.entry} {entry['id']}: {found['detector'] or 'survived'} {found['message']}", flush=True)

@@ -26,7 +26,7 @@ ALIGNMENT = 256  # bytes, of what cudaMalloc gives
 MAP_NORESERVE = getattr(mmap, "MAP_NORESERVE", 0x4000)  # Python names it from 3.13 on
 EMULATED_STREAM = 0x57EA  # what the emulator is told to be the stream: any number, and not the default stream
 HELD_S = 5.0  # how long sgemm may take to queue a product on a stream that is held
-LARGE_S = 6.0  # of CPU time for a launch of which some blocks are emulated
+LARGE_S = 12.0  # of CPU time for a launch of which some blocks are emulated
 SEEN_AFTER_S = 0.2  # within which work on another stream than that one is seen
 EMULATED_SMS = 8  # as many as the emulator has at first: kernels/emulator/README.md
 
@@ -337,8 +337,10 @@ def _elements(address: int, rows: int, columns: int, ld: int) -> np.ndarray:
 
 
 def _patience_s(call: Call) -> float:
-    """The seconds of CPU time for which a launch in the emulator is waited for: 5, and one for each million FLOP.
+    """The seconds of CPU time for which a launch in the emulator is waited for.
+
+    They are 5, and one for each million FLOP and for each 10,000 steps of k, at which threads may wait for each other.
 
     LARGE_S of a product of which some blocks are computed: blocks that compute one tile after the other do not end.
     """
-    return LARGE_S if call.blocks else 5 + call.shape.flop / 1e6
+    return LARGE_S if call.blocks else 5 + call.shape.flop / 1e6 + call.shape.k / 1e4

@@ -12,7 +12,7 @@ from ladder.model.shape import Shape
 Matrix = np.ndarray
 
 # Of these the signs are independent of all else, which the statistical test of ladder.model.bounds stands on.
-RANDOM_SIGNS = ("uniform", "normal", "wide_range", "uneven", "uneven_steps")
+RANDOM_SIGNS = ("uniform", "normal", "wide_range", "outliers", "uneven", "uneven_steps")
 
 
 @dataclass(frozen=True)
@@ -47,6 +47,13 @@ def _normal(random: np.random.Generator, rows: int, columns: int) -> Matrix:
 def _wide(random: np.random.Generator, rows: int, columns: int) -> Matrix:
     """Magnitudes from 2**-30 to 2**30: the products of two neither overflow nor underflow."""
     return np.ldexp(_uniform(random, rows, columns), random.integers(-30, 31, (rows, columns))).astype(np.float32)
+
+
+def _outliers(random: np.random.Generator, rows: int, columns: int) -> Matrix:
+    """About one number in 512 is 256 times as large: a range that was found from the others does not hold it."""
+    values = _uniform(random, rows, columns)
+    values[random.random(values.shape, dtype=np.float32) < 2.0**-9] *= 256
+    return values
 
 
 def _positive(random: np.random.Generator, rows: int, columns: int) -> Matrix:
@@ -208,6 +215,7 @@ _PAIRS: dict[str, Callable[[np.random.Generator, Shape], tuple[Matrix, Matrix]]]
     "uniform": _alike(_uniform),
     "normal": _alike(_normal),
     "wide_range": _alike(_wide),
+    "outliers": _alike(_outliers),
     "cancellation": _cancelling,
     "subnormal": _subnormal_pair,
     "signed_zeros": _alike(_zeros),

@@ -14,7 +14,8 @@ EMULATED_WHOLE = 1 << 25  # of the largest that is emulated whole, and
 EMULATED_SIDE = 1 << 16  # its largest dimension: what is beyond takes long on a CPU, so that only
 EMULATED_ADDEND = 1 << 21  # elements of a C that it has the time to draw
 EMULATED_BLOCKS = 64  # blocks of it are emulated, each launch's last one among them
-EMULATED_FEW = 2  # of a product that has tiles for a whole GPU, for which some rungs have a kernel of their own
+EMULATED_FEW = 2  # of a product that has tiles for a whole GPU, for which some rungs have a kernel of their own,
+EMULATED_LAST = 1  # and of one whose k is long too
 EMULATED_PREPARED = 1 << 32  # flop of the largest product that is emulated where a workspace has to be filled first
 EMULATED_SMALL = 1 << 16  # flop up to which a shape is emulated with every case, and not with one of them, and
 EMULATED_SHORT = 1 << 10  # the k: a kernel's tile is no smaller where the product is
@@ -126,10 +127,11 @@ def _short(value: float) -> str:
 # of tiles, each added to C once; more elements than a float counts; a tall and a wide C with a rest of k; more tiles of
 # k than 8 bits count, with so many columns that rounding in one direction shows, and rows of B so far apart that a
 # later chunk of k begins beyond 31 bits; so large products that tensor cores pay for a pre-pass, and tiles for 66 SMs,
-# with lines of many scales, with few numbers but 0, and with steps of many scales and rows of B 2^32 apart; one that is
-# larger still, aligned and of whole tiles but along k; sums of zero times infinity; scalars near 0 that matter, for the
-# matrices are huge, once with sums so long that tensor cores compute them; scalars near 1; and numbers that round to
-# infinity in what tensor cores multiply.
+# with lines of many scales, with few numbers but 0, with steps of many scales and rows of B 2^32 apart, with few
+# numbers that are far larger, and of huge lines; one that is larger still, aligned and of whole tiles but along k, and
+# another whose sums are long too, twice; sums of zero times infinity; scalars near 0 that matter, for the matrices are
+# huge, once with sums so long that tensor cores compute them; scalars near 1; and numbers that round to infinity in
+# what tensor cores multiply.
 EMULATED_ALONE = (
     *(
         Case(Shape(65, 68, 20), alpha=-1, beta=-1, padding=4, offset=offset)
@@ -151,7 +153,11 @@ EMULATED_ALONE = (
     Case(Shape(1370, 1358, 579), -1.25, 0.75, (1, 2, 0), family="uneven", sms=66, blocks=EMULATED_FEW),
     Case(Shape(1028, 2060, 548), beta=-1, offset=(0, 0, 1), family="signed_zeros", sms=66, blocks=EMULATED_FEW),
     Case(Shape(1412, 1316, 580), -1, padding=(0, 1 << 32, 0), family="uneven_steps", sms=66, blocks=EMULATED_FEW),
-    Case(Shape(2240, 2304, 1036), blocks=EMULATED_FEW),
+    Case(Shape(1029, 1039, 1035), beta=1, padding=(0, 2, 6), family="outliers", sms=66, blocks=EMULATED_FEW),
+    Case(Shape(1028, 1036, 1032), alpha=2.0**-110, family="huge", sms=66, blocks=EMULATED_FEW),
+    Case(Shape(2240, 2304, 1036), sms=66, blocks=EMULATED_FEW),
+    Case(Shape(2030, 2040, 2052), beta=1, padding=4, sms=66, blocks=EMULATED_LAST),
+    Case(Shape(2030, 2040, 2052), -1, padding=4, family="wide_range", sms=66, blocks=EMULATED_LAST),
     Case(Shape(17, 20, 36), alpha=math.inf, family="signed_zeros"),
     Case(Shape(17, 20, 36), alpha=2.0**-110, beta=-(2.0**-120), family="huge"),
     Case(Shape(17, 36, 613), alpha=2.0**-110, family="huge", sms=1),
@@ -163,8 +169,8 @@ EMULATED_ALONE = (
 # On a GPU alone: one dimension that a float does not hold, with more tiles than 16 bits count; more tiles of k than 16
 # bits count; a thin C of more rows, or columns, than these count; and products so large that kernels of their own
 # compute them, with a rest of m, n and k: rows that begin anywhere, and rows that are all aligned, of ordinary numbers,
-# of lines or steps of many scales, and with many more columns than rows of numbers that cannot be split, of numbers
-# that round to infinity and of few numbers but 0.
+# of lines or steps of many scales, and with many more columns than rows of few numbers that are far larger, of numbers
+# that cannot be split, of numbers that round to infinity, of few numbers but 0, and of huge lines.
 GPU_ALONE = (
     Case(Shape((1 << 24) + 65, 1, 1)),
     Case(Shape(1, (1 << 24) + 65, 1)),
@@ -173,13 +179,14 @@ GPU_ALONE = (
     Case(Shape(13, 65601, 6), beta=1),
     Case(Shape(2031, 2041, 2049), -0.5, 1, (1, 0, 2)),
     *(
-        Case(Shape(2030, 2040, 2052), beta=1, padding=4, family=family)
+        Case(Shape(2030, 2040, 2052), beta=1, padding=(4, 8, 12), family=family)
         for family in ("uniform", "uneven", "uneven_steps")
     ),
     *(
-        Case(Shape(1006, 4044, 2052), beta=1, padding=4, family=family)
-        for family in ("wide_range", "largest", "signed_zeros")
+        Case(Shape(1006, 4044, 2052), beta=1, padding=(4, 8, 12), family=family)
+        for family in ("outliers", "wide_range", "largest", "signed_zeros")
     ),
+    Case(Shape(1006, 4044, 2052), alpha=2.0**-110, padding=(4, 8, 12), family="huge"),
 )
 
 # There too: rows so far apart that an offset into A and C, or into B, needs more than 31 bits, the last so that only a
@@ -200,6 +207,7 @@ EMULATED_PROBES = (*PROBES[:-1], "errors", MANY_ELEMENTS, "observed", "queued on
 _PROBED = (Case(Shape(65, 68, 36), alpha=1.5, beta=0.5), Case(Shape(33, 36, 518)))
 # Few columns, few rows and few steps, for which a rung may have launches of their own that fail.
 _THIN = (Shape(70, 3, 100), Shape(3, 70, 100), Shape(65, 68, 5))
+_LARGE = Shape(2030, 2040, 2052)  # and large with long sums
 # A C of more elements than 32 bits count; one dimension that a float does not hold, with more tiles than 16 bits count.
 _MANY = (Shape(140003, 140004, 4), Shape((1 << 25) + 65, 3, 4), Shape(3, (1 << 25) + 65, 4))
 # Beyond what is computed anywhere; a row of A that fits in no shared memory; and large matrices whose rows are not
@@ -221,6 +229,7 @@ def probes(names: Iterable[str]) -> list[Case]:
             *(replace(_PROBED[0], shape=shape) for shape in _THIN),
             replace(_PROBED[1], sms=1),
             replace(_PROBED[1], shape=Shape(33, 36, 8197)),
+            replace(_PROBED[1], shape=_LARGE, sms=66),
         ),
         "queued only": _QUEUED_ONLY,
     }

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import math
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import cycle
@@ -19,7 +20,7 @@ from ladder.measure.check.judge import case_error
 from ladder.measure.check.worker import Buffer, buffer
 from ladder.measure.devices import EMULATED_SMS, GUARD, SENTINEL, Call, CudaDevice, EmulatedDevice
 from ladder.measure.inputs import draw_inputs
-from ladder.model.cases import EMULATED_SHORT, MANY_ELEMENTS, OTHER_ARGUMENTS, Case, is_unfinished
+from ladder.model.cases import EMULATED_FLOP, EMULATED_SHORT, MANY_ELEMENTS, OTHER_ARGUMENTS, Case, is_unfinished
 from ladder.model.shape import Shape
 
 Device = CudaDevice | EmulatedDevice
@@ -268,9 +269,12 @@ def _query(device: Device, library: Library, case: Case, make: _Make) -> str:
 def _errors(device: Device, library: Library, case: Case, make: _Make) -> str:
     """Whatever call of the runtime fails, sgemm says so or computes the product all the same. In the emulator.
 
-    So it is of a product that is none, too; and after that sgemm computes as before.
+    So it is of a product that is none, too; and after that sgemm computes as before. Nothing of a large product is
+    computed: sgemm says so or queues other kernels.
     """
     assert isinstance(device, EmulatedDevice)
+    if case.shape.flop > EMULATED_FLOP:
+        return _queues_less(device, library, make().call)
     long = case.shape.k > EMULATED_SHORT
     for alpha in (case.alpha,) if long else (case.alpha, 0.0):
         product = make(alpha=alpha)
@@ -292,6 +296,20 @@ def _errors(device: Device, library: Library, case: Case, make: _Make) -> str:
             if wrong := device.compute(library, call, 1) or product.judge() or _keeps_an_error(device, library, call):
                 return wrong
     return "" if long else _errors_of_a_first_call(device, library, make)
+
+
+def _queues_less(device: EmulatedDevice, library: Library, call: Call) -> str:
+    """Which call may fail so that sgemm leaves out kernels, queues no other, and returns cudaSuccess; or nothing."""
+    _queue_with_a_failure(device, library, call, 0, captured=True)
+    all_kernels = Counter(device.launches(library))
+    for number in _calls_that_fail_unnoticed(device, library, call):
+        _queue_with_a_failure(device, library, call, number, captured=True)
+        kernels = Counter(device.launches(library))
+        if kernels < all_kernels:
+            name = _text(library.functions.emulator_failed)
+            queued = f"queued {kernels.total()} of {all_kernels.total()} kernels"
+            return f"sgemm returned cudaSuccess and {queued} after call number {number} ({name}) failed"
+    return ""
 
 
 def _errors_of_a_first_call(device: EmulatedDevice, library: Library, make: _Make) -> str:
