@@ -1,7 +1,7 @@
 // How a rung starts a kernel and reaches its dynamic shared memory and the size of the GPU.
 //
-// These are all that a rung needs beyond CUDA C++ itself that a CPU cannot offer under the same spelling; the emulator
-// has a file of the same name with the same functions.
+// A rung that uses these alone for it can be observed on a machine without a GPU. The emulator compiles this file as it
+// is: it has the calls of the CUDA runtime, and translates a launch.
 #ifndef GEMM_LADDER_LAUNCH_CUH
 #define GEMM_LADDER_LAUNCH_CUH
 

@@ -1,7 +1,7 @@
 // Tensor cores by warps, and copies to shared memory for them: mma.sync and cp.async, compute capability 8.0 and up.
 //
-// Each function on the device is one PTX instruction (PTX ISA, "mma.m16n8k8", "ldmatrix", "cp.async"). The emulator has a file
-// of the same name with the same functions, computed on the CPU.
+// Each function on the device is one PTX instruction (PTX ISA, "mma.m16n8k8", "ldmatrix", "cp.async"). For the emulator each
+// is translated to what the PTX ISA says of it.
 #ifndef GEMM_LADDER_MMA_CUH
 #define GEMM_LADDER_MMA_CUH
 

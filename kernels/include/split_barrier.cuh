@@ -1,8 +1,8 @@
 // A barrier of a block in two halves: who arrives goes on with what concerns no other, and waits for all arrivals before what
 // does.
 //
-// Each function is one PTX instruction (PTX ISA, "mbarrier"; compute capability 8.0 and up). The emulator has a file of the
-// same name with the same functions.
+// Each function is one PTX instruction (PTX ISA, "mbarrier"; compute capability 8.0 and up). For the emulator each is
+// translated to what the PTX ISA says of it.
 #ifndef GEMM_LADDER_SPLIT_BARRIER_CUH
 #define GEMM_LADDER_SPLIT_BARRIER_CUH
 
