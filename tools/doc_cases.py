@@ -27,10 +27,10 @@ def emulated() -> dict[str, Any]:
     """
     check = check_settings()
     shapes, of_families = ([Shape.parse(shape) for shape in check[key]] for key in ("shapes", "family_shapes"))
-    some: dict[int, dict[str, None]] = {}
+    some: dict[int, list[str]] = {}
     for case in cases.emulated_cases(cases.all_cases(shapes, check["cases"], [], check["families"], of_families)):
-        if case.blocks:
-            some.setdefault(case.blocks, {})[str(case.shape)] = None
+        if case.blocks and str(case.shape) not in some.setdefault(case.blocks, []):
+            some[case.blocks].append(str(case.shape))
     limits = {name: value for name, value in vars(cases).items() if name.startswith("EMULATED_")}
     limits = {name.removeprefix("EMULATED_").lower(): value for name, value in limits.items() if isinstance(value, int)}
     return {"limits": limits | {"some_blocks_s": LARGE_S}, "alone": len(cases.EMULATED_ALONE), "some_blocks": some}
