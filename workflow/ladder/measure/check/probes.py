@@ -274,7 +274,7 @@ def _errors(device: Device, library: Library, case: Case, make: _Make) -> str:
     """
     assert isinstance(device, EmulatedDevice)
     if case.shape.flop > EMULATED_FLOP:
-        return _queues_less(device, library, make().call)
+        return _queues_less(device, library, case)
     long = case.shape.k > EMULATED_SHORT
     for alpha in (case.alpha,) if long else (case.alpha, 0.0):
         product = make(alpha=alpha)
@@ -298,8 +298,16 @@ def _errors(device: Device, library: Library, case: Case, make: _Make) -> str:
     return "" if long else _errors_of_a_first_call(device, library, make)
 
 
-def _queues_less(device: EmulatedDevice, library: Library, call: Call) -> str:
-    """Which call may fail so that sgemm leaves out kernels, queues no other, and returns cudaSuccess; or nothing."""
+def _queues_less(device: EmulatedDevice, library: Library, case: Case) -> str:
+    """Which call may fail so that sgemm leaves out kernels, queues no other, and returns cudaSuccess; or nothing.
+
+    Matrices and workspace are reserved memory. Raises OSError where that cannot be had.
+    """
+    shape = case.shape
+    A, B, C = (device.reserve(size) for size in (shape.m * shape.k, shape.k * shape.n, shape.m * shape.n))
+    operands = Operands(device.address(A), shape.k, device.address(B), shape.n, device.address(C), shape.n)
+    needed = library.workspace_bytes(shape, case.alpha, case.beta, operands)
+    call = Call(shape, case.alpha, case.beta, operands, device.reserve(needed // 4 + 1), needed)
     _queue_with_a_failure(device, library, call, 0, captured=True)
     all_kernels = Counter(device.launches(library))
     for number in _calls_that_fail_unnoticed(device, library, call):
