@@ -100,6 +100,18 @@ def test_a_tile_of_tf32_is_right_however_its_steps_are_cut(for_the_emulator, cas
     assert len(results) == 1, f"{case}: the order of threads and blocks changes the result"
 
 
+def test_a_wait_that_is_not_repeated_is_found(for_the_emulator, tmp_path):
+    """try_wait may end before the phase is complete, and who goes on then meets what is still being written."""
+    text = (ROOT / "tests/faults/control_mbarrier.cu").read_text()
+    once = text.replace("while (!is_complete(barrier, parity)) {\n  }", "is_complete(barrier, parity);")
+    assert once != text
+    (tmp_path / "once.cu").write_text(once)
+    library, case = Library(for_the_emulator(tmp_path / "once.cu")), Case(33, 36, 250)
+    for seed in (1, 2, 3):
+        _, kinds, _ = run(library, case, seed)
+        assert "race" in kinds
+
+
 def test_a_block_that_waits_long_for_many_copies_of_single_floats_is_no_deadlock(for_the_emulator):
     _, kinds, report = run(Library(for_the_emulator(ROOT / "kernels/sgemm/fastest.cu")), Case(33, 65, 613), 1)
     assert not kinds, "\n".join(report)
