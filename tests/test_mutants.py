@@ -250,6 +250,22 @@ def test_a_launch_that_is_not_told_and_a_variable_that_is_too_short_to_be_set_ar
     assert bench.emulated(rungs["naive"][:1], one)["kind"] == "launch"
 
 
+@pytest.mark.parametrize(("old", "new"), [("if (launch_observer != nullptr) {", "if (false) {"), ("12000", "11080")])
+def test_a_launch_that_is_told_otherwise_without_a_driver_or_of_its_older_version_is_found(bench, rungs, old, new):
+    text = (ROOT / "kernels/include/bulk_copy.cuh").read_text()
+    start = text.index(old)
+    one = mutant(Code(text), "bulk_copy.cuh", "by hand", Edit(start, start + len(old), new))
+    tma = rungs["tma"][:1]
+    bench.cases[tma[0].name] = [case for case in bench.cases_of(tma[0]) if case.probe == "observed"]
+    assert bench.emulated(tma, one)["kind"] == "launch"
+
+
+def test_a_first_number_that_is_read_instead_of_a_zero_is_found(bench, rungs):
+    tiled = rungs["tiled"][:1]
+    bench.cases[tiled[0].name] = [case for case in bench.cases_of(tiled[0]) if case.family == "nonfinite_first"]
+    assert bench.emulated(tiled, in_tiled("? *B : 0.0f", "? *B : *g.B"))["kind"] == "values"
+
+
 def test_a_mutant_of_the_same_machine_code_is_equivalent_and_one_of_other_code_is_not(bench, rungs):
     tiled = rungs["tiled"][:1]
     assert bench.compared(tiled, in_tiled("k_left > 0", "0 < k_left"))["code"] == "same"

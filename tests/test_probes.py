@@ -110,6 +110,7 @@ JOIN = "cudaEventRecord(done, beside); cudaStreamWaitEvent(stream, done);"
         (SOURCE, {"FIRST": f"{SMS_ONCE} if (asked) return asked;"}),
         (SOURCE, {"FIRST": "cudaError_t memset = cudaMemsetAsync(sums, 0, 4, stream); if (memset) return memset;"}),
         (SOURCE, {"FIRST": MANY_LAUNCHES}),
+        (SOURCE, {"BETWEEN": "if (auto e = cudaGetDevice(&device)) return e;", "FIRST": "int device;"}),
         (
             SOURCE.replace("8ull * g.m * g.n;", "8ull * g.m * g.n + 2;"),
             {"FIRST": "if (auto e = cudaMemsetAsync(sums + 2ll * g.m * g.n, 0, 2, stream)) return e;"},
@@ -123,6 +124,7 @@ JOIN = "cudaEventRecord(done, beside); cudaStreamWaitEvent(stream, done);"
         "an error of the first call that is told again",
         "memset",
         "more launches than the emulator remembers",
+        "an error where there is no driver",
         "workspace of no whole words",
     ],
 )
@@ -199,6 +201,14 @@ COPIED = {
         (with_sgemm(refused=REFUSED.replace("std::max(1, n)", "n")), {}, "ldb = 0 with n = 0"),
         (SOURCE, {"FIRST": TOLD}, "launch_observer is told of (1, 1, 1) blocks of (1, 1, 1) with 0 bytes and "),
         (SOURCE, {"FIRST": f"if (launch_observer) {{ {TOLD} return cudaErrorUnknown; }}"}, "launches were observed"),
+        (
+            SOURCE,
+            {
+                "FIRST": "int device; bool none = launch_observer && cudaGetDevice(&device);",
+                "BETWEEN": "if (none) return launch(halves, dim3(blocks), dim3(256), 0, stream, g, sums);",
+            },
+            " where there is no driver, and ",
+        ),
         (
             SOURCE,
             {"FIRST": "if (launch_observer && g.m == 4095) blocks += 1;"},

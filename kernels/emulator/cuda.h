@@ -112,8 +112,16 @@ inline cudaError_t cudaGetDriverEntryPoint(const char* symbol, void** function, 
   }
   return cudaSuccess;
 }
-inline cudaError_t cudaGetDriverEntryPointByVersion(const char* symbol, void** function, unsigned,
+// The driver has each function from a version of CUDA on, the tensor map's from 12.0.
+inline cudaError_t cudaGetDriverEntryPointByVersion(const char* symbol, void** function, unsigned version,
                                                     unsigned long long flags,
                                                     cudaDriverEntryPointQueryResult* found = nullptr) {
-  return cudaGetDriverEntryPoint(symbol, function, flags, found);
+  cudaError_t error = cudaGetDriverEntryPoint(symbol, function, flags, found);
+  if (error == cudaSuccess && *function != nullptr && version < 12000) {
+    *function = nullptr;
+    if (found != nullptr) {
+      *found = cudaDriverEntryPointVersionNotSufficent;
+    }
+  }
+  return error;
 }

@@ -1630,7 +1630,9 @@ EMULATOR_API uint64_t emulator_launches(const void** first) {
   return emulator::told_count;
 }
 EMULATOR_API uint64_t emulator_calls() { return emulator::call_count; }
-EMULATOR_API void emulator_fail(uint64_t call) { emulator::failing = call == 0 ? 0 : emulator::call_count + call; }
+EMULATOR_API void emulator_fail(uint64_t call) {
+  emulator::failing = call == 0 || call == emulator::EVERY_CALL ? call : emulator::call_count + call;
+}
 EMULATOR_API void emulator_set_last_error(int error) { emulator::last_error = error; }
 EMULATOR_API const char* emulator_failed() {
   using namespace emulator;

@@ -108,9 +108,10 @@ struct Graph {
 static Graph graphs[16];
 static unsigned graph_count;
 static bool capturing;
-static uint64_t work_count;   // queued since the host has asked
-static uint64_t call_count;   // calls of the runtime since then, of which those that queue work are some
-static uint64_t failing = 0;  // which of these fails; 0 for none
+static uint64_t work_count;  // queued since the host has asked
+static uint64_t call_count;  // calls of the runtime since then, of which those that queue work are some
+constexpr uint64_t EVERY_CALL = UINT64_MAX;
+static uint64_t failing = 0;  // which of these fails: EVERY_CALL, or 0 for none
 struct Failed {               // the call that did: of a launch also the kernel's name or, without one, its address
   const char *call, *name;
   uintptr_t kernel;
@@ -136,7 +137,7 @@ EMULATOR_PLAIN static void forget_graphs() {
 }
 
 EMULATOR_NOINLINE bool call_fails(const char* name) {
-  bool does = ++call_count == failing;
+  bool does = ++call_count == failing || failing == EVERY_CALL;
   if (does) {
     failed = {name, nullptr, 0};
   }

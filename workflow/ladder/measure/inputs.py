@@ -204,6 +204,13 @@ def _nonfinite_pair(random: np.random.Generator, shape: Shape) -> tuple[Matrix, 
     return A, B
 
 
+def _nonfinite_first_pair(random: np.random.Generator, shape: Shape) -> tuple[Matrix, Matrix]:
+    """Of each matrix the first number alone is infinite: who reads it where nothing is, times a zero, makes NaNs."""
+    A, B = _uniform(random, shape.m, shape.k), _uniform(random, shape.k, shape.n)
+    A[0, 0] = B[0, 0] = np.inf
+    return A, B
+
+
 def _nonfinite_addend(random: np.random.Generator, rows: int, columns: int) -> Matrix:
     C = _uniform(random, rows, columns)
     C[0, columns // 2] = np.nan
@@ -220,6 +227,7 @@ _PAIRS: dict[str, Callable[[np.random.Generator, Shape], tuple[Matrix, Matrix]]]
     "subnormal": _subnormal_pair,
     "signed_zeros": _alike(_zeros),
     "nonfinite": _nonfinite_pair,
+    "nonfinite_first": _nonfinite_first_pair,
     "uneven": _uneven_pair,
     "uneven_steps": _uneven_steps_pair,
     "subnormal_B": _subnormal_second,

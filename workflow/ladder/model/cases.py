@@ -130,8 +130,9 @@ def _short(value: float) -> str:
 # with lines of many scales, with few numbers but 0, with steps of many scales and rows of B 2^32 apart, with few
 # numbers that are far larger, and of huge lines; one that is larger still, aligned and of whole tiles but along k, and
 # another whose sums are long too, twice; sums of zero times infinity; scalars near 0 that matter, for the matrices are
-# huge, once with sums so long that tensor cores compute them; scalars near 1; and numbers that round to infinity in
-# what tensor cores multiply.
+# huge, once with sums so long that tensor cores compute them; scalars near 1; numbers that round to infinity in what
+# tensor cores multiply; infinities in the first places alone, with few columns, few rows and whole tiles; and a product
+# for large tiles, of which there is one at least, in which rows of C are not aligned.
 EMULATED_ALONE = (
     *(
         Case(Shape(65, 68, 20), alpha=-1, beta=-1, padding=4, offset=offset)
@@ -164,13 +165,16 @@ EMULATED_ALONE = (
     Case(Shape(17, 20, 1), alpha=1 + 2.0**-21, beta=1 - 2.0**-21),
     Case(Shape(130, 132, 68), beta=-1, family="largest"),
     Case(Shape(65, 68, 613), family="largest", sms=1),
+    *(Case(shape, family="nonfinite_first") for shape in (Shape(70, 3, 100), Shape(3, 70, 100), Shape(65, 68, 20))),
+    Case(Shape(128, 1156, 32), beta=1, padding=(0, 0, 3), offset=(1, 0, 0), sms=1, blocks=EMULATED_FEW),
 )
 
 # On a GPU alone: one dimension that a float does not hold, with more tiles than 16 bits count; more tiles of k than 16
 # bits count; a thin C of more rows, or columns, than these count; and products so large that kernels of their own
 # compute them, with a rest of m, n and k: rows that begin anywhere, and rows that are all aligned, of ordinary numbers,
 # of lines or steps of many scales, and with many more columns than rows of few numbers that are far larger, of numbers
-# that cannot be split, of numbers that round to infinity, of few numbers but 0, and of huge lines.
+# that cannot be split, of numbers that round to infinity, of few numbers but 0, and of huge lines; and with many more
+# rows than columns, a few of numbers that cannot be split.
 GPU_ALONE = (
     Case(Shape((1 << 24) + 65, 1, 1)),
     Case(Shape(1, (1 << 24) + 65, 1)),
@@ -187,6 +191,7 @@ GPU_ALONE = (
         for family in ("outliers", "wide_range", "largest", "signed_zeros")
     ),
     Case(Shape(1006, 4044, 2052), alpha=2.0**-110, padding=(4, 8, 12), family="huge"),
+    Case(Shape(4044, 1004, 2052), beta=1, padding=(4, 8, 12), family="nonfinite"),
 )
 
 # There too: rows so far apart that an offset into A and C, or into B, needs more than 31 bits, the last so that only a
@@ -207,7 +212,8 @@ EMULATED_PROBES = (*PROBES[:-1], "errors", MANY_ELEMENTS, "observed", "queued on
 _PROBED = (Case(Shape(65, 68, 36), alpha=1.5, beta=0.5), Case(Shape(33, 36, 518)))
 # Few columns, few rows and few steps, for which a rung may have launches of their own that fail.
 _THIN = (Shape(70, 3, 100), Shape(3, 70, 100), Shape(65, 68, 5))
-_LARGE = Shape(2030, 2040, 2052)  # and large with long sums
+_LARGE = Shape(2030, 2040, 2052)  # and large with long sums,
+_FOR_ONE_SM = Shape(1370, 1358, 579)  # or for many blocks on one SM
 # A C of more elements than 32 bits count; one dimension that a float does not hold, with more tiles than 16 bits count.
 _MANY = (Shape(140003, 140004, 4), Shape((1 << 25) + 65, 3, 4), Shape(3, (1 << 25) + 65, 4))
 # Beyond what is computed anywhere; a row of A that fits in no shared memory; and large matrices whose rows are not
@@ -230,6 +236,7 @@ def probes(names: Iterable[str]) -> list[Case]:
             replace(_PROBED[1], sms=1),
             replace(_PROBED[1], shape=Shape(33, 36, 8197)),
             replace(_PROBED[1], shape=_LARGE, sms=66),
+            replace(_PROBED[1], shape=_FOR_ONE_SM, sms=1),
         ),
         "queued only": _QUEUED_ONLY,
     }

@@ -34,6 +34,7 @@ MANY_ACCESSES = 1 << 24  # of C by kernels, in which blocks that compute one til
 BEYOND_32_BITS = (1 << 32) + 1  # a leading dimension
 MOST_LAUNCHES = 64  # of a product that the emulator remembers,
 NAMED_LAUNCHES = 4  # and that a message names
+EVERY_CALL = (1 << 64) - 1  # of the CUDA runtime fails, as where there is no driver
 FAILED_CALLS = 32  # calls of the CUDA runtime that fail, of the first ones and of the last, for a long sum
 HUGE_SHAPES = (Shape(70001, 70003, 70005), Shape((1 << 31) - 1, 3, 5), Shape(3, (1 << 31) - 1, 5))
 
@@ -285,6 +286,8 @@ def _errors(device: Device, library: Library, case: Case, make: _Make) -> str:
                 return wrong
             numbers = range(1, _count(library.functions.emulator_calls) + 1)
         for number in numbers:
+            if _queue_with_a_failure(device, library, call, number, captured=True):
+                continue
             product.fill()
             error = _queue_with_a_failure(device, library, call, number)
             if not error and (wrong := device.found_beside_unwritten(library, call) or product.judge()):
@@ -395,7 +398,8 @@ def _observed(device: Device, library: Library, case: Case, make: _Make) -> str:
 def _told_otherwise(device: EmulatedDevice, library: Library, case: Case, call: Call, workspace: int) -> str:
     """How what launch_observer is told of a case differs from what was launched; empty where it is told nothing.
 
-    The memory that is told to the emulator is that of `call`; nothing reads it.
+    Where there is no driver sgemm may return an error, or tell of other grids, but not of other kernels. Nothing reads
+    the memory that is told to the emulator, that of `call`.
     """
     launched = [one[:-1] for one in device.launches(library)]
     told: list[tuple[Any, ...]] = []
@@ -403,21 +407,28 @@ def _told_otherwise(device: EmulatedDevice, library: Library, case: Case, call: 
     def observe(kernel: int, grid: Any, block: Any, dynamic_bytes: int) -> None:
         told.append((kernel, (grid.x, grid.y, grid.z), (block.x, block.y, block.z), dynamic_bytes))
 
-    device.begin(library, [call])
-    library.functions.emulator_begin_capture()  # what is queued all the same does not run
-    with library.observed(case.sms or EMULATED_SMS, observe):
-        error = library.queue(case.shape, case.alpha, case.beta, call.operands, workspace, device.stream)
-    library.functions.emulator_end_capture()
-    made = device.launches(library)
-    if any(by_launch for *_, by_launch in made):
-        return "launch starts kernels although launch_observer is set"
-    if not told or made:
-        return ""
-    if error:
-        return f"sgemm returned {explain(error)} while its launches were observed"
-    known = [one if other[0] else (0, *one[1:]) for one, other in zip(told, launched, strict=False)]
-    if len(told[:MOST_LAUNCHES]) != len(launched) or known != launched:
-        return f"launch_observer is told of {_in_words(told)}, and {_in_words(launched)} are launched"
+    for failing in (0, EVERY_CALL):
+        told.clear()
+        device.begin(library, [call])
+        library.functions.emulator_fail(ctypes.c_uint64(failing))
+        library.functions.emulator_begin_capture()  # what is queued all the same does not run
+        with library.observed(case.sms or EMULATED_SMS, observe):
+            error = library.queue(case.shape, case.alpha, case.beta, call.operands, workspace, device.stream)
+        library.functions.emulator_end_capture()
+        library.functions.emulator_fail(ctypes.c_uint64(0))
+        made = device.launches(library)
+        if any(by_launch for *_, by_launch in made):
+            return "launch starts kernels although launch_observer is set"
+        if not told or made or (failing and error):
+            return ""
+        if error:
+            return f"sgemm returned {explain(error)} while its launches were observed"
+        known = [one if other[0] else (0, *one[1:]) for one, other in zip(told, launched, strict=False)]
+        kernels = [[kernel for kernel, *_ in launches] for launches in (known, launched)]
+        differ = kernels[0] != kernels[1] if failing else known != launched
+        if len(told[:MOST_LAUNCHES]) != len(launched) or differ:
+            where = " where there is no driver" * bool(failing)
+            return f"launch_observer is told of {_in_words(told)}{where}, and {_in_words(launched)} are launched"
     return ""
 
 
