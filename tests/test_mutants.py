@@ -266,6 +266,17 @@ def test_a_first_number_that_is_read_instead_of_a_zero_is_found(bench, rungs):
     assert bench.emulated(tiled, in_tiled("? *B : 0.0f", "? *B : *g.B"))["kind"] == "values"
 
 
+def test_room_for_results_of_a_large_tile_that_is_too_small_is_found(bench, rungs):
+    text = (ROOT / "kernels/include/copying_warps.cuh").read_text()
+    start = text.index("sizeof(float) * (T::RING + T::STAGED)")
+    one = mutant(Code(text), "copying_warps.cuh", "workspace one smaller", Edit(start, start, "-4 + "))
+    fastest = rungs["fastest"][:1]
+    unaligned = [case for case in bench.cases_of(fastest[0]) if case.blocks and case.sms == 1 and case.shape.k == 32]
+    assert len(unaligned) == 1
+    bench.cases[fastest[0].name] = unaligned
+    assert bench.emulated(fastest, one)["kind"] == "out of bounds"
+
+
 def test_a_mutant_of_the_same_machine_code_is_equivalent_and_one_of_other_code_is_not(bench, rungs):
     tiled = rungs["tiled"][:1]
     assert bench.compared(tiled, in_tiled("k_left > 0", "0 < k_left"))["code"] == "same"

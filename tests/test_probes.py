@@ -229,6 +229,14 @@ COPIED = {
             },
             "2030x2040x2052, SMs 66, probe errors: sgemm returned cudaSuccess and queued 0 of 1 kernels after ",
         ),
+        (
+            SOURCE,
+            {
+                "FIRST": "if (g.m == 1370) { launch(halves, dim3(blocks, 2), dim3(256), 0, stream, g, sums);"
+                " return cudaSuccess; }"
+            },
+            "1370x1358x579, SMs 1, probe errors: sgemm returned cudaSuccess and queued 0 of 1 kernels after ",
+        ),
         (SOURCE, {"FIRST": "if (g.A[0] > 2) return cudaSuccess;"}, "reads A, which is in the memory of the GPU"),
         (
             SOURCE,

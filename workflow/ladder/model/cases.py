@@ -131,8 +131,8 @@ def _short(value: float) -> str:
 # numbers that are far larger, and of huge lines; one that is larger still, aligned and of whole tiles but along k, and
 # another whose sums are long too, twice; sums of zero times infinity; scalars near 0 that matter, for the matrices are
 # huge, once with sums so long that tensor cores compute them; scalars near 1; numbers that round to infinity in what
-# tensor cores multiply; infinities in the first places alone, with few columns, few rows and whole tiles; and a product
-# for large tiles, of which there is one at least, in which rows of C are not aligned.
+# tensor cores multiply; infinities in the first places alone, with few columns, few rows and several tiles; and a
+# product for large tiles, of which there is one at least, in which rows of C are not aligned.
 EMULATED_ALONE = (
     *(
         Case(Shape(65, 68, 20), alpha=-1, beta=-1, padding=4, offset=offset)

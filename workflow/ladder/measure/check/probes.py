@@ -280,14 +280,12 @@ def _errors(device: Device, library: Library, case: Case, make: _Make) -> str:
     for alpha in (case.alpha,) if long else (case.alpha, 0.0):
         product = make(alpha=alpha)
         call = product.call
-        numbers = _calls_that_fail_unnoticed(device, library, call) if long else ()
+        numbers = _first_and_last_unnoticed(device, library, call) if long else []
         if not long:
             if wrong := device.compute(library, call, 0):
                 return wrong
-            numbers = range(1, _count(library.functions.emulator_calls) + 1)
+            numbers = _calls_that_fail_unnoticed(device, library, call)
         for number in numbers:
-            if _queue_with_a_failure(device, library, call, number, captured=True):
-                continue
             product.fill()
             error = _queue_with_a_failure(device, library, call, number)
             if not error and (wrong := device.found_beside_unwritten(library, call) or product.judge()):
@@ -313,7 +311,7 @@ def _queues_less(device: EmulatedDevice, library: Library, case: Case) -> str:
     call = Call(shape, case.alpha, case.beta, operands, device.reserve(needed // 4 + 1), needed)
     _queue_with_a_failure(device, library, call, 0, captured=True)
     all_kernels = Counter(device.launches(library))
-    for number in _calls_that_fail_unnoticed(device, library, call):
+    for number in _first_and_last_unnoticed(device, library, call):
         _queue_with_a_failure(device, library, call, number, captured=True)
         kernels = Counter(device.launches(library))
         if kernels < all_kernels:
@@ -373,12 +371,19 @@ def _queue_with_a_failure(
     return error
 
 
-def _calls_that_fail_unnoticed(device: EmulatedDevice, library: Library, call: Call) -> list[int]:
-    """The first and the last call of the CUDA runtime, if there are any, of whose failure sgemm says nothing."""
+def _calls_that_fail_unnoticed(
+    device: EmulatedDevice, library: Library, call: Call, most: int | None = None
+) -> list[int]:
+    """The calls of the CUDA runtime, or so many of the first and of the last, of whose failure sgemm says nothing."""
     _queue_with_a_failure(device, library, call, 0, captured=True)
     calls = range(1, _count(library.functions.emulator_calls) + 1)
-    some = sorted({*calls[:FAILED_CALLS], *calls[-FAILED_CALLS:]})
-    unnoticed = [number for number in some if not _queue_with_a_failure(device, library, call, number, captured=True)]
+    some = calls if most is None else sorted({*calls[:most], *calls[-most:]})
+    return [number for number in some if not _queue_with_a_failure(device, library, call, number, captured=True)]
+
+
+def _first_and_last_unnoticed(device: EmulatedDevice, library: Library, call: Call) -> list[int]:
+    """Of FAILED_CALLS of these at most, the first and the last, if there are any."""
+    unnoticed = _calls_that_fail_unnoticed(device, library, call, FAILED_CALLS)
     return [*unnoticed[:1], *unnoticed[1:][-1:]]
 
 
