@@ -244,7 +244,7 @@ def on_cpu(run: Plan, compiles: Mapping[str, Future[Build]], folder: Path, every
         try:
             record = emulated(run, name, made, folder / name / "log", every)
             if record["status"] != EMULATED:
-                raise LadderError(f"{name}: not checked: {record['message']}")
+                raise LadderError(f"{name}: not checked: {record['message']}{_longer(record['message'])}")
             print(f"{name}: passes the check in the emulator ({len(record['cases'])} cases)", flush=True)
         except LadderError as error:
             if not every:
@@ -254,6 +254,11 @@ def on_cpu(run: Plan, compiles: Mapping[str, Future[Build]], folder: Path, every
     print(f"Not timed at {shapes}: that needs the GPU, {run.gpu.title}", flush=True)
     if failed:
         raise LadderError("; ".join(failed))
+
+
+def _longer(message: str) -> str:
+    """What to do about a check that was not waited for any longer; empty where the message is of something else."""
+    return "; if it would end, give it longer: -C check='{time_limit_s: 600}'" if "not finished: " in message else ""
 
 
 def on_gpu(run: Plan, compiles: Mapping[str, Future[Build]], folder: Path, every: bool) -> None:
