@@ -51,6 +51,10 @@ FEATURES = {
     "warp_matrices": np.full(64, 7),
     "barrier_of_the_block": 64 - I,
     "pipeline_of_a_thread": I + 100 * (63 - I),
+    "tiles_of_a_tile": LANE // 8 + 40 + 100 * WARP + 1000 * (I % 8),
+    "products_of_parts_of_an_int": 34 + I + 15 - 6 + 1,
+    "atomics_with_an_order": np.array([64, 71, 63, 9] + [0] * 60),
+    "virtual_functions": 2 * I + 1 + 100 * I,
 }
 
 

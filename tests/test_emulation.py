@@ -393,7 +393,7 @@ def test_what_is_missing_for_a_cpu_is_named(tmp_path):
         "__OPTIMIZE__",
         "__SANITIZE_THREAD__",
         "EMULATOR_PLAIN",
-        "NDEBUG",
+        "CUDART_VERSION",
         "_OPENMP",
     ],
 )
@@ -425,6 +425,158 @@ def test_a_source_sees_the_macros_of_nvcc_where_they_mean_the_same_in_both_of_it
     source.write_text(f'{directive}{head}static_assert(TAKEN == 1, "as on sm_90a");\ncudaError_t run{body}')
     record = emulated(tmp_path, source)
     assert record["status"] == status, record["message"]
+
+
+SOUND = (ROOT / "tests/faults/control_tiled.cu").read_text()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "#ifdef DEBUG\n#error no\n#endif\n#ifndef NDEBUG\n#define CHECKS 1\n#endif\n#if USE_TF32\n#error no\n#endif\n",
+        "#include <future>\n#include <memory>\nstatic std::unique_ptr<int> table;\n",
+        '#include <stdexcept>\nint tried() {\n  try {\n    throw std::runtime_error("caught");\n'
+        "  } catch (const std::exception&) {\n    return 0;\n  }\n}\nstatic int at_first = tried();\n",
+        '__device__ float ptx_fma(float a) {\n  asm("fma.rn.f32 %0, %0, %0, %0;" : "+f"(a));\n  return a;\n}\n'
+        "__global__ void ptx() {}\n",
+        "#include <vector_functions.h>\n#include <vector_types.h>\n#include <device_functions.h>\n",
+    ],
+    ids=["macros that nobody defines", "noinline", "exceptions", "names", "headers"],
+)
+def test_what_strangers_write_is_emulated(tmp_path, text):
+    source = tmp_path / "rung.cu"
+    source.write_text(text + SOUND)
+    record = emulated(tmp_path, source)
+    assert record["status"] == "emulated", record["message"]
+
+
+@pytest.mark.parametrize("flags", [["-O3", "-DWIDTH=3", "-DDEBUG"], ["-D", "WIDTH=3", "-D", "DEBUG"]])
+def test_a_macro_that_a_flag_of_nvcc_defines_is_defined_here(tmp_path, flags):
+    source = tmp_path / "rung.cu"
+    source.write_text('static_assert(WIDTH == 3 && DEBUG == 1, "");\n#ifndef DEBUG\n#error no\n#endif\n' + SOUND)
+    rung = replace(LADDER["naive"], source=os.path.relpath(source, ROOT / "kernels"))
+    record = emulate_source(rung, [asked("7")], 1, 60, tmp_path / "log", compiled_engine(), flags=flags)
+    assert record["status"] == "emulated", record["message"]
+
+
+HALVES = """
+#include <cuda/atomic>
+#include "gemm.cuh"
+__global__ void halves(Gemm g, float* partial, unsigned* arrived) {
+  __shared__ bool last;
+  int count = g.m * g.n, half = blockIdx.x, from = half == 0 ? 0 : g.k / 2, to = half == 0 ? g.k / 2 : g.k;
+  for (int i = threadIdx.x; i < count; i += blockDim.x) {
+    float sum = 0;
+    for (int p = from; p < to; ++p) sum += g.A[i / g.n * g.lda + p] * g.B[p * g.ldb + i % g.n];
+    partial[half * count + i] = sum;
+  }
+  __syncthreads();
+  cuda::atomic_ref<unsigned, cuda::thread_scope_device> ticket(*arrived);
+  if (threadIdx.x == 0) last = ticket.fetch_add(1, cuda::memory_order_ORDER) == 1;
+  __syncthreads();
+  for (int i = threadIdx.x; last && i < count; i += blockDim.x) {
+    store_result(g, i / g.n, i % g.n, partial[i] + partial[count + i]);
+  }
+}
+cudaError_t run(const Gemm& g, void* workspace, cudaStream_t stream) {
+  unsigned* arrived = static_cast<unsigned*>(workspace);
+  if (cudaError_t error = cudaMemsetAsync(arrived, 0, 4, stream)) return error;
+  return launch(halves, dim3(2), dim3(64), 0, stream, g, static_cast<float*>(workspace) + 1, arrived);
+}
+size_t needed(const Gemm& g) { return 4 + 8 * static_cast<size_t>(g.m) * g.n; }
+EXPORT_SGEMM_WITH_WORKSPACE(run, needed)
+"""
+
+
+@pytest.mark.parametrize(("order", "status"), [("acq_rel", "emulated"), ("relaxed", "failed")])
+def test_the_order_of_an_atomic_counts(tmp_path, order, status):
+    source = tmp_path / "rung.cu"
+    source.write_text(HALVES.replace("ORDER", order))
+    record = emulated(tmp_path, source, [asked("5x7x20", beta=beta) for beta in (0, 1)])
+    assert record["status"] == status, record["message"]
+    assert order == "acq_rel" or "race: halves" in record["message"]
+
+
+ONE_ROW = """
+#include "gemm.cuh"
+__global__ void one_row(Gemm g) {
+  int col = blockIdx.x * blockDim.x + threadIdx.x;
+  if (col >= g.n) return;
+  float sum = 0;
+  for (int p = 0; p < g.k; ++p) sum += g.A[p] * g.B[p * g.ldb + col];
+  float* c = g.C + col;
+  *c = g.beta == 0 ? g.alpha * sum : g.alpha * sum + g.beta * *c;
+}
+__global__ void any_rows(Gemm g) {
+  int row = blockIdx.x / ceil_div(g.n, 64), col = blockIdx.x % ceil_div(g.n, 64) * 64 + threadIdx.x;
+  if (col >= g.n) return;
+  float sum = 0;
+  for (int p = 0; p < g.k; ++p) sum += g.A[row * g.lda + p] * g.B[p * g.ldb + col];
+  store_result(g, row, col, sum);
+}
+cudaError_t run(const Gemm& g, void*, cudaStream_t stream) {
+  if (g.m == 1) return launch(one_row, dim3(ceil_div(g.n, 64)), dim3(64), 0, stream, g);
+  return launch(any_rows, dim3(g.m * ceil_div(g.n, 64)), dim3(64), 0, stream, g);
+}
+EXPORT_SGEMM(run)
+"""
+
+
+@pytest.mark.parametrize(
+    ("sound", "wrong"),
+    [
+        ("", ""),
+        ("p * g.ldb + col]", "p * static_cast<int>(g.ldb) + col]"),
+        ("p < g.k", "p < (g.k < 500 ? g.k : g.k / 4 * 4)"),
+        ("g.beta == 0 ?", "g.beta == 0 && g.n < 1000 ?"),
+        ("sum += g.A[p]", "if (g.A[p] != 0) sum += g.A[p]"),
+        ("sum += g.A[p] * g.B[p * g.ldb + col]", "sum += g.A[p] * (g.k < 600 ? 1 : 0.999f) * g.B[p * g.ldb + col]"),
+    ],
+)
+def test_a_kernel_of_one_row_is_asked_what_kernels_of_tiles_are_asked(tmp_path, sound, wrong):
+    source = tmp_path / "rung.cu"
+    source.write_text(ONE_ROW.replace(sound, wrong, 1) if sound else ONE_ROW)
+    few = [case for case in EMULATED_ALONE if min(case.shape.m, case.shape.n) == 1]
+    assert emulated(tmp_path, source, few)["status"] == ("failed" if sound else "emulated")
+
+
+FROM_A_COUNTER = """
+#include "gemm.cuh"
+__device__ unsigned next, finished;
+__global__ void persistent(Gemm g) {
+  __shared__ unsigned i;
+  for (;;) {
+    if (threadIdx.x == 0) i = atomicAdd(&next, 1u);
+    __syncthreads();
+    unsigned row = i;
+    __syncthreads();
+    if (row >= g.m) break;
+    for (int col = threadIdx.x; col < g.n; col += blockDim.x) {
+      float sum = 0;
+      for (int p = 0; p < g.k; ++p) sum += g.A[row * g.lda + p] * g.B[p * g.ldb + col];
+      store_result(g, row, col, sum);
+    }
+  }
+  if (threadIdx.x == 0) {
+    __threadfence();
+    if (atomicAdd(&finished, 1u) == gridDim.x - 1) next = finished = 0;
+  }
+}
+cudaError_t run(const Gemm& g, void*, cudaStream_t stream) {
+  return launch(persistent, dim3(8), dim3(32), 0, stream, g);
+}
+EXPORT_SGEMM(run)
+"""
+
+
+def test_what_a_launch_that_was_cut_off_leaves_in_a_variable_is_not_the_next_products(tmp_path):
+    source = tmp_path / "rung.cu"
+    source.write_text(FROM_A_COUNTER)
+    rung = replace(LADDER["naive"], source=os.path.relpath(source, ROOT / "kernels"))
+    cases = [asked("8388609x3x2", blocks=16), asked("7"), asked("33x5x20")]
+    record = emulate_source(rung, cases, 1, 10, tmp_path / "log", compiled_engine())
+    assert record["status"] == "emulated", record["message"]
+    assert list(map(Case.of, record["cases"])) == cases[1:]
 
 
 @pytest.mark.parametrize("gigabytes", [30, 100], ids=["the matrices", "what the emulator keeps"])

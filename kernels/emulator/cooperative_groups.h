@@ -83,6 +83,7 @@ EMULATOR_INLINE void sync(const cluster_group&) { cluster_group::sync(); }
 // Lanes whose number is not known when compiling: a part of a warp.
 struct thread_group {
   unsigned lanes;
+  unsigned parent = 0;  // the lanes of the tile that it is a part of; of a part of the block 0
 
   EMULATOR_INLINE unsigned mask() const {
     return (lanes == 32 ? ~0u : (1u << lanes) - 1) << (emulator_lane() / lanes * lanes);
@@ -91,8 +92,12 @@ struct thread_group {
   EMULATOR_INLINE unsigned thread_rank() const { return emulator_lane() % lanes; }
   EMULATOR_INLINE unsigned num_threads() const { return lanes; }
   EMULATOR_INLINE unsigned size() const { return lanes; }
-  EMULATOR_INLINE unsigned meta_group_rank() const { return thread_block::thread_rank() / lanes; }
-  EMULATOR_INLINE unsigned meta_group_size() const { return (thread_block::num_threads() + lanes - 1) / lanes; }
+  EMULATOR_INLINE unsigned meta_group_rank() const {
+    return (parent != 0 ? emulator_lane() % parent : thread_block::thread_rank()) / lanes;
+  }
+  EMULATOR_INLINE unsigned meta_group_size() const {
+    return ((parent != 0 ? parent : thread_block::num_threads()) + lanes - 1) / lanes;
+  }
   template <typename T>
   EMULATOR_INLINE T shfl(T value, int source) const {
     return __shfl_sync(mask(), value, source, static_cast<int>(lanes));
@@ -118,16 +123,20 @@ struct thread_group {
 template <unsigned Lanes, typename Parent = thread_block>
 struct thread_block_tile : thread_group {
   static_assert(Lanes > 0 && Lanes <= 32 && (Lanes & (Lanes - 1)) == 0, "a tile has 1, 2, 4, 8, 16 or 32 threads");
-  EMULATOR_INLINE thread_block_tile() : thread_group{Lanes} {}
+  EMULATOR_INLINE explicit thread_block_tile(unsigned parent = 0) : thread_group{Lanes, parent} {}
+  template <typename Other>
+  EMULATOR_INLINE thread_block_tile(const thread_block_tile<Lanes, Other>& tile) : thread_group(tile) {}
 };
+EMULATOR_INLINE unsigned emulator_lanes_of(const thread_block&) { return 0; }
+EMULATOR_INLINE unsigned emulator_lanes_of(const thread_group& group) { return group.lanes; }
 
 template <unsigned Lanes, typename Group>
-EMULATOR_INLINE thread_block_tile<Lanes, Group> tiled_partition(const Group&) {
-  return {};
+EMULATOR_INLINE thread_block_tile<Lanes, Group> tiled_partition(const Group& group) {
+  return thread_block_tile<Lanes, Group>(emulator_lanes_of(group));
 }
 template <typename Group>
-EMULATOR_INLINE thread_group tiled_partition(const Group&, unsigned lanes) {
-  return {lanes};
+EMULATOR_INLINE thread_group tiled_partition(const Group& group, unsigned lanes) {
+  return {lanes, emulator_lanes_of(group)};
 }
 EMULATOR_INLINE void sync(const thread_block&, EMULATOR_LINE) { emulator_barrier(0, line); }
 EMULATOR_INLINE void sync(const thread_group& group) { group.sync(); }

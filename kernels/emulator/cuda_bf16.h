@@ -19,12 +19,12 @@ struct alignas(2) __nv_bfloat16 {
 
   __nv_bfloat16() = default;
   constexpr __nv_bfloat16(__nv_bfloat16_raw raw) : bits(raw.x) {}
-  EMULATOR_INLINE __nv_bfloat16(float x) : bits(ptx::bfloat_of(x).bits) {}
-  EMULATOR_INLINE __nv_bfloat16(double x) : bits(ptx::bfloat_of_double(x, 'n').bits) {}
+  EMULATOR_INLINE __nv_bfloat16(float x) : bits(emulator_ptx::bfloat_of(x).bits) {}
+  EMULATOR_INLINE __nv_bfloat16(double x) : bits(emulator_ptx::bfloat_of_double(x, 'n').bits) {}
   EMULATOR_INLINE __nv_bfloat16(int x) : __nv_bfloat16(static_cast<double>(x)) {}
   EMULATOR_INLINE __nv_bfloat16(unsigned x) : __nv_bfloat16(static_cast<double>(x)) {}
   EMULATOR_INLINE __nv_bfloat16(long long x) : __nv_bfloat16(static_cast<double>(x)) {}
-  EMULATOR_INLINE operator float() const { return ptx::float_of(ptx::Bfloat{bits}); }
+  EMULATOR_INLINE operator float() const { return emulator_ptx::float_of(emulator_ptx::Bfloat{bits}); }
   EMULATOR_INLINE operator __nv_bfloat16_raw() const { return {bits}; }
   EMULATOR_INLINE __nv_bfloat16& operator+=(__nv_bfloat16 other) {
     return *this = __nv_bfloat16(static_cast<float>(*this) + static_cast<float>(other));
@@ -82,9 +82,9 @@ EMULATOR_BFLOAT(/)
 
 EMULATOR_INLINE __nv_bfloat16 __float2bfloat16(float x) { return __nv_bfloat16(x); }
 EMULATOR_INLINE __nv_bfloat16 __float2bfloat16_rn(float x) { return __nv_bfloat16(x); }
-#define EMULATOR_BFLOAT(mode)                                       \
-  EMULATOR_INLINE __nv_bfloat16 __float2bfloat16_r##mode(float x) { \
-    return __nv_bfloat16_raw{ptx::bfloat_of(x, #mode[0]).bits};     \
+#define EMULATOR_BFLOAT(mode)                                            \
+  EMULATOR_INLINE __nv_bfloat16 __float2bfloat16_r##mode(float x) {      \
+    return __nv_bfloat16_raw{emulator_ptx::bfloat_of(x, #mode[0]).bits}; \
   }
 EMULATOR_BFLOAT(z)
 EMULATOR_BFLOAT(d)

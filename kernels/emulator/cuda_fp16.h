@@ -19,12 +19,12 @@ struct alignas(2) __half {
 
   __half() = default;
   constexpr __half(__half_raw raw) : bits(raw.x) {}
-  EMULATOR_INLINE __half(float x) : bits(ptx::half_of(x).bits) {}
-  EMULATOR_INLINE __half(double x) : bits(ptx::half_of(x).bits) {}
+  EMULATOR_INLINE __half(float x) : bits(emulator_ptx::half_of(x).bits) {}
+  EMULATOR_INLINE __half(double x) : bits(emulator_ptx::half_of(x).bits) {}
   EMULATOR_INLINE __half(int x) : __half(static_cast<double>(x)) {}
   EMULATOR_INLINE __half(unsigned x) : __half(static_cast<double>(x)) {}
   EMULATOR_INLINE __half(long long x) : __half(static_cast<double>(x)) {}
-  EMULATOR_INLINE operator float() const { return ptx::float_of(ptx::Half{bits}); }
+  EMULATOR_INLINE operator float() const { return emulator_ptx::float_of(emulator_ptx::Half{bits}); }
   EMULATOR_INLINE operator __half_raw() const { return {bits}; }
   EMULATOR_INLINE __half& operator+=(__half other) {
     return *this = __half(static_cast<float>(*this) + static_cast<float>(other));
@@ -77,7 +77,7 @@ EMULATOR_HALF(/)
 EMULATOR_INLINE __half __float2half(float x) { return __half(x); }
 EMULATOR_INLINE __half __float2half_rn(float x) { return __half(x); }
 #define EMULATOR_HALF(mode) \
-  EMULATOR_INLINE __half __float2half_r##mode(float x) { return __half_raw{ptx::half_of(x, #mode[0]).bits}; }
+  EMULATOR_INLINE __half __float2half_r##mode(float x) { return __half_raw{emulator_ptx::half_of(x, #mode[0]).bits}; }
 EMULATOR_HALF(z)
 EMULATOR_HALF(d)
 EMULATOR_HALF(u)

@@ -17,6 +17,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <memory>  // says __noinline__ itself, which is a macro below
 #include <type_traits>
 
 #include "emulator.h"
@@ -48,10 +49,12 @@ EMULATOR_RANGE(memset, int)
 #define __constant__
 #define __shared__ __attribute__((tls_model("global-dynamic"))) thread_local
 #define __launch_bounds__(...)
+#define __maxnreg__(...)
 #define __grid_constant__
 #define __noinline__ __attribute__((noinline))
 #define __forceinline__ inline __attribute__((always_inline))
 #define __align__(n) __attribute__((aligned(n)))
+#define __builtin_assume(...) static_cast<void>(0)
 #undef NULL
 #define NULL nullptr  // whose type a launch keeps
 
@@ -261,6 +264,7 @@ EMULATOR_ATOMIC_CAS(atomicCAS_block, true)
 namespace emulator {
 double rounded(char operation, char mode, double a, double b, double c);  // see ptx.h
 float rounded(char operation, char mode, float a, float b, float c);
+void trap();
 }  // namespace emulator
 #pragma GCC visibility pop
 template <typename T, typename U>
@@ -297,7 +301,27 @@ using std::isfinite;
 using std::isinf;
 using std::isnan;
 using std::signbit;
-EMULATOR_INLINE int __mul24(int a, int b) { return a * b; }
+// Of the lower 24 bits of each.
+EMULATOR_INLINE unsigned __umul24(unsigned a, unsigned b) { return (a & 0xFFFFFF) * (b & 0xFFFFFF); }
+EMULATOR_INLINE int emulator_low_24_bits(int a) { return static_cast<int>(static_cast<unsigned>(a) << 8) >> 8; }
+EMULATOR_INLINE int __mul24(int a, int b) {
+  return static_cast<int>(static_cast<unsigned>(emulator_low_24_bits(a)) *
+                          static_cast<unsigned>(emulator_low_24_bits(b)));
+}
+// Four products of bytes, added to c (CUDA Math API, "Integer Intrinsics").
+EMULATOR_INLINE int __dp4a(int a, int b, int c) {
+  for (int i = 0; i < 32; i += 8) {
+    c = static_cast<int>(static_cast<unsigned>(c) + static_cast<unsigned>(int8_t(a >> i) * int8_t(b >> i)));
+  }
+  return c;
+}
+EMULATOR_INLINE unsigned __dp4a(unsigned a, unsigned b, unsigned c) {
+  for (int i = 0; i < 32; i += 8) {
+    c += (a >> i & 0xFF) * (b >> i & 0xFF);
+  }
+  return c;
+}
+EMULATOR_INLINE void __trap() { emulator::trap(); }
 EMULATOR_INLINE void __nanosleep(unsigned) { emulator::wait_for_others(); }
 EMULATOR_INLINE size_t __cvta_generic_to_shared(const void* pointer) { return emulator::shared_address(pointer); }
 EMULATOR_INLINE size_t __cvta_generic_to_global(const void* pointer) { return reinterpret_cast<size_t>(pointer); }

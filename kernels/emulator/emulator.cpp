@@ -1290,6 +1290,11 @@ EMULATOR_PLAIN static void check_range(const void* pointer, size_t bytes, Access
   }
 }
 }  // namespace emulator
+// Of an object with virtual functions the pointer to them, which its constructor writes, and a destructor before it writes.
+EMULATOR_HOOK void __tsan_vptr_update(void** p, void*) {
+  emulator::check_range(p, sizeof *p, emulator::WRITE, EMULATOR_CALLER);
+}
+EMULATOR_HOOK void __tsan_vptr_read(void** p) { emulator::check_range(p, sizeof *p, emulator::READ, EMULATOR_CALLER); }
 EMULATOR_HOOK void* emulator_memmove(void* to, const void* from, __SIZE_TYPE__ bytes) {
   emulator::check_range(from, bytes, emulator::READ, EMULATOR_CALLER);
   emulator::check_range(to, bytes, emulator::WRITE, EMULATOR_CALLER);

@@ -861,7 +861,7 @@ EMULATOR_NOINLINE void tensor_load(void* to, const void* pointer, int dimensions
       for (uint32_t i = 0; i < count; i += 4) {
         uint32_t word;
         memcpy(&word, box + place + i, 4);
-        word = ptx::float_cut(word, 13, 'n');
+        word = emulator_ptx::float_cut(word, 13, 'n');
         memcpy(box + place + i, &word, 4);
       }
     }
@@ -920,7 +920,7 @@ EMULATOR_NOINLINE void tensor_store(const void* pointer, int dimensions, const i
       const char* element =
           static_cast<const char*>(from) + (swizzled(start + static_cast<uint32_t>(place) + i, map.swizzle) - start);
       if (reduction == ADD) {
-        ptx::reduce_bulk<float, ADD>(to + i, element);
+        emulator_ptx::reduce_bulk<float, ADD>(to + i, element);
       } else {
         memcpy(to + i, element, map.element_bytes);
       }
@@ -979,15 +979,15 @@ EMULATOR_NOINLINE float float_of(double x, char mode) {
 EMULATOR_PLAIN inline double number_of(Element kind, uint64_t bits) {
   switch (kind) {
     case F16:
-      return ptx::float_of(ptx::Half{static_cast<uint16_t>(bits)});
+      return emulator_ptx::float_of(emulator_ptx::Half{static_cast<uint16_t>(bits)});
     case BF16:
-      return ptx::float_of(ptx::Bfloat{static_cast<uint16_t>(bits)});
+      return emulator_ptx::float_of(emulator_ptx::Bfloat{static_cast<uint16_t>(bits)});
     case TF32:
-      return ptx::as<float>(static_cast<uint32_t>(bits) & 0xFFFFE000u);
+      return emulator_ptx::as<float>(static_cast<uint32_t>(bits) & 0xFFFFE000u);
     case F32:
-      return ptx::as<float>(static_cast<uint32_t>(bits));
+      return emulator_ptx::as<float>(static_cast<uint32_t>(bits));
     case F64:
-      return ptx::as<double>(bits);
+      return emulator_ptx::as<double>(bits);
     case S8:
       return static_cast<int8_t>(bits);
     case U8:
@@ -999,7 +999,8 @@ EMULATOR_PLAIN inline double number_of(Element kind, uint64_t bits) {
 EMULATOR_PLAIN inline float toward_zero(double x) {
   float nearest = static_cast<float>(x);
   bool beyond = __builtin_isfinite(nearest) && __builtin_fabs(static_cast<double>(nearest)) > __builtin_fabs(x);
-  return beyond ? ptx::as<float>(ptx::as<uint32_t>(nearest) - 1) : nearest;  // the next one toward zero
+  return beyond ? emulator_ptx::as<float>(emulator_ptx::as<uint32_t>(nearest) - 1)
+                : nearest;  // the next one toward zero
 }
 
 struct MmaOffer {
@@ -1055,12 +1056,12 @@ EMULATOR_NOINLINE static void multiply_warp(void* const* lanes, unsigned) {
     for (int i = 0; i < 2 * halves; ++i) {
       double sum = sums[lane / 4 + i / 2 * 8][lane % 4 * 2 + i % 2];
       if (as.sums == F64) {
-        d[i] = static_cast<Word>(ptx::as<uint64_t>(sum));
+        d[i] = static_cast<Word>(emulator_ptx::as<uint64_t>(sum));
       } else if (as.sums == F32) {
-        d[i] = ptx::as<uint32_t>(toward_zero(sum));
+        d[i] = emulator_ptx::as<uint32_t>(toward_zero(sum));
       } else if (packed) {
         uint32_t keep = i % 2 == 0 ? 0 : static_cast<uint32_t>(d[i / 2]) & 0xFFFF;
-        d[i / 2] = keep | static_cast<uint32_t>(ptx::half_of(sum).bits) << (i % 2 * 16);
+        d[i / 2] = keep | static_cast<uint32_t>(emulator_ptx::half_of(sum).bits) << (i % 2 * 16);
       } else {
         auto exact = static_cast<int64_t>(sum);
         d[i] = static_cast<uint32_t>(as.saturates ? exact < INT32_MIN   ? INT32_MIN

@@ -214,7 +214,7 @@ EMULATOR_NOINLINE static void compute(Thread* t, WarpGroup& g, Product& product,
   if (!as.in_floats) {
     for (auto& row : product.sums->of) {
       for (int j = 0; j < as.n; ++j) {
-        row[j] = ptx::float_of(ptx::half_of(row[j]));
+        row[j] = emulator_ptx::float_of(emulator_ptx::half_of(row[j]));
       }
     }
   }
@@ -324,7 +324,8 @@ EMULATOR_NOINLINE void wgmma(const Wgmma& as, void* const* d, const uint32_t* a,
         uint32_t word;
         memcpy(&word, d[i], 4);
         sums.of[row_of(me, element)][column_of(me, element)] =
-            as.in_floats ? ptx::as<float>(word) : ptx::float_of(ptx::Half{static_cast<uint16_t>(word >> (16 * half))});
+            as.in_floats ? emulator_ptx::as<float>(word)
+                         : emulator_ptx::float_of(emulator_ptx::Half{static_cast<uint16_t>(word >> (16 * half))});
       }
       memset(d[i], POISON, 4);
     }
@@ -382,7 +383,8 @@ EMULATOR_NOINLINE void wgmma_wait_group(uint32_t newest) {
       for (int half = 0; half < (sums.in_floats ? 1 : 2); ++half) {
         int element = sums.in_floats ? i : 2 * i + half;
         float sum = sums.of[row_of(me, element)][column_of(me, element)];
-        word |= sums.in_floats ? ptx::as<uint32_t>(sum) : static_cast<uint32_t>(ptx::half_of(sum).bits) << (16 * half);
+        word |= sums.in_floats ? emulator_ptx::as<uint32_t>(sum)
+                               : static_cast<uint32_t>(emulator_ptx::half_of(sum).bits) << (16 * half);
       }
       memcpy(sums.places[me][i], &word, 4);
     }

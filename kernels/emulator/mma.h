@@ -8,7 +8,9 @@
 
 namespace nvcuda::wmma {
 
-EMULATOR_INLINE float __float_to_tf32(float x) { return ptx::as<float>(ptx::float_cut(ptx::as<uint32_t>(x), 13, 'a')); }
+EMULATOR_INLINE float __float_to_tf32(float x) {
+  return emulator_ptx::as<float>(emulator_ptx::float_cut(emulator_ptx::as<uint32_t>(x), 13, 'a'));
+}
 
 struct matrix_a {};
 struct matrix_b {};

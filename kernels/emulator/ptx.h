@@ -88,7 +88,7 @@ uint32_t rank_of(const void* pointer);
 }  // namespace emulator
 #pragma GCC visibility pop
 
-namespace ptx {
+namespace emulator_ptx {
 
 // Registers. Each is kept as the unsigned number of its width; get and set give it the type of an instruction.
 struct Bits128 {
@@ -713,4 +713,4 @@ EMULATOR_INLINE int bar(uint32_t number, uint32_t threads, bool arrives_only, bo
   return emulator::named_barrier(number, threads, arrives_only, predicate);
 }
 
-}  // namespace ptx
+}  // namespace emulator_ptx

@@ -6,7 +6,7 @@
 
 #include "emulator.h"
 
-namespace ptx {
+namespace emulator_ptx {
 
 struct Half {
   uint16_t bits;
@@ -107,4 +107,4 @@ inline Bfloat bfloat_of_double(double x, char mode) {
   return bfloat_of(nearest, mode);
 }
 
-}  // namespace ptx
+}  // namespace emulator_ptx

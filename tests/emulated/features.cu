@@ -2,11 +2,15 @@
 //
 // i is the thread, c is the row of C, zero at first, b that of B, 0 to 63. `run` starts the kernel that k counts.
 
+#include <cooperative_groups.h>
 #include <cuda_pipeline.h>
+#include <math_constants.h>
 #include <mma.h>
 
+#include <cuda/atomic>
 #include <cuda/barrier>
 #include <cuda/pipeline>
+#include <cuda/std/array>
 
 #include "gemm.cuh"
 
@@ -257,6 +261,49 @@ KERNEL(pipeline_of_a_thread) {
   c[i] = first + 100 * s[1][i];
 }
 
+KERNEL(tiles_of_a_tile) {
+  namespace cg = cooperative_groups;
+  auto warp = cg::tiled_partition<32>(cg::this_thread_block());
+  auto eight = cg::tiled_partition<8>(warp);
+  cg::thread_block_tile<8> passed = eight;
+  c[i] = eight.meta_group_rank() + 10 * eight.meta_group_size() + 100 * warp.meta_group_rank() +
+         1000 * passed.thread_rank();
+}
+
+KERNEL(products_of_parts_of_an_int) {
+  c[i] = __dp4a(0x01FF0203, 0x02040608, static_cast<int>(i)) + __umul24(1u << 24 | 3, 5) + __mul24(-2, 3) +
+         (CUDART_INF_F > b[i]);
+}
+
+KERNEL(atomics_with_an_order) {
+  __shared__ int count;
+  cuda::atomic_ref<int, cuda::thread_scope_block> shared(count);
+  cuda::atomic_ref<float, cuda::thread_scope_device> largest(c[2]);
+  cuda::std::array<int, 2> values = {64, 7};
+  if (i == 0) count = 0;
+  __syncthreads();
+  shared.fetch_add(1, cuda::memory_order_relaxed);
+  largest.fetch_max(b[i]);
+  __syncthreads();
+  if (i == 0) {
+    c[0] = shared.load(cuda::std::memory_order_acquire);
+    c[1] = shared.compare_exchange_strong(values[0], values[1]) + 10 * shared.exchange(9);
+    c[3] = shared.load();
+  }
+}
+
+struct Shape {
+  __device__ virtual float of(float x) const { return x; }
+};
+struct Twice : Shape {
+  float more;
+  __device__ explicit Twice(float more) : more(more) {}
+  __device__ float of(float x) const override { return 2 * x + more; }
+};
+__device__ __noinline__ float through(const Shape& shape, float x) { return shape.of(x); }
+
+KERNEL(virtual_functions) { c[i] = through(Twice(1), b[i]) + 100 * through(Shape(), b[i]); }
+
 using Kernel = void (*)(Gemm);
 const Kernel kernels[] = {ballot_kernel,
                           ballot_of_half_a_warp_kernel,
@@ -287,7 +334,11 @@ const Kernel kernels[] = {ballot_kernel,
                           active_lanes_kernel,
                           warp_matrices_kernel,
                           barrier_of_the_block_kernel,
-                          pipeline_of_a_thread_kernel};
+                          pipeline_of_a_thread_kernel,
+                          tiles_of_a_tile_kernel,
+                          products_of_parts_of_an_int_kernel,
+                          atomics_with_an_order_kernel,
+                          virtual_functions_kernel};
 
 cudaError_t run(const Gemm& g, void*, cudaStream_t stream) {
   return launch(kernels[g.k - 1], dim3(1), dim3(64), 256, stream, g);

@@ -17,6 +17,7 @@ from ladder.build.cuda_syntax import in_plain_cpp
 from ladder.build.other_code import architecture_macros
 from ladder.build.ptx import ASM, UnknownPtxError, clusters_in_cpp, ptx_in_cpp
 from ladder.build.toolchain import run_compiler
+from ladder.config.cpp import tokens
 from ladder.config.sources import INCLUDE, WRAP
 from ladder.config.wrapper import WRAPPER
 from ladder.records.store import digest_files
@@ -30,6 +31,7 @@ NEEDED_GXX = 12
 ARCHITECTURE = "sm_90a"  # whose code runs, where no GPU says otherwise
 EMULATED, NEEDS_GPU, NOT_EMULATED = "emulated", "needs a GPU", "not emulated"
 
+_EXCEPTIONS = {"try", "catch", "throw"}  # without which no code for them is made
 _OF_ENGINE = ("-DEMULATOR_ENGINE",)  # beside which a source is compiled that is preprocessed without it
 
 # What g++ says of what the emulator cannot run, what that is, and what to write instead.
@@ -117,6 +119,8 @@ def compile_for_emulator(
     found += [f"-iquote{copies / INCLUDE.relative_to('/')}"]
     found += ["-idirafter", str(WRAP / "host")]
     preprocessed = library.with_suffix(".ii")
+    throws = any(text in _EXCEPTIONS for each in texts.values() for kind, text in tokens(each) if kind == "word")
+    defined += ["-fexceptions"] if throws else []
     try:
         error = _preprocess([*defined, *found, str(compiled)], source, engine.parent, preprocessed)
     except UnknownPtxError as unknown:
@@ -127,7 +131,7 @@ def compile_for_emulator(
         made_of += ["-x", "none" if engine.suffix == ".o" else "c++", str(engine)]
         if source.name == WRAPPER:  # host code that nothing calls is left out
             made_of += ["-ffunction-sections", "-fvisibility=hidden", "-Wl,--gc-sections"]
-        libraries = ["-lstdc++", "-lm", "-lc", "-lgcc"]
+        libraries = ["-lstdc++", "-lm", "-lc", "-lgcc", *(["-lgcc_s"] if throws else [])]
         error = _compile([*defined, *_OF_ENGINE, "-o", str(library), *made_of, *libraries], source, engine.parent)
     return _what_instead(error.replace(f"{copies}/", "/")) if error else ""
 
@@ -156,7 +160,9 @@ def _compile(arguments: list[str], source: Path, made: Path = EMULATOR) -> str:
 def _what_instead(error: str) -> str:
     """What cannot run of a source that g++ refuses with this error, where it stands, and what to write instead."""
     place = error.partition(": ")[0].removesuffix(":")
-    if missing := _UNDEFINED.search(error):
+    if (missing := _UNDEFINED.search(error)) and missing[1].startswith("__"):  # a name of CUDA's or of the compiler's
+        return f"{place}: the emulator cannot run {missing[1]}; leave it out, or check it on a GPU"
+    if missing:
         remedy = "a rung is compiled from one file: include the file that has it"
         return f"{place}: {missing[1]} is declared, and nothing that the source includes defines it; {remedy}"
     for mark, (what, instead) in _INSTEAD.items():

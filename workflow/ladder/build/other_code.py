@@ -22,7 +22,9 @@ _OF_A_PASS = re.compile(r"__CUDA_ARCH__|__CUDA_ARCH_(?:FEAT|SPECIFIC|FAMILY)\w*"
 _AS_NVCC = re.compile(r"__CUDACC__|__NVCC__|__CUDA_ARCH\w*|__cplusplus|__has_include|defined|true|false")
 _OF_NEITHER = re.compile(r"_WIN\d+|_MSC_VER|__APPLE__|__HIP\w*|__OPENCL\w*|__METAL\w*|__SYCL\w*")
 _LIMITS = re.compile(r"__\w+_(?:TYPE|MAX|MIN|WIDTH|C|DIG|EPSILON|EXP)__|__SIZEOF_\w+|__CHAR_BIT__|__CHAR\w*")
-_OURS = re.compile(r"EMULATOR_\w*|emulator_\w*|emulator|ptx_\w*")
+_OURS = re.compile(r"EMULATOR_\w*|emulator_\w*|emulator")
+# Of the macros without an underscore those that nvcc, or a header that it includes by itself, may define.
+_OF_NVCC = re.compile(r"cu\w*|nv_\w*|cccl\w*|cub_\w*|thrust_\w*|linux|unix|i386", re.IGNORECASE)
 _OUTSIDE = ("namespace", "struct", "class", "union", "enum", "extern")
 
 
@@ -70,8 +72,18 @@ def _asked(directives: list[_Directive], defined: set[str]) -> Iterator[tuple[in
         for word in each.words if each.name in _ASKING else ():
             if _OF_A_PASS.fullmatch(word) and not _of_device_code(each):
                 yield each.line, f"has other code for the host than for a GPU ({word}), which the emulator reads once"
-            elif word not in defined and not _AS_NVCC.fullmatch(word) and not _OF_NEITHER.fullmatch(word):
+            elif word not in defined and _may_differ(word):
                 yield each.line, f"may have other code for a GPU than for a CPU ({word})"
+
+
+def _may_differ(word: str) -> bool:
+    """Whether a macro that no file defines may be one of nvcc's or g++'s own; not of a name such as DEBUG.
+
+    C++ keeps names that begin with an underscore and a capital letter, or hold two, for the compiler ([lex.name]).
+    """
+    if _AS_NVCC.fullmatch(word) or _OF_NEITHER.fullmatch(word):
+        return False
+    return word.startswith("_") or "__" in word or word in _predefined() or bool(_OF_NVCC.fullmatch(word))
 
 
 def _of_device_code(directive: _Directive) -> bool:

@@ -128,15 +128,15 @@ class _Value:
     def get(self, kind: str) -> str:
         """Its value as one of `_TYPES`."""
         if self.literal:
-            return f"ptx::get<{_TYPES[kind]}>({_literal(self.literal, kind)})"
-        return f"ptx::get<{_TYPES[kind]}>({self.cpp})"
+            return f"emulator_ptx::get<{_TYPES[kind]}>({_literal(self.literal, kind)})"
+        return f"emulator_ptx::get<{_TYPES[kind]}>({self.cpp})"
 
     def set(self, kind: str, value: str) -> str:
         if self.cpp == "_":
             return f"(void)({value});"
         if not self.settable:
             raise _UnknownError(f"a result for {self.cpp or self.literal}, which is no register")
-        return f"ptx::set<{_TYPES[kind]}>({self.cpp}, {value});"
+        return f"emulator_ptx::set<{_TYPES[kind]}>({self.cpp}, {value});"
 
 
 @dataclass
@@ -152,7 +152,7 @@ class _Address:
 
     def cpp(self, space: str = "") -> str:
         """A host pointer."""
-        address = f"ptx::{space or 'generic'}({self.base.cpp if not self.base.literal else self.base.literal})"
+        address = f"emulator_ptx::{space or 'generic'}({self.base.cpp if not self.base.literal else self.base.literal})"
         return f"({address} + ({self.offset}))" if self.offset else address
 
 
@@ -187,12 +187,13 @@ class _Argument:
 
 
 _ARGUMENTS = {"r": "uint32_t", "l": "uint64_t", "f": "uint32_t", "d": "uint64_t", "h": "uint16_t", "b": "bool"}
-_ARGUMENTS["q"] = "ptx::Bits128"
+_ARGUMENTS["q"] = "emulator_ptx::Bits128"
 _TYPES = {
     **{f"{sign}{bits}": f"uint{bits}_t" for sign in "bu" for bits in (8, 16, 32, 64)},
     **{f"s{bits}": f"int{bits}_t" for bits in (8, 16, 32, 64)},
-    **{"b128": "ptx::Bits128", "pred": "bool", "f32": "float", "f64": "double", "tf32": "ptx::Tf32"},
-    **{"f16": "ptx::Half", "f16x2": "ptx::Half2", "bf16": "ptx::Bfloat", "bf16x2": "ptx::Bfloat2"},
+    **{"b128": "emulator_ptx::Bits128", "pred": "bool", "f32": "float", "f64": "double", "tf32": "emulator_ptx::Tf32"},
+    **{"f16": "emulator_ptx::Half", "f16x2": "emulator_ptx::Half2"},
+    **{"bf16": "emulator_ptx::Bfloat", "bf16x2": "emulator_ptx::Bfloat2"},
 }
 _REGISTERS = {  # how a register of a type is kept
     **{kind: _TYPES[f"b{bits}"] for bits in (8, 16, 32, 64, 128) for kind in (f"b{bits}",)},
@@ -225,7 +226,8 @@ _SPECIAL = {
     **{f"%nclusterid.{d}": f"emulator::cluster_grid().{d}" for d in "xyz"},
     **{"%cluster_ctarank": "emulator::cluster_rank()", "%cluster_nctarank": "emulator::cluster_size()"},
     **{"%is_explicit_cluster": "(emulator::cluster_size() > 1)", "%gridid": "uint64_t{0}"},
-    **{"%laneid": "static_cast<uint32_t>(emulator_lane())", "%warpid": "ptx::warp()", "%nwarpid": "ptx::warps()"},
+    **{"%laneid": "static_cast<uint32_t>(emulator_lane())"},
+    **{"%warpid": "emulator_ptx::warp()", "%nwarpid": "emulator_ptx::warps()"},
     **{"%smid": "emulator::sm_of_block()", "%nsmid": "static_cast<uint32_t>(emulator::sms)"},
     **{"%clock": "static_cast<uint32_t>(emulator::clock())", "%clock64": "emulator::clock()"},
     **{"%clock_hi": "static_cast<uint32_t>(emulator::clock() >> 32)", "%globaltimer": "emulator::clock()"},
@@ -328,11 +330,11 @@ class _Statement:
         for number, each in enumerate(self.arguments):
             if each.kind == "n" or number in self.by_reference:
                 continue
-            name = f"ptx_a{number}"
-            initial = f"ptx::in<{_ARGUMENTS[each.kind]}>({each.expression})" if each.read else "0"
+            name = f"emulator_a{number}"
+            initial = f"emulator_ptx::in<{_ARGUMENTS[each.kind]}>({each.expression})" if each.read else "0"
             before.append(f"{_ARGUMENTS[each.kind]} {name} = {initial};")
             if each.written:
-                after.append(f"ptx::out({each.expression}, {name});")
+                after.append(f"emulator_ptx::out({each.expression}, {name});")
         return f"do {{ {' '.join([*before, *self.declared, *body, *after])} }} while (0)"
 
     def _instructions(self) -> list[str]:
@@ -373,7 +375,7 @@ class _Statement:
                 open_scopes.pop()
             elif piece.endswith(":"):
                 self.count += 1
-                open_scopes[-1][piece[:-1].strip()] = f"ptx_label_{self.number}_{self.count}"
+                open_scopes[-1][piece[:-1].strip()] = f"emulator_label_{self.number}_{self.count}"
         self.labels, self.scope_labels = [found[0]], found[1:]
 
     def _label(self, name: str) -> str:
@@ -398,7 +400,7 @@ class _Statement:
                 if not re.fullmatch(r"[%\w$]+", one):
                     raise _UnknownError(f"the PTX directive `{' '.join(text.split())}`")
                 self.count += 1
-                cpp = f"ptx_r{self.count}"
+                cpp = f"emulator_r{self.count}"
                 self.scopes[-1][one] = _Value(cpp, settable=True)
                 self.declared.append(f"{_REGISTERS[match[2]]} {cpp}{{}}; (void){cpp};")
 
@@ -491,7 +493,7 @@ class _Statement:
             return _Value("", literal=f"({argument.expression})")
         if argument.kind not in _ARGUMENTS:
             raise _UnknownError(f'the constraint "{argument.constraint}" of inline PTX')
-        return _Value(f"ptx_a{number}", settable=argument.written, argument=argument)
+        return _Value(f"emulator_a{number}", settable=argument.written, argument=argument)
 
 
 def _content(literal: str) -> str:
@@ -557,7 +559,7 @@ _WIDE = {"u16": "u32", "s16": "s32", "u32": "u64", "s32": "s64"}
 
 
 def _call(name: str, kind: str, arguments: list[str], *more: str) -> str:
-    return f"ptx::{name}<{', '.join([_TYPES[kind], *more])}>({', '.join(arguments)})"
+    return f"emulator_ptx::{name}<{', '.join([_TYPES[kind], *more])}>({', '.join(arguments)})"
 
 
 def _arithmetic(name: str, count: int, *kinds: str) -> Callable[[_Instruction], str]:
@@ -603,14 +605,14 @@ def _logic(name: str, count: int) -> Callable[[_Instruction], str]:
 def _lop3(i: _Instruction) -> str:
     kind = i.kind("b32")
     i.expect(5)
-    return i.value(0).set(kind, f"ptx::lop3({', '.join(i.value(n).get(kind) for n in range(1, 5))})")
+    return i.value(0).set(kind, f"emulator_ptx::lop3({', '.join(i.value(n).get(kind) for n in range(1, 5))})")
 
 
 def _shf(i: _Instruction) -> str:
     side, mode = i.must("l", "r"), i.must("clamp", "wrap")
     i.kind("b32")
     values = ", ".join(i.value(n).get("b32") for n in (1, 2, 3))
-    return i.value(0).set("b32", f"ptx::funnel_shift({values}, {_bool(side == 'l')}, {_bool(mode == 'wrap')})")
+    return i.value(0).set("b32", f"emulator_ptx::funnel_shift({values}, {_bool(side == 'l')}, {_bool(mode == 'wrap')})")
 
 
 def _prmt(i: _Instruction) -> str:
@@ -618,7 +620,7 @@ def _prmt(i: _Instruction) -> str:
     i.kind("b32")
     if mode:
         i.unknown(f"with .{mode}")
-    return i.value(0).set("b32", f"ptx::prmt({', '.join(i.value(n).get('b32') for n in (1, 2, 3))})")
+    return i.value(0).set("b32", f"emulator_ptx::prmt({', '.join(i.value(n).get('b32') for n in (1, 2, 3))})")
 
 
 def _bit_field(i: _Instruction) -> str:
@@ -642,7 +644,7 @@ def _dot(i: _Instruction) -> str:
         i.unknown()
     signs = ", ".join(_bool(each == "s32") for each in (first, second))
     values = ", ".join(i.value(n).get("b32") for n in (1, 2, 3))
-    return i.value(0).set("b32", f"ptx::dot4({values}, {signs})")
+    return i.value(0).set("b32", f"emulator_ptx::dot4({values}, {signs})")
 
 
 def _bool(value: object) -> str:
@@ -669,8 +671,8 @@ def _setp(i: _Instruction) -> str:
     rest = f" {joining} {i.value(3).get('pred')}" if joined else ""
     i.expect(4 if joined else 3)
     if isinstance(result, _Pair):
-        cpp = f"bool ptx_t = {test}; bool ptx_p = ptx_t{rest}, ptx_q = !ptx_t{rest};"
-        return f"{cpp} {result.first.set('pred', 'ptx_p')} {result.second.set('pred', 'ptx_q')}"
+        cpp = f"bool emulator_t = {test}; bool emulator_p = emulator_t{rest}, emulator_q = !emulator_t{rest};"
+        return f"{cpp} {result.first.set('pred', 'emulator_p')} {result.second.set('pred', 'emulator_q')}"
     return i.value(0).set("pred", f"static_cast<bool>({test}{rest})")
 
 
@@ -717,8 +719,8 @@ def _mov(i: _Instruction) -> str:
         return i.value(0).set(kind, _call("pack", kind, [values]))
     if isinstance(to, _Vector):
         part = _part(kind, len(to.items), i)
-        first = f"auto ptx_v = ptx::unpack<{_TYPES[kind]}, {_TYPES[part]}>({i.value(1).get(kind)});"
-        return " ".join([first, *(each.set(part, f"ptx_v.of[{n}]") for n, each in enumerate(to.items))])
+        first = f"auto emulator_v = emulator_ptx::unpack<{_TYPES[kind]}, {_TYPES[part]}>({i.value(1).get(kind)});"
+        return " ".join([first, *(each.set(part, f"emulator_v.of[{n}]") for n, each in enumerate(to.items))])
     return i.value(0).set(kind, i.value(1).get(kind))
 
 
@@ -765,25 +767,25 @@ def _ignore_hints(i: _Instruction) -> int:
 
 
 def _order(i: _Instruction) -> str:
-    """How an access is ordered, as an enumerator of ptx::Order."""
+    """How an access is ordered, as an enumerator of emulator_ptx::Order."""
     order = i.take("weak", "volatile", "relaxed", "acquire", "release", "acq_rel", "mmio")
     if not i.take(*_SCOPES) and order not in ("", "weak", "volatile"):
         i.unknown("without a scope")
-    return f"ptx::{(order or 'weak').upper()}"
+    return f"emulator_ptx::{(order or 'weak').upper()}"
 
 
 def _ld(i: _Instruction) -> str:
     order = _order(i)
     space = _space(i)
     if i.take("nc"):
-        order = "ptx::READ_ONLY"
+        order = "emulator_ptx::READ_ONLY"
     hints = _ignore_hints(i)
     count = int(i.take("v2", "v4", "v8", default="v1")[1:])
     kind = i.kind()
     i.expect(2 + hints)
     values = i.vector(0, count)
-    first = f"auto ptx_v = ptx::load<{_TYPES[kind]}, {count}>({i.address(1).cpp(space)}, {order});"
-    return " ".join([first, *(each.set(kind, f"ptx_v.of[{n}]") for n, each in enumerate(values))])
+    first = f"auto emulator_v = emulator_ptx::load<{_TYPES[kind]}, {count}>({i.address(1).cpp(space)}, {order});"
+    return " ".join([first, *(each.set(kind, f"emulator_v.of[{n}]") for n, each in enumerate(values))])
 
 
 def _st(i: _Instruction) -> str:
@@ -796,7 +798,7 @@ def _st(i: _Instruction) -> str:
     kind = i.kind()
     i.expect(2 + hints)
     values = ", ".join(each.get(kind) for each in i.vector(1, count))
-    return f"ptx::store<{_TYPES[kind]}, {count}>({i.address(0).cpp(space)}, {order}, {{{{{values}}}}});"
+    return f"emulator_ptx::store<{_TYPES[kind]}, {count}>({i.address(0).cpp(space)}, {order}, {{{{{values}}}}});"
 
 
 def _atom(i: _Instruction) -> str:
@@ -817,14 +819,14 @@ def _atom(i: _Instruction) -> str:
         values = [each.get(kind) for each in i.vector(at + 1, count)]
         size = f"sizeof({_TYPES[kind]})"
         calls = [
-            _call(f"atomic_{what}", kind, [f"{pointer} + {n} * {size}", f"ptx::{order.upper()}", each])
+            _call(f"atomic_{what}", kind, [f"{pointer} + {n} * {size}", f"emulator_ptx::{order.upper()}", each])
             for n, each in enumerate(values)
         ]
         if i.opcode == "red":
             return " ".join(f"{each};" for each in calls)
         return " ".join(each.set(kind, call) for each, call in zip(i.vector(0, count), calls, strict=True))
     values = [i.value(n).get(kind) for n in range(at + 1, at + 2 + (what == "cas"))]
-    call = _call(f"atomic_{what}", kind, [pointer, f"ptx::{order.upper()}", *values])
+    call = _call(f"atomic_{what}", kind, [pointer, f"emulator_ptx::{order.upper()}", *values])
     return f"{call};" if i.opcode == "red" else i.value(0).set(kind, call)
 
 
@@ -864,11 +866,11 @@ def _cp(i: _Instruction) -> str:
     rest = "0u"
     if count == 4 + hints:
         last = i.value(3)
-        ignored = last.cpp.startswith("(!") or "ptx_r" in last.cpp
+        ignored = last.cpp.startswith("(!") or "emulator_r" in last.cpp
         kept = f"({last.get('pred')} ? 0u : {size})" if ignored else last.get("u32")
         rest = f"{size} - {kept}"
     to, source = i.address(0).cpp("shared"), i.address(1).cpp()
-    return f"ptx::copy_async<{_bool(cached == 'cg')}>({to}, {source}, {size}, {rest});"
+    return f"emulator_ptx::copy_async<{_bool(cached == 'cg')}>({to}, {source}, {size}, {rest});"
 
 
 def _bulk(i: _Instruction) -> str:
@@ -914,10 +916,10 @@ def _bulk(i: _Instruction) -> str:
         if len(map_.coordinates) != dimensions:
             i.unknown(f"with {len(map_.coordinates)} coordinates")
         coordinates = ", ".join(each.get("s32") for each in map_.coordinates)
-        at = f"const int32_t ptx_at[] = {{{coordinates}}};"
+        at = f"const int32_t emulator_at[] = {{{coordinates}}};"
         if loads:
-            return f"{at} emulator::tensor_load({to}, {map_.cpp()}, {dimensions}, ptx_at, {barrier}, {mask});"
-        return f"{at} emulator::tensor_store({map_.cpp()}, {dimensions}, ptx_at, {to}, {operation});"
+            return f"{at} emulator::tensor_load({to}, {map_.cpp()}, {dimensions}, emulator_at, {barrier}, {mask});"
+        return f"{at} emulator::tensor_store({map_.cpp()}, {dimensions}, emulator_at, {to}, {operation});"
     if loads:
         i.expect(4 + bool(multicast) + hint)
         mask = i.value(4).get("u16") if multicast else "0u"
@@ -927,7 +929,7 @@ def _bulk(i: _Instruction) -> str:
         i.expect(3 + hint)
         places = f"{i.address(0).cpp()}, {i.address(1).cpp('shared')}, {i.value(2).get('u32')}"
         if reduce:
-            reducer = f"ptx::reduce_bulk<{_TYPES[kind]}, {operation}>"
+            reducer = f"emulator_ptx::reduce_bulk<{_TYPES[kind]}, {operation}>"
             return f"emulator::bulk_store({places}, {reducer}, sizeof({_TYPES[kind]}));"
         return f"emulator::bulk_store({places});"
     if reduce:
@@ -967,12 +969,12 @@ def _bar(i: _Instruction) -> str:
         threads = i.value(2).get("u32") if count == 4 else "0u"
         barrier = i.value(1).get("u32")
         offered = f"!{predicate}" if how == "and" else predicate
-        result = f"ptx::bar({barrier}, {threads}, false, {offered})"
+        result = f"emulator_ptx::bar({barrier}, {threads}, false, {offered})"
         meaning = {"popc": result, "and": f"{result} == 0", "or": f"{result} != 0"}[how]
         return i.value(0).set(kind, meaning)
     count = i.expect(1, 2) if what == "sync" else i.expect(2)
     threads = i.value(1).get("u32") if count == 2 else "0u"
-    return f"ptx::bar({i.value(0).get('u32')}, {threads}, {_bool(what == 'arrive')}, 0);"
+    return f"emulator_ptx::bar({i.value(0).get('u32')}, {threads}, {_bool(what == 'arrive')}, 0);"
 
 
 def _barrier_cluster(i: _Instruction) -> str:
@@ -1045,11 +1047,11 @@ def _shfl(i: _Instruction) -> str:
     i.kind("b32")
     i.expect(5)
     values = ", ".join(i.value(n).get("b32") for n in (1, 2, 3, 4))
-    first = f"bool ptx_p; uint32_t ptx_v = ptx::shuffle<'{mode[0]}'>({values}, ptx_p);"
+    first = f"bool emulator_p; uint32_t emulator_v = emulator_ptx::shuffle<'{mode[0]}'>({values}, emulator_p);"
     result = i.operands[0]
     if isinstance(result, _Pair):
-        return f"{first} {result.first.set('b32', 'ptx_v')} {result.second.set('pred', 'ptx_p')}"
-    return f"{first} {i.value(0).set('b32', 'ptx_v')}"
+        return f"{first} {result.first.set('b32', 'emulator_v')} {result.second.set('pred', 'emulator_p')}"
+    return f"{first} {i.value(0).set('b32', 'emulator_v')}"
 
 
 def _vote(i: _Instruction) -> str:
@@ -1057,7 +1059,7 @@ def _vote(i: _Instruction) -> str:
     mode = i.must("all", "any", "uni", "ballot")
     kind = i.kind("pred", "b32")
     values = f"{i.value(2).get('u32')}, {i.value(1).get('pred')}"
-    calls = {"all": "__all_sync", "any": "__any_sync", "ballot": "__ballot_sync", "uni": "ptx::vote_uniform"}
+    calls = {"all": "__all_sync", "any": "__any_sync", "ballot": "__ballot_sync", "uni": "emulator_ptx::vote_uniform"}
     return i.value(0).set(kind, f"{calls[mode]}({values})")
 
 
@@ -1066,11 +1068,11 @@ def _match(i: _Instruction) -> str:
     i.must("sync")
     kind = i.kind("b32", "b64")
     values = f"{i.value(1).get(kind)}, {i.value(2).get('u32')}"
-    first = f"bool ptx_p; uint32_t ptx_v = ptx::match({values}, {_bool(mode == 'all')}, ptx_p);"
+    first = f"bool emulator_p; uint32_t emulator_v = emulator_ptx::match({values}, {_bool(mode == 'all')}, emulator_p);"
     result = i.operands[0]
     if isinstance(result, _Pair):
-        return f"{first} {result.first.set('b32', 'ptx_v')} {result.second.set('pred', 'ptx_p')}"
-    return f"{first} {i.value(0).set('b32', 'ptx_v')}"
+        return f"{first} {result.first.set('b32', 'emulator_v')} {result.second.set('pred', 'emulator_p')}"
+    return f"{first} {i.value(0).set('b32', 'emulator_v')}"
 
 
 def _redux(i: _Instruction) -> str:
@@ -1087,8 +1089,9 @@ def _elect(i: _Instruction) -> str:
     if not isinstance(result, _Pair):
         i.unknown()
     mask = i.value(1).get("u32")
-    first = f"uint32_t ptx_v = ptx::elect({mask}); bool ptx_p = ptx_v == static_cast<uint32_t>(emulator_lane());"
-    return f"{first} {result.first.set('b32', 'ptx_v')} {result.second.set('pred', 'ptx_p')}"
+    first = f"uint32_t emulator_v = emulator_ptx::elect({mask});"
+    first += " bool emulator_p = emulator_v == static_cast<uint32_t>(emulator_lane());"
+    return f"{first} {result.first.set('b32', 'emulator_v')} {result.second.set('pred', 'emulator_p')}"
 
 
 def _activemask(i: _Instruction) -> str:
@@ -1106,7 +1109,7 @@ def _mapa(i: _Instruction) -> str:
 def _getctarank(i: _Instruction) -> str:
     space = i.take("shared::cluster")
     kind = i.kind("u32", "u64")
-    address = f"ptx::{'shared' if space else 'generic'}({i.value(1).get(kind)})"
+    address = f"emulator_ptx::{'shared' if space else 'generic'}({i.value(1).get(kind)})"
     return i.value(0).set("u32", f"emulator::rank_of({address})")
 
 
@@ -1123,11 +1126,12 @@ def _ldmatrix(i: _Instruction) -> str:
     registers = i.vector(0 if loads else 1, count)
     address = i.address(1 if loads else 0).cpp(space)
     if loads:
-        first = f"uint32_t ptx_v[{count}]; emulator::load_matrices({address}, {count}, {_bool(transposed)}, ptx_v);"
-        return " ".join([first, *(each.set("b32", f"ptx_v[{n}]") for n, each in enumerate(registers))])
+        loaded = f"emulator::load_matrices({address}, {count}, {_bool(transposed)}, emulator_v);"
+        first = f"uint32_t emulator_v[{count}]; {loaded}"
+        return " ".join([first, *(each.set("b32", f"emulator_v[{n}]") for n, each in enumerate(registers))])
     values = ", ".join(each.get("b32") for each in registers)
-    stored = f"emulator::store_matrices({address}, {count}, {_bool(transposed)}, ptx_v);"
-    return f"const uint32_t ptx_v[] = {{{values}}}; {stored}"
+    stored = f"emulator::store_matrices({address}, {count}, {_bool(transposed)}, emulator_v);"
+    return f"const uint32_t emulator_v[] = {{{values}}}; {stored}"
 
 
 _MMA_SHAPES = {  # of the types of A and B: the shapes, PTX ISA, "Matrix Shape"
@@ -1167,12 +1171,13 @@ def _mma(i: _Instruction) -> str:
     registers = [i.vector(position, count) for position, count in enumerate(counts)]
     i.expect(4)
     arrays = [
-        f"const {_TYPES[word]} ptx_{name}[] = {{{', '.join(each.get(word) for each in items)}}};"
+        f"const {_TYPES[word]} emulator_{name}[] = {{{', '.join(each.get(word) for each in items)}}};"
         for name, items in zip("abc", registers[1:], strict=True)
     ]
     kind = f"{{{m}, {n}, {k}, emulator::{a.upper()}, emulator::{b.upper()}, emulator::{d.upper()}, {_bool(saturate)}}}"
-    arrays.append(f"{_TYPES[word]} ptx_d[{counts[0]}]; emulator::mma({kind}, ptx_d, ptx_a, ptx_b, ptx_c);")
-    return " ".join([*arrays, *(each.set(word, f"ptx_d[{n}]") for n, each in enumerate(registers[0]))])
+    product = f"emulator::mma({kind}, emulator_d, emulator_a, emulator_b, emulator_c);"
+    arrays.append(f"{_TYPES[word]} emulator_d[{counts[0]}]; {product}")
+    return " ".join([*arrays, *(each.set(word, f"emulator_d[{n}]") for n, each in enumerate(registers[0]))])
 
 
 def _wgmma(i: _Instruction) -> str:
@@ -1202,8 +1207,8 @@ def _wgmma(i: _Instruction) -> str:
     i.expect(6 + (0 if not transposes else 1 if from_registers else 2))
     if from_registers:
         values = ", ".join(each.get("b32") for each in i.vector(1, 4))
-        a = f"const uint32_t ptx_a[] = {{{values}}};"
-        of_a = "ptx_a, 0"
+        a = f"const uint32_t emulator_a[] = {{{values}}};"
+        of_a = "emulator_a, 0"
     else:
         a = ""
         of_a = f"nullptr, {i.value(1).get('b64')}"
@@ -1212,10 +1217,10 @@ def _wgmma(i: _Instruction) -> str:
     signs = ", ".join(i.value(position).get("s32") for position in (4, 5))
     turned = [i.value(position).get("s32") for position in range(6, len(i.operands))]
     turns = ", ".join(turned if len(turned) == 2 else ["0", *turned] if turned else ["0", "0"])
-    places = ", ".join(f"ptx::place({each.expression})" for each in sums)
+    places = ", ".join(f"emulator_ptx::place({each.expression})" for each in sums)
     kind = f"{n}, {k}, emulator::{kinds[1].upper()}, {_bool(kinds[0] == 'f32')}"
-    call = f"emulator::wgmma({{{kind}, {signs}, {turns}}}, ptx_d, {of_a}, {i.value(2).get('b64')}, {scale});"
-    return f"void* const ptx_d[] = {{{places}}}; {a} {call}"
+    call = f"emulator::wgmma({{{kind}, {signs}, {turns}}}, emulator_d, {of_a}, {i.value(2).get('b64')}, {scale});"
+    return f"void* const emulator_d[] = {{{places}}}; {a} {call}"
 
 
 # Miscellaneous

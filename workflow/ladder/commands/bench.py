@@ -333,7 +333,8 @@ def emulated(run: Plan, name: str, made: Future[Build], log: Path, every: bool) 
         made.result()  # which ends at once, or says more of what is wrong than an interpreter
     with waiting(progress, lambda: doing):
         engine = ENGINE if why_no_emulator() else cached_engine(caches(log.parent) / "emulator")
-        record = emulate_source(rung, cases, threads, limit_s, log, engine, started, not every)
+        flags = run.settings["compile"]["flags"]
+        record = emulate_source(rung, cases, threads, limit_s, log, engine, started, not every, flags=flags)
     if lines := printed(log):
         print("\n".join([f"{name}: printed in the emulator:", *lines]), file=sys.stderr, flush=True)
     compiled = made.result().record

@@ -181,6 +181,7 @@ class EmulatedDevice:
         """
         self.threads, self.time_limit_s, self.first_only = threads, time_limit_s, first_only
         self.stuck = False
+        self.cut_off = False  # whether a launch was not waited for: its variables are half done, whatever follows
 
     def put(self, host: np.ndarray) -> np.ndarray:
         """A copy, aligned as cudaMalloc aligns."""
@@ -294,6 +295,7 @@ class EmulatedDevice:
         lines = [line for line in lines if call.deterministic or not line.startswith("nondeterminism: ")]
         findings = sorted(lines, key=is_unfinished)
         self.stuck = any(self.first_only or is_unfinished(finding) for finding in findings)
+        self.cut_off |= any(map(is_unfinished, findings))
         return findings[0] if findings else ""
 
     def found_beside_unwritten(self, library: Library, call: Call) -> str:

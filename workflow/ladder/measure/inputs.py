@@ -84,7 +84,8 @@ def _largest_pair(random: np.random.Generator, shape: Shape) -> tuple[Matrix, Ma
     """
     A, B = _uniform(random, shape.m, shape.k), _uniform(random, shape.k, shape.n)
     large, small = (A, B) if random.random() < 1 / 2 else (B, A)
-    nearest = np.copysign(1 - np.abs(large) * np.float32(2.0**-12), large)
+    below_one = np.nextafter(np.float32(1), np.float32(0))
+    nearest = np.copysign(np.minimum(1 - np.abs(large) * np.float32(2.0**-12), below_one), large)
     large[...] = np.ldexp(np.where(random.random(large.shape) < 1 / 8, nearest, large / 2), 128)
     small[...] = np.ldexp(small, -100)
     return A, B
@@ -192,15 +193,18 @@ def _any(random: np.random.Generator, size: int) -> int:
 def _nonfinite_pair(random: np.random.Generator, shape: Shape) -> tuple[Matrix, Matrix]:
     """NaN and infinities in the corners, where a tile's guard is easily forgotten, and one in the middle of A.
 
-    A zero meets an infinity in the first row and in the middle row: who skips zeros misses a NaN.
+    A zero meets an infinity in the first row and in the middle row: who skips zeros misses a NaN. A single row or
+    column has no NaN of its own, which would hide that.
     """
     A, B = _uniform(random, shape.m, shape.k), _uniform(random, shape.k, shape.n)
     A[0, -1] = 0
     B[shape.k // 2, shape.n // 2] = 0
     A[shape.m // 2, shape.k // 2] = np.inf
-    A[-1, -1] = np.nan
     B[-1, 0] = -np.inf
-    B[0, -1] = np.nan
+    if shape.m > 1:
+        A[-1, -1] = np.nan
+    if shape.n > 1:
+        B[0, -1] = np.nan
     return A, B
 
 

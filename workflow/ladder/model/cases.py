@@ -121,6 +121,21 @@ def _short(value: float) -> str:
     return short if abs(float(short)) != 1 else f"{value:.9g}"
 
 
+# One row of C or few, one column or few: a rung often has kernels of their own for these, which no case of tiles asks.
+# Each has a long other side, long sums and a rest of k, one pointer or one leading dimension that is not aligned,
+# offsets beyond 31 bits, or zeros that meet infinities.
+_FEW_LINES = (
+    *(Case(Shape(*sides, k)) for sides in ((1, 2085), (2085, 1)) for k in (7, 36)),
+    *(Case(Shape(*sides, 613)) for sides in ((1, 40), (40, 1))),
+    *(Case(Shape(*sides, 1029), beta=1) for sides in ((5, 37), (37, 5))),
+    *(Case(Shape(37, 1, 1028), padding=(4, 0, 0), offset=offset) for offset in ((1, 0, 0), (0, 1, 0))),
+    *(Case(Shape(1, 36, 1028), padding=(0, 4, 0), offset=offset) for offset in ((1, 0, 0), (0, 1, 0))),
+    Case(Shape(37, 8, 68), padding=(0, 0, 1)),
+    *(Case(Shape(8, 36, 68), padding=padding) for padding in ((1, 0, 0), (0, 1, 0), (0, 0, 1))),
+    *(Case(Shape(*sides, 36), padding=1 << 26) for sides in ((1, 131), (131, 1))),
+    *(Case(Shape(*sides, 100), family="nonfinite") for sides in ((1, 70), (70, 1))),
+)
+
 # Beyond the cases of a GPU: one matrix of three unaligned; rows that are all aligned, with a rest of k, of n or of both
 # in the last vector; rows so far apart, reserved and not filled, that an offset into a matrix needs more than 31 bits,
 # into two of them more than 32, that eight rows need so, and that a leading dimension does; more than a group of rows
@@ -131,8 +146,10 @@ def _short(value: float) -> str:
 # numbers that are far larger, and of huge lines; one that is larger still, aligned and of whole tiles but along k, and
 # another whose sums are long too, twice; sums of zero times infinity; scalars near 0 that matter, for the matrices are
 # huge, once with sums so long that tensor cores compute them; scalars near 1; numbers that round to infinity in what
-# tensor cores multiply; infinities in the first places alone, with few columns, few rows and several tiles; and a
-# product for large tiles, of which there is one at least, in which rows of C are not aligned.
+# tensor cores multiply; infinities in the first places alone, with few columns, few rows and several tiles; a
+# product for large tiles, of which there is one at least, in which rows of C are not aligned; two rows of 41 tiles, for
+# which a division in floats gives the wrong row; sums that are split into other numbers of parts; and parts of sums
+# whose offsets into A and C are beyond 31 bits.
 EMULATED_ALONE = (
     *(
         Case(Shape(65, 68, 20), alpha=-1, beta=-1, padding=4, offset=offset)
@@ -167,6 +184,10 @@ EMULATED_ALONE = (
     Case(Shape(65, 68, 613), family="largest", sms=1),
     *(Case(shape, family="nonfinite_first") for shape in (Shape(70, 3, 100), Shape(3, 70, 100), Shape(65, 68, 20))),
     Case(Shape(128, 1156, 32), beta=1, padding=(0, 0, 3), offset=(1, 0, 0), sms=1, blocks=EMULATED_FEW),
+    *_FEW_LINES,
+    *(Case(Shape(rows, columns, 3)) for rows, columns in ((33, 1310), (65, 2622), (129, 5248))),
+    *(Case(shape) for shape in (Shape(9, 6, 5200), Shape(3, 5, 20011))),
+    Case(Shape(9, 12, 613), padding=(1 << 29, 1 << 22, 1 << 29), sms=1),
 )
 
 # On a GPU alone: one dimension that a float does not hold, with more tiles than 16 bits count; more tiles of k than 16
@@ -215,10 +236,18 @@ _THIN = (Shape(70, 3, 100), Shape(3, 70, 100), Shape(65, 68, 5))
 _LARGE = Shape(2030, 2040, 2052)  # and large with long sums,
 _FOR_ONE_SM = Shape(1370, 1358, 579)  # or for many blocks on one SM
 # A C of more elements than 32 bits count; one dimension that a float does not hold, with more tiles than 16 bits count.
-_MANY = (Shape(140003, 140004, 4), Shape((1 << 25) + 65, 3, 4), Shape(3, (1 << 25) + 65, 4))
-# Beyond what is computed anywhere; a row of A that fits in no shared memory; and large matrices whose rows are not
-# aligned, which a rung may copy first.
+# And 2^32 elements, a number that is 0 in 32 bits.
+_MANY = (
+    Shape(140003, 140004, 4),
+    Shape(1 << 16, 1 << 16, 4),
+    Shape((1 << 25) + 65, 3, 4),
+    Shape(3, (1 << 25) + 65, 4),
+)
+# Beyond what is computed anywhere, up to where a number of tiles overflows as it is rounded up; a row of A that fits in
+# no shared memory; and large matrices whose rows are not aligned, which a rung may copy first.
 _QUEUED_ONLY = (
+    Case(Shape((1 << 31) - 1, 1, 1)),
+    Case(Shape(1, (1 << 31) - 1, 1)),
     Case(Shape((1 << 30) + 1, 3, 5)),
     Case(Shape(3, (1 << 30) + 1, 5)),
     Case(Shape(3, 5, (1 << 17) + 1)),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -52,8 +53,8 @@ def emulate_rung(
     compiled = made.record
     if compiled["status"] != "ok":
         return {"status": compiled["status"], "message": compiled["message"], "cases": []}
-    architecture = compiled.get("architecture", ARCHITECTURE)
-    record = emulate_source(rung, cases, threads, time_limit_s, log, engine, architecture=architecture)
+    asked = {"architecture": compiled.get("architecture", ARCHITECTURE), "flags": compiled.get("flags", ())}
+    record = emulate_source(rung, cases, threads, time_limit_s, log, engine, **asked)
     if record["status"] == "failed":
         record["message"] += first_warning(compiled.get("log", ""))
     return record
@@ -70,10 +71,12 @@ def emulate_source(
     first_only: bool = False,
     architecture: str = ARCHITECTURE,
     until_wrong: bool = False,
+    flags: Sequence[str] = (),
 ) -> dict[str, Any]:
     """`emulate_rung` of a rung of which nothing is said to have been compiled.
 
-    `architecture` is what the source is compiled for on a GPU, whose code it has here too. Each thread is a process
+    `architecture` is what the source is compiled for on a GPU, whose code it has here too, and `flags` are nvcc's, of
+    which those count that define macros. Each thread is a process
     with a share of the cases. The progress is told how many cases have begun, and which one begins. With
     `first_only` each ends with its first finding of the emulator. Wrong values are none, for what passes tells more
     of them; with `until_wrong` each ends with the first case that does not pass, whatever is wrong with it.
@@ -90,15 +93,25 @@ def emulate_source(
         return {"status": NOT_EMULATED, "message": why, "cases": []}
     with tempfile.TemporaryDirectory() as folder:
         library = Path(folder) / "library.so"
-        if error := compile_source(rung, cases, library, engine, architecture):
+        if error := compile_source(rung, cases, library, engine, architecture, flags):
             return {"status": NEEDS_GPU, "message": error, "cases": []}
         return emulate_library(rung, library, cases, threads, time_limit_s, log, progress, first_only, until_wrong)
 
 
-def compile_source(rung: Rung, cases: Sequence[Case], library: Path, engine: Path, architecture: str) -> str:
+def macros_of_flags(flags: Sequence[str]) -> dict[str, str]:
+    """The macros that flags of a compiler define: `-DNAME`, `-DNAME=VALUE`, or either behind a `-D` of its own."""
+    joined = re.findall(r"(?:^|\0)-D\0?(\w+)(?:=([^\0]*))?", "\0".join(flags))
+    return {name: value or "1" for name, value in joined}
+
+
+def compile_source(
+    rung: Rung, cases: Sequence[Case], library: Path, engine: Path, architecture: str, flags: Sequence[str] = ()
+) -> str:
     """Compile a rung in CUDA C++ for the emulator, with what these cases reach; why it needs a GPU, or nothing."""
     files = sources(rung)
-    if apart := other_code(files, dict(rung.macros) | {key: "" for each in rung.tuned for key in each.macros}):
+    given = macros_of_flags(flags)
+    tuned = {key: "" for each in rung.tuned for key in each.macros}
+    if apart := other_code(files, given | dict(rung.macros) | tuned):
         return apart
     if rung.tuned and _of_first_class(rung, cases):
         rung = replace(rung, tuned=rung.tuned[:1])
@@ -107,7 +120,7 @@ def compile_source(rung: Rung, cases: Sequence[Case], library: Path, engine: Pat
     if made := generated(rung):
         source = library.parent / made[0]
         source.write_text(made[1])
-    return compile_for_emulator(source, defined_macros(rung), library, include, engine, files, architecture)
+    return compile_for_emulator(source, given | defined_macros(rung), library, include, engine, files, architecture)
 
 
 def emulate_library(

@@ -471,10 +471,12 @@ def _many_elements(device: Device, library: Library, case: Case, make: _Make) ->
         wrong = device.found(library, call)
         if is_unfinished(wrong) or library.functions.emulator_only_unwritten():  # of which C may show nothing
             wrong, device.stuck = "", False
+            library = library.anew() if device.cut_off else library
             continue
         if not wrong and error:
             wrong = f"sgemm returned {explain(error)}"
-        if not wrong and alpha == 0 and C[-1] != np.float32(case.beta):
+        # where blocks take several tiles, none of those that have run need have written the last element
+        if not wrong and alpha == 0 and C[-1] not in (1, np.float32(case.beta)):
             wrong = f"the last element is {C[-1]:g} and not beta times 1"
         if not wrong and (missing := device.uncovered(library, call)):
             wrong = f"the blocks are too few to write {missing} of {m * n} elements"
@@ -557,7 +559,7 @@ def _other_arguments(device: Device, library: Library, case: Case, make: _Make) 
     """
     product = make()
     m, n, k = case.shape.m, case.shape.n, case.shape.k
-    less = k // 4 + 1
+    less = k // 16 * 4 + 4  # a multiple of 4: vectors and the copy engine are still used, as in the first call
     now: dict[str, Any] = {
         "shape": case.shape,
         "alpha": case.alpha,
@@ -572,11 +574,11 @@ def _other_arguments(device: Device, library: Library, case: Case, make: _Make) 
     changes: tuple[tuple[str, dict[str, Any]], ...] = (
         ("the first call", {}),
         ("a smaller k", {"shape": Shape(m, n, less)}),
-        ("a larger k", {"shape": Shape(m, n, 2 * less - 1)}),
-        ("a smaller m", {"shape": Shape(m // 2, n, 2 * less - 1)}),
-        ("a larger m", {"shape": Shape(m - 1, n, 2 * less - 1)}),
-        ("a smaller n", {"shape": Shape(m - 1, n // 2, 2 * less - 1)}),
-        ("a larger n", {"shape": Shape(m - 1, n - 4, 2 * less - 1)}),
+        ("a larger k", {"shape": Shape(m, n, 2 * less)}),
+        ("a smaller m", {"shape": Shape(m // 2, n, 2 * less)}),
+        ("a larger m", {"shape": Shape(m - 1, n, 2 * less)}),
+        ("a smaller n", {"shape": Shape(m - 1, n // 2, 2 * less)}),
+        ("a larger n", {"shape": Shape(m - 1, n - 4, 2 * less)}),
         ("another alpha", {"alpha": -1.75}),
         ("another lda", {"gaps": (4, 0, 0)}),
         ("another ldb", {"gaps": (4, 4, 0)}),
@@ -593,6 +595,8 @@ def _other_arguments(device: Device, library: Library, case: Case, make: _Make) 
         ("rows of A that are not aligned", {"gaps": (1, 0, 0)}),
         ("rows of B that are not aligned", {"gaps": (0, 1, 0)}),
         ("rows of C that are not aligned", {"gaps": (0, 0, 1)}),
+        ("an odd k", {"shape": Shape(m, n, 2 * less - 1), "gaps": (0, 0, 0)}),
+        ("another odd k and n", {"shape": Shape(m, n - 1, less - 1)}),
     )
     for (words, change), other in zip(changes, cycle((ONE_ELEMENT, ONE_LONG_SUM))):
         now |= change

@@ -256,6 +256,8 @@ def main(asked: Mapping[str, Any]) -> None:
         process.emit(**({"left_out": asked_case} if record is None else {"case": record}))
         if device.stuck or (wrong and asked.get("until_wrong")):
             break
+        if emulated and device.cut_off:
+            library, device.cut_off = library.anew(), False
         device.clear()
 
 

@@ -1,0 +1,166 @@
+// <cuda/atomic> on the CPU (libcu++ documentation, "Extended API", "Synchronization Primitives"): atomics of a scope, whose
+// order is a fence before or behind, as that of PTX is (ptx.h).
+#pragma once
+
+#include <atomic>  // memory_order
+
+#include "cuda_async.h"
+#include "cuda_std.h"
+
+namespace cuda {
+
+using ::std::memory_order;
+using ::std::memory_order_acq_rel;
+using ::std::memory_order_acquire;
+using ::std::memory_order_consume;
+using ::std::memory_order_relaxed;
+using ::std::memory_order_release;
+using ::std::memory_order_seq_cst;
+
+template <thread_scope Scope>
+EMULATOR_INLINE void emulator_fence_of(memory_order order, memory_order none) {
+  if (order == memory_order_relaxed || order == none) {
+  } else if (Scope == thread_scope_block || Scope == thread_scope_thread) {
+    emulator::fence_block();
+  } else {
+    emulator::fence();
+  }
+}
+
+EMULATOR_INLINE void atomic_thread_fence(memory_order order, thread_scope scope = thread_scope_system) {
+  if (scope == thread_scope_block || scope == thread_scope_thread) {
+    emulator_fence_of<thread_scope_block>(order, memory_order_relaxed);
+  } else {
+    emulator_fence_of<thread_scope_system>(order, memory_order_relaxed);
+  }
+}
+
+template <typename T, thread_scope Scope = thread_scope_system>
+class atomic_ref {
+  static_assert(sizeof(T) == 4 || sizeof(T) == 8, "the emulator has atomics of 4 and of 8 bytes");
+  static constexpr bool OF_BLOCK = Scope == thread_scope_block || Scope == thread_scope_thread;
+  T* at;
+
+  template <bool Sum = false, typename Operation>
+  EMULATOR_INLINE T change(memory_order order, Operation operation) const {
+    emulator_fence_of<Scope>(order, memory_order_acquire);
+    T old = emulator_atomic<Sum, OF_BLOCK>(at, operation);
+    emulator_fence_of<Scope>(order, memory_order_release);
+    return old;
+  }
+
+ public:
+  using value_type = T;
+
+  EMULATOR_INLINE explicit atomic_ref(T& object) : at(&object) {}
+  atomic_ref(const atomic_ref&) = default;
+
+  static constexpr bool is_always_lock_free = true;
+  EMULATOR_INLINE bool is_lock_free() const { return true; }
+
+  EMULATOR_INLINE T load(memory_order order = memory_order_seq_cst) const {
+    T value = emulator_ptx::load<T, 1>(reinterpret_cast<const char*>(at), emulator_ptx::RELAXED).of[0];
+    emulator_fence_of<Scope>(order, memory_order_release);
+    return value;
+  }
+  EMULATOR_INLINE void store(T value, memory_order order = memory_order_seq_cst) const {
+    emulator_fence_of<Scope>(order, memory_order_acquire);
+    emulator_ptx::store<T, 1>(reinterpret_cast<char*>(at), emulator_ptx::RELAXED, {{value}});
+  }
+  EMULATOR_INLINE operator T() const { return load(); }
+  EMULATOR_INLINE T operator=(T value) const {
+    store(value);
+    return value;
+  }
+  EMULATOR_INLINE void wait(T old, memory_order order = memory_order_seq_cst) const {
+    while (load(order) == old) {
+    }
+  }
+  EMULATOR_INLINE void notify_one() const {}
+  EMULATOR_INLINE void notify_all() const {}
+
+  EMULATOR_INLINE T exchange(T value, memory_order order = memory_order_seq_cst) const {
+    return change(order, [value](T) EMULATOR_PLAIN -> T { return value; });
+  }
+  EMULATOR_INLINE bool compare_exchange_strong(T& expected, T desired, memory_order order = memory_order_seq_cst,
+                                               memory_order = memory_order_seq_cst) const {
+    T wanted = expected;
+    T old = change(order, [=](T old) EMULATOR_PLAIN -> T { return old == wanted ? desired : old; });
+    expected = old;
+    return old == wanted;
+  }
+  EMULATOR_INLINE bool compare_exchange_weak(T& expected, T desired, memory_order order = memory_order_seq_cst,
+                                             memory_order = memory_order_seq_cst) const {
+    return compare_exchange_strong(expected, desired, order);
+  }
+
+#define EMULATOR_FETCH(name, sum, ...)                                                       \
+  EMULATOR_INLINE T name(T operand, memory_order order = memory_order_seq_cst) const {       \
+    return change<sum>(order, [operand](T old) EMULATOR_PLAIN -> T { return __VA_ARGS__; }); \
+  }
+  EMULATOR_FETCH(fetch_add, ::std::is_floating_point_v<T>, static_cast<T>(old + operand))
+  EMULATOR_FETCH(fetch_sub, ::std::is_floating_point_v<T>, static_cast<T>(old - operand))
+  EMULATOR_FETCH(fetch_and, false, static_cast<T>(old& operand))
+  EMULATOR_FETCH(fetch_or, false, static_cast<T>(old | operand))
+  EMULATOR_FETCH(fetch_xor, false, static_cast<T>(old ^ operand))
+  EMULATOR_FETCH(fetch_min, false, operand < old ? operand : old)
+  EMULATOR_FETCH(fetch_max, false, old < operand ? operand : old)
+#undef EMULATOR_FETCH
+
+  EMULATOR_INLINE T operator++() const { return fetch_add(1) + 1; }
+  EMULATOR_INLINE T operator++(int) const { return fetch_add(1); }
+  EMULATOR_INLINE T operator--() const { return fetch_sub(1) - 1; }
+  EMULATOR_INLINE T operator--(int) const { return fetch_sub(1); }
+  EMULATOR_INLINE T operator+=(T value) const { return fetch_add(value) + value; }
+  EMULATOR_INLINE T operator-=(T value) const { return fetch_sub(value) - value; }
+};
+
+// The same of an object of its own.
+template <typename T, thread_scope Scope = thread_scope_system>
+class atomic {
+  mutable T object;
+  EMULATOR_INLINE atomic_ref<T, Scope> ref() const { return atomic_ref<T, Scope>(object); }
+
+ public:
+  using value_type = T;
+
+  atomic() = default;
+  constexpr atomic(T value) : object(value) {}
+  atomic(const atomic&) = delete;
+  atomic& operator=(const atomic&) = delete;
+
+  static constexpr memory_order ANY = memory_order_seq_cst;
+  EMULATOR_INLINE T load(memory_order order = ANY) const { return ref().load(order); }
+  EMULATOR_INLINE void store(T value, memory_order order = ANY) { ref().store(value, order); }
+  EMULATOR_INLINE operator T() const { return load(); }
+  EMULATOR_INLINE T operator=(T value) { return ref() = value; }
+  EMULATOR_INLINE void wait(T old, memory_order order = ANY) const { ref().wait(old, order); }
+  EMULATOR_INLINE void notify_one() {}
+  EMULATOR_INLINE void notify_all() {}
+  EMULATOR_INLINE T exchange(T value, memory_order order = ANY) { return ref().exchange(value, order); }
+  EMULATOR_INLINE bool compare_exchange_strong(T& expected, T desired, memory_order order = ANY, memory_order = ANY) {
+    return ref().compare_exchange_strong(expected, desired, order);
+  }
+  EMULATOR_INLINE bool compare_exchange_weak(T& expected, T desired, memory_order order = ANY, memory_order = ANY) {
+    return ref().compare_exchange_strong(expected, desired, order);
+  }
+  EMULATOR_INLINE T fetch_add(T value, memory_order order = ANY) { return ref().fetch_add(value, order); }
+  EMULATOR_INLINE T fetch_sub(T value, memory_order order = ANY) { return ref().fetch_sub(value, order); }
+  EMULATOR_INLINE T fetch_and(T value, memory_order order = ANY) { return ref().fetch_and(value, order); }
+  EMULATOR_INLINE T fetch_or(T value, memory_order order = ANY) { return ref().fetch_or(value, order); }
+  EMULATOR_INLINE T fetch_xor(T value, memory_order order = ANY) { return ref().fetch_xor(value, order); }
+  EMULATOR_INLINE T fetch_min(T value, memory_order order = ANY) { return ref().fetch_min(value, order); }
+  EMULATOR_INLINE T fetch_max(T value, memory_order order = ANY) { return ref().fetch_max(value, order); }
+  EMULATOR_INLINE T operator++() { return ++ref(); }
+  EMULATOR_INLINE T operator++(int) { return ref()++; }
+  EMULATOR_INLINE T operator--() { return --ref(); }
+  EMULATOR_INLINE T operator--(int) { return ref()--; }
+  EMULATOR_INLINE T operator+=(T value) { return ref() += value; }
+  EMULATOR_INLINE T operator-=(T value) { return ref() -= value; }
+};
+
+namespace std {
+using ::cuda::atomic_thread_fence;
+}
+
+}  // namespace cuda
