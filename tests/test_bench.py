@@ -66,7 +66,7 @@ def test_without_a_gpu_a_rung_that_passes_in_the_emulator_ends_well_and_one_line
 def test_without_a_gpu_a_rung_is_emulated_with_the_cases_of_the_stage(monkeypatch, tmp_path):
     asked = {}
 
-    def emulate_source(rung, cases, *_):
+    def emulate_source(rung, cases, *_, **__):
         asked[rung.name] = cases
         return {"status": "emulated", "message": "", "cases": cases}
 
@@ -293,7 +293,7 @@ def test_the_exit_status_is_the_verdict_of_all_rungs_and_the_first_finding_ends_
 ):
     asked = []
 
-    def emulate_source(rung, *arguments):
+    def emulate_source(rung, *arguments, **_):
         asked.append((rung.name, arguments[-1]))
         return VERDICTS[verdict][0] if rung.name == "tiled@TILE=8" else VERDICTS["emulated"][0]
 
@@ -407,7 +407,7 @@ def measured(monkeypatch, tmp_path):
 
     monkeypatch.setattr(bench, "build", compiled_as_told)
     monkeypatch.setattr(bench, "check_rung", check_rung)
-    monkeypatch.setattr(bench, "emulate_source", lambda *arguments: asked["emulated"] | {"cases": []})
+    monkeypatch.setattr(bench, "emulate_source", lambda *arguments, **_: asked["emulated"] | {"cases": []})
     monkeypatch.setattr("ladder.measure.time.stage.time_rung", time_rung)
     return asked
 
@@ -514,7 +514,7 @@ def test_on_a_gpu_a_file_of_ones_own_is_timed_if_it_is_right(tmp_path):
 
 
 def test_a_file_without_an_entry_is_told_before_the_emulator_compiles_anything(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(bench, "emulate_source", lambda *arguments: pytest.fail("was compiled"))
+    monkeypatch.setattr(bench, "emulate_source", lambda *arguments, **_: pytest.fail("was compiled"))
     source = write(tmp_path / "own.cu", "__global__ void own(float* C) { C[0] = 0; }\nint main() {}\n")
     assert bench.main([str(source), "-C", "gpu=h100-sxm", "measure=false"]) == 1
     said = capsys.readouterr().err

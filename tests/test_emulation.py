@@ -585,7 +585,12 @@ def test_where_there_is_no_room_to_reserve_wide_gaps_are_left_out(tmp_path, giga
     apart = get_context("spawn")  # for this process may have reserved more already, and could then start no thread
     with ProcessPoolExecutor(1, apart, resource.setrlimit, limit) as pool:
         record = pool.submit(emulated, tmp_path, "tests/faults/control_tiled.cu", list(EMULATED_ALONE)).result()
-    kept = [case.as_record()["padding"] for case in EMULATED_ALONE if max(case.paddings) < WIDE]
+    fits = [
+        case
+        for case in EMULATED_ALONE
+        if max(case.paddings) < WIDE or (case.shape.m == 1 and case.paddings[1] < 1 << 27)
+    ]
+    kept = [case.as_record()["padding"] for case in fits]  # of one row B alone is wide
     assert (record["status"], [case["padding"] for case in record["cases"]]) == ("emulated", kept), record
 
 
