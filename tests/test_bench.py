@@ -306,6 +306,24 @@ def test_the_exit_status_is_the_verdict_of_all_rungs_and_the_first_finding_ends_
     assert ("Not timed at 64" in capsys.readouterr().out) == (not stopped)
 
 
+@pytest.mark.parametrize(
+    ("message", "remedy"),
+    [
+        ("7x7x7: not finished: no progress for 60 s; stopped", True),
+        ("mine.cu:3: the emulator cannot run __expf", False),
+    ],
+)
+def test_of_a_check_that_was_not_waited_for_it_says_how_to_wait_longer(monkeypatch, capsys, message, remedy):
+    record = {"status": "not emulated", "message": message, "cases": []}
+    monkeypatch.setattr(nvml, "present", lambda index: None)
+    monkeypatch.setattr(bench, "build", compiled_as_told)
+    monkeypatch.setattr(bench, "emulate_source", lambda *_, **__: record)
+    assert bench.main(["naive", "64"]) == 1
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert last.startswith(f"bench: naive: not checked: {message}")
+    assert last.endswith("-C check='{time_limit_s: 600}'") == remedy
+
+
 @pytest.mark.parametrize(("kernel", "status"), [("sound", 0), ("nan_output", 1)])
 def test_what_a_kernel_prints_is_shown_whatever_the_verdict(tmp_path, kernel, status):
     source = (TEST_KERNELS / f"{kernel}.cu").read_text()

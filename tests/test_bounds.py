@@ -93,6 +93,24 @@ def test_sequential_fp32_sums_pass(k, family, seed):
         assert judged(k, seed, family)["verdict"] == "pass"
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_the_largest_numbers_are_none_of_them_infinite(seed):
+    inputs = draw_inputs("largest", Shape(512, 512, 512), True, False, seed)
+    assert np.isfinite(inputs.A).all()
+    assert np.isfinite(inputs.B).all()
+
+
+@pytest.mark.parametrize("sides", [(1, 70), (70, 1), (7, 9)], ids=str)
+def test_a_zero_that_meets_an_infinity_makes_a_nan_that_no_other_hides(sides):
+    inputs = draw_inputs("nonfinite", Shape(*sides, 10), True, False, 1)
+    with np.errstate(all="ignore"):
+        right = inputs.A @ inputs.B
+    skipped = (inputs.A == 0)[:, :, None] & np.isinf(inputs.B) | np.isinf(inputs.A)[:, :, None] & (inputs.B == 0)
+    own = np.isnan(inputs.A).any(axis=1)[:, None] | np.isnan(inputs.B).any(axis=0)
+    assert (skipped.any(axis=1) & ~own).any()
+    assert np.isnan(right[skipped.any(axis=1) & ~own]).all()
+
+
 @pytest.mark.parametrize("seed", range(8))
 def test_some_of_the_largest_numbers_are_infinite_in_tf32_and_sums_of_them_are_finite(seed):
     shape = Shape(24, 24, 24)

@@ -382,6 +382,8 @@ def test_what_is_missing_for_a_cpu_is_named(tmp_path):
     record = emulated(tmp_path, source)
     assert record["status"] == "needs a GPU"
     assert "elsewhere is declared, and nothing that the source includes defines it" in record["message"]
+    source.write_text(text.replace("  return launch(", "  extern int __of_cuda();\n  __of_cuda();\n  return launch("))
+    assert "the emulator cannot run __of_cuda; leave it out" in emulated(tmp_path, source)["message"]
 
 
 @pytest.mark.parametrize(

@@ -271,6 +271,14 @@ COPIED = {
             {"STATIC": "int queried;", "FIRST": "if (queried < g.k) return cudaSuccess;"},
             "probe other arguments: after other calls in the same memory, with the first call",
         ),
+        (
+            SOURCE,
+            {
+                "FIRST": "if (g.m == 65 && g.k % 4 == 0 && g.lda % 4 == 0) { static const int first = g.k;"
+                " if (g.k != first) return cudaSuccess; }"
+            },
+            "probe other arguments: after other calls in the same memory, with a smaller k",
+        ),
         (SOURCE.replace("static_cast<int64_t>(g.m) * g.n + 255", "g.m * g.n + 255"), {}, "integer overflow in *"),
         (
             SOURCE.replace("dim3(256), 0, stream, g, sums);\n  if", "dim3(256), 4 * g.k, stream, g, sums);\n  if"),

@@ -17,10 +17,12 @@ using ::std::memory_order_relaxed;
 using ::std::memory_order_release;
 using ::std::memory_order_seq_cst;
 
-template <thread_scope Scope>
-EMULATOR_INLINE void emulator_fence_of(memory_order order, memory_order none) {
+constexpr bool emulator_is_of_block(thread_scope scope) {
+  return scope == thread_scope_block || scope == thread_scope_thread;
+}
+EMULATOR_INLINE void emulator_fence_of(thread_scope scope, memory_order order, memory_order none) {
   if (order == memory_order_relaxed || order == none) {
-  } else if (Scope == thread_scope_block || Scope == thread_scope_thread) {
+  } else if (emulator_is_of_block(scope)) {
     emulator::fence_block();
   } else {
     emulator::fence();
@@ -28,44 +30,36 @@ EMULATOR_INLINE void emulator_fence_of(memory_order order, memory_order none) {
 }
 
 EMULATOR_INLINE void atomic_thread_fence(memory_order order, thread_scope scope = thread_scope_system) {
-  if (scope == thread_scope_block || scope == thread_scope_thread) {
-    emulator_fence_of<thread_scope_block>(order, memory_order_relaxed);
-  } else {
-    emulator_fence_of<thread_scope_system>(order, memory_order_relaxed);
-  }
+  emulator_fence_of(scope, order, memory_order_relaxed);
 }
 
-template <typename T, thread_scope Scope = thread_scope_system>
-class atomic_ref {
+// What both kinds of atomics do; `Kind` has at(), the address of the object.
+template <typename Kind, typename T, thread_scope Scope>
+class EmulatedAtomic {
   static_assert(sizeof(T) == 4 || sizeof(T) == 8, "the emulator has atomics of 4 and of 8 bytes");
-  static constexpr bool OF_BLOCK = Scope == thread_scope_block || Scope == thread_scope_thread;
-  T* at;
+  EMULATOR_INLINE T* at() const { return static_cast<const Kind*>(this)->at(); }
 
   template <bool Sum = false, typename Operation>
   EMULATOR_INLINE T change(memory_order order, Operation operation) const {
-    emulator_fence_of<Scope>(order, memory_order_acquire);
-    T old = emulator_atomic<Sum, OF_BLOCK>(at, operation);
-    emulator_fence_of<Scope>(order, memory_order_release);
+    emulator_fence_of(Scope, order, memory_order_acquire);
+    T old = emulator_atomic<Sum, emulator_is_of_block(Scope)>(at(), operation);
+    emulator_fence_of(Scope, order, memory_order_release);
     return old;
   }
 
  public:
   using value_type = T;
-
-  EMULATOR_INLINE explicit atomic_ref(T& object) : at(&object) {}
-  atomic_ref(const atomic_ref&) = default;
-
   static constexpr bool is_always_lock_free = true;
   EMULATOR_INLINE bool is_lock_free() const { return true; }
 
   EMULATOR_INLINE T load(memory_order order = memory_order_seq_cst) const {
-    T value = emulator_ptx::load<T, 1>(reinterpret_cast<const char*>(at), emulator_ptx::RELAXED).of[0];
-    emulator_fence_of<Scope>(order, memory_order_release);
+    T value = emulator_ptx::load<T, 1>(reinterpret_cast<const char*>(at()), emulator_ptx::RELAXED).of[0];
+    emulator_fence_of(Scope, order, memory_order_release);
     return value;
   }
   EMULATOR_INLINE void store(T value, memory_order order = memory_order_seq_cst) const {
-    emulator_fence_of<Scope>(order, memory_order_acquire);
-    emulator_ptx::store<T, 1>(reinterpret_cast<char*>(at), emulator_ptx::RELAXED, {{value}});
+    emulator_fence_of(Scope, order, memory_order_acquire);
+    emulator_ptx::store<T, 1>(reinterpret_cast<char*>(at()), emulator_ptx::RELAXED, {{value}});
   }
   EMULATOR_INLINE operator T() const { return load(); }
   EMULATOR_INLINE T operator=(T value) const {
@@ -115,48 +109,28 @@ class atomic_ref {
   EMULATOR_INLINE T operator-=(T value) const { return fetch_sub(value) - value; }
 };
 
-// The same of an object of its own.
 template <typename T, thread_scope Scope = thread_scope_system>
-class atomic {
-  mutable T object;
-  EMULATOR_INLINE atomic_ref<T, Scope> ref() const { return atomic_ref<T, Scope>(object); }
+class atomic_ref : public EmulatedAtomic<atomic_ref<T, Scope>, T, Scope> {
+  T* object;
 
  public:
-  using value_type = T;
+  EMULATOR_INLINE explicit atomic_ref(T& object) : object(&object) {}
+  atomic_ref(const atomic_ref&) = default;
+  EMULATOR_INLINE T* at() const { return object; }
+  using EmulatedAtomic<atomic_ref, T, Scope>::operator=;
+};
 
+template <typename T, thread_scope Scope = thread_scope_system>
+class atomic : public EmulatedAtomic<atomic<T, Scope>, T, Scope> {
+  mutable T object;
+
+ public:
   atomic() = default;
   constexpr atomic(T value) : object(value) {}
   atomic(const atomic&) = delete;
   atomic& operator=(const atomic&) = delete;
-
-  static constexpr memory_order ANY = memory_order_seq_cst;
-  EMULATOR_INLINE T load(memory_order order = ANY) const { return ref().load(order); }
-  EMULATOR_INLINE void store(T value, memory_order order = ANY) { ref().store(value, order); }
-  EMULATOR_INLINE operator T() const { return load(); }
-  EMULATOR_INLINE T operator=(T value) { return ref() = value; }
-  EMULATOR_INLINE void wait(T old, memory_order order = ANY) const { ref().wait(old, order); }
-  EMULATOR_INLINE void notify_one() {}
-  EMULATOR_INLINE void notify_all() {}
-  EMULATOR_INLINE T exchange(T value, memory_order order = ANY) { return ref().exchange(value, order); }
-  EMULATOR_INLINE bool compare_exchange_strong(T& expected, T desired, memory_order order = ANY, memory_order = ANY) {
-    return ref().compare_exchange_strong(expected, desired, order);
-  }
-  EMULATOR_INLINE bool compare_exchange_weak(T& expected, T desired, memory_order order = ANY, memory_order = ANY) {
-    return ref().compare_exchange_strong(expected, desired, order);
-  }
-  EMULATOR_INLINE T fetch_add(T value, memory_order order = ANY) { return ref().fetch_add(value, order); }
-  EMULATOR_INLINE T fetch_sub(T value, memory_order order = ANY) { return ref().fetch_sub(value, order); }
-  EMULATOR_INLINE T fetch_and(T value, memory_order order = ANY) { return ref().fetch_and(value, order); }
-  EMULATOR_INLINE T fetch_or(T value, memory_order order = ANY) { return ref().fetch_or(value, order); }
-  EMULATOR_INLINE T fetch_xor(T value, memory_order order = ANY) { return ref().fetch_xor(value, order); }
-  EMULATOR_INLINE T fetch_min(T value, memory_order order = ANY) { return ref().fetch_min(value, order); }
-  EMULATOR_INLINE T fetch_max(T value, memory_order order = ANY) { return ref().fetch_max(value, order); }
-  EMULATOR_INLINE T operator++() { return ++ref(); }
-  EMULATOR_INLINE T operator++(int) { return ref()++; }
-  EMULATOR_INLINE T operator--() { return --ref(); }
-  EMULATOR_INLINE T operator--(int) { return ref()--; }
-  EMULATOR_INLINE T operator+=(T value) { return ref() += value; }
-  EMULATOR_INLINE T operator-=(T value) { return ref() -= value; }
+  EMULATOR_INLINE T* at() const { return &object; }
+  using EmulatedAtomic<atomic, T, Scope>::operator=;
 };
 
 namespace std {

@@ -76,10 +76,10 @@ def emulate_source(
     """`emulate_rung` of a rung of which nothing is said to have been compiled.
 
     `architecture` is what the source is compiled for on a GPU, whose code it has here too, and `flags` are nvcc's, of
-    which those count that define macros. Each thread is a process
-    with a share of the cases. The progress is told how many cases have begun, and which one begins. With
-    `first_only` each ends with its first finding of the emulator. Wrong values are none, for what passes tells more
-    of them; with `until_wrong` each ends with the first case that does not pass, whatever is wrong with it.
+    which those count that define macros. Each thread is a process with a share of the cases. The progress is told how
+    many cases have begun, and which one begins. With `first_only` each ends with its first finding of the emulator.
+    Wrong values are none, for what passes tells more of them; with `until_wrong` each ends with the first case that
+    does not pass, whatever is wrong with it.
     """
     if rung.role == "baseline":  # whose source calls what no emulator has
         return {"status": NEEDS_GPU, "message": "a library of NVIDIA's, which has code for GPUs alone", "cases": []}
