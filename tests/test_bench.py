@@ -324,6 +324,16 @@ def test_of_a_check_that_was_not_waited_for_it_says_how_to_wait_longer(monkeypat
     assert last.endswith("-C check='{time_limit_s: 600}'") == remedy
 
 
+def test_cases_that_were_left_out_are_counted(monkeypatch, capsys):
+    record = {"status": "emulated", "message": "", "cases": [1, 2], "left_out": ["2030x2040x2052, beta 1", "9"]}
+    monkeypatch.setattr(nvml, "present", lambda index: None)
+    monkeypatch.setattr(bench, "build", compiled_as_told)
+    monkeypatch.setattr(bench, "emulate_source", lambda *_, **__: record)
+    assert bench.main(["naive", "64"]) == 0
+    told = "(2 cases, and 2 that took too much time or memory: 2030x2040x2052, beta 1)"
+    assert capsys.readouterr().out.splitlines()[0] == f"naive: passes the check in the emulator {told}"
+
+
 @pytest.mark.parametrize(("kernel", "status"), [("sound", 0), ("nan_output", 1)])
 def test_what_a_kernel_prints_is_shown_whatever_the_verdict(tmp_path, kernel, status):
     source = (TEST_KERNELS / f"{kernel}.cu").read_text()

@@ -175,7 +175,7 @@ def test_a_launch_within_the_limits_of_its_kernel_passes_and_another_is_a_findin
     [
         ('asm volatile("tex.1d.v4.f32.s32 {%0, %0, %0, %0}, [a, {%0}];" : "+f"(x));', "tex.1d.v4.f32.s32", 4),
         ('asm volatile("add.s32 %0, %0, %lane;" : "+r"(x));', "%lane", 4),
-        ("cooperative_groups::coalesced_threads();", "coalesced_threads", 4),
+        ("cooperative_groups::inclusive_scan(1);", "inclusive_scan", 4),
         ("cudaGraphLaunch(0, 0);", "cudaGraphLaunch", 4),
         ("}\n#include <curand_kernel.h>\nvoid g() {", "curand_kernel.h", 5),
     ],

@@ -134,6 +134,27 @@ def test_the_numbers_of_a_source_its_macros_and_its_headers_are_named(tmp_path):
     assert (named.others, named.work, named.tile.m) == ((96,), (1 << 20,), 24)
 
 
+@pytest.mark.parametrize(
+    ("text", "tile"),
+    [
+        ("constexpr int BM = 64, BN = 96, BK = 8;", Shape(64, 96, 8)),
+        ("template <int kBlockM = 96, int TILE_N = 48, int BLOCK_SIZE_K = 4>", Shape(96, 48, 4)),
+        ("static constexpr unsigned TILE_SIZE{32};", Shape(32, 32, 32)),
+        ("#define BM 16\nconst int BLOCK = 128;  // BM = 8", Shape(16, 128, 16)),
+        ("int x = 4;", Shape(4, 4, 4)),
+    ],
+)
+def test_the_tile_of_a_block_is_known_by_what_its_sides_are_called(tmp_path, text, tile):
+    (tmp_path / "mine.cu").write_text(f"{text}\nif (k > 4) {{}}\n")
+    source = os.path.relpath(tmp_path / "mine.cu", ROOT / "kernels")
+    assert named_by(replace(LADDER["naive"], source=source, macros={})).tile == tile
+
+
+def test_a_sum_that_16_bits_do_not_count_is_drawn_for_tiles_of_32_x_32():
+    named = replace(NAMED, tile=Shape(32, 32, 32), few=())
+    assert any(case.shape.k > 1 << 16 for case in drawn_cases(1, 121, named, reach=ON_A_CPU))
+
+
 def test_the_numbers_of_sms_are_those_of_the_gpu_files():
     assert set(gpus.numbers_of_sms()) == {read_yaml(path)["sms"] for path in (ROOT / "config/gpus").glob("*.yaml")}
 

@@ -1,4 +1,4 @@
-"""Inline PTX in the emulator: each family of instructions gives what NumPy gives, each fault of its use is found."""
+"""Inline PTX in the emulator, and what else strangers use: each gives what NumPy gives, each fault is found."""
 
 import ctypes
 import re
@@ -65,6 +65,40 @@ VALUES = {
     "clusters": [*(1127 - I), *(127 - I)],
 }
 
+RANK = LANE // 4 * 3 + LANE % 4  # of a lane in a group without each fourth lane
+OF_BOX = B.reshape(64, 64)[8:12, 32:].ravel()
+
+# What each kernel of strangers.cu leaves there.
+OF_STRANGERS = {
+    "matches": [
+        *np.sum((I[:, None] // 32 == I // 32) & (I[:, None] % 5 == I % 5), axis=1) + 100 * (LANE // 16 * 16 + I % 2),
+        *np.full(128, 7),
+    ],
+    "coalesced_lanes": np.concatenate(
+        [
+            24 + 100 * (I // 32 * 32 + 1) + 1000 * np.where(RANK < 22, 2, 0) + 10000 * np.where(RANK >= 5, 5, 0),
+            276 + 1000 * (I // 32 * 32 + 30),
+            (1 << 23) + 1 + 1 + 2 * (I < 64),
+            np.where(LANE < 16, 0xFFF, 0xFFF000),
+        ]
+    )
+    * np.tile(I % 4 < 3, 4),
+    "lanes_of_ptx": np.where(I % 4 < 3, 924, 0),
+    "partitions": [
+        *LANE // 3 + 100 * np.where(LANE % 3 < 2, 11, 10) + 10000 * np.where(LANE < 5, 5, 27),
+        *np.where(I % 2, 0xAA, 0x55),
+        *np.ones(16),
+    ],
+    "versions": np.full(128, 3),
+    "builtin_atomics": [261, 3, 255, 1, 9, 128],
+    "clocks": np.full(128, 15),
+    "integer_intrinsics": [5, 5, 4, -1, 1, 0, 8, -2, 8, 0, 1, 3, 4, 2, 0, 3, -3, 0x3FF00000, 77, 5, 3, 35, 24, 0, 1, 1],
+    "sums_of_vectors": [128, 256, 384, 2048, 8128, 128, 5],
+    "halves": np.repeat([-9769, -9769, 27], 128),
+    "copies_by_cuda_ptx": [*2 * B[:128], *2 * B[:128], *OF_BOX + 100 * LANE + 10000],
+    "copies_by_barriers": [*B[:128] + 1, *OF_BOX],
+}
+
 
 def faults() -> dict[str, tuple[str, str]]:
     """Of each fault of ptx_faults.cu the kind of finding and words of it."""
@@ -104,6 +138,25 @@ def test_a_family_gives_what_numpy_gives_and_no_finding(library, name):
 
 
 @pytest.fixture(scope="session")
+def strangers(for_the_emulator):
+    return Library(for_the_emulator(SOURCES / "strangers.cu"))
+
+
+def test_every_kernel_of_strangers_is_asked_for():
+    text = (SOURCES / "strangers.cu").read_text()
+    assert re.findall(r"(\w+)_kernel[,}]", text.split("kernels[] =")[1]) == list(OF_STRANGERS)
+
+
+@pytest.mark.parametrize("name", OF_STRANGERS)
+def test_what_strangers_use_gives_what_cuda_gives_and_no_finding(strangers, name):
+    expected = np.asarray(OF_STRANGERS[name], np.float32)
+    for seed in range(1, 6):
+        result, found = run(strangers, 1 + list(OF_STRANGERS).index(name), seed)
+        assert not found
+        np.testing.assert_array_equal(result[: len(expected)], expected)
+
+
+@pytest.fixture(scope="session")
 def faulty(for_the_emulator):
     return Library(for_the_emulator(SOURCES / "ptx_faults.cu"))
 
@@ -114,6 +167,12 @@ def test_a_fault_is_found(faulty, name):
     for seed in range(1, 4):
         _, found = run(faulty, 1 + list(faults()).index(name), seed)
         assert any(line.startswith(f"{kind}: {name}_kernel") and words in line for line in found), (words, found)
+
+
+def test_a_tensor_map_of_which_each_thread_has_a_copy_is_found(faulty):
+    _, found = run(faulty, 1 + len(faults()), 1)
+    assert found[0].startswith("tensor map: copy_of_the_map_kernel")
+    assert "without __grid_constant__" in found[0]
 
 
 @pytest.mark.parametrize(

@@ -202,6 +202,19 @@ def test_a_rung_that_did_not_compile_is_not_emulated(tmp_path):
     assert record == {"status": "failed", "message": "a.cu(3): error", "cases": []}
 
 
+@pytest.mark.parametrize(("registers", "status"), [(64, "emulated"), (65, "failed")])
+def test_a_launch_that_asks_for_more_registers_than_an_sm_has_fails(tmp_path, registers, status):
+    source = (ROOT / "kernels/sgemm/naive.cu").read_text().replace("__launch_bounds__(BM* BN)", "")
+    (tmp_path / "naive.cu").write_text(source)
+    rung = replace(LADDER["naive"], source=os.path.relpath(tmp_path / "naive.cu", ROOT / "kernels"))
+    rung = replace(rung, macros={"BM": "32", "BN": "32"})
+    log = f"Compiling entry function '_Z11sgemm_naive4Gemm' for 'sm_90a'\nUsed {registers} registers\n"
+    made = a_build(tmp_path / "build", log=log)
+    record = emulate_rung(rung, made, CASES[:2], 1, 60, tmp_path / "log", compiled_engine())
+    assert (record["status"], "sgemm_naive is launched with 1024" in record["message"]) == (status, status == "failed")
+    assert "blocks" not in record
+
+
 def test_small_shapes_are_emulated_with_every_case_and_large_ones_with_one_some_blocks_or_none():
     shapes = ["7", "255", "1024", "3x2097153x2"]
     kept = emulated_cases([asked(shape, beta=beta) for shape in shapes for beta in (1, 0)])
@@ -395,7 +408,7 @@ def test_what_is_missing_for_a_cpu_is_named(tmp_path):
         "__OPTIMIZE__",
         "__SANITIZE_THREAD__",
         "EMULATOR_PLAIN",
-        "CUDART_VERSION",
+        "CUBLAS_VERSION",
         "_OPENMP",
     ],
 )
@@ -419,6 +432,11 @@ def test_a_source_that_tells_compilers_apart_needs_a_gpu(tmp_path, macro):
             "needs a GPU",
         ),
         ("__device__ int f() {\n#ifdef __CUDA_ARCH__\nreturn 1;\n#endif\n}\n#define TAKEN 1\n", "emulated"),
+        ("#if defined(CUDART_VERSION) && CUDART_VERSION >= 11080\n#define TAKEN 1\n#endif\n", "emulated"),
+        ("#if (__CUDACC_VER_MAJOR__ < 12) || defined(__CUDACC_RTC__)\n#else\n#define TAKEN 1\n#endif\n", "emulated"),
+        ("#if CUDART_VERSION >= 13000\n#define TAKEN 1\n#endif\n", "needs a GPU"),
+        ("#if CUDART_VERSION >= 12000 + 1000\n#define TAKEN 1\n#endif\n", "needs a GPU"),
+        ("#if __CUDA_ARCH_HAS_FEATURE__(SM90_ALL)\n__device__ constexpr int TAKEN = 1;\n#endif\n", "emulated"),
     ],
 )
 def test_a_source_sees_the_macros_of_nvcc_where_they_mean_the_same_in_both_of_its_passes(tmp_path, directive, status):
@@ -441,9 +459,11 @@ SOUND = (ROOT / "tests/faults/control_tiled.cu").read_text()
         "  } catch (const std::exception&) {\n    return 0;\n  }\n}\nstatic int at_first = tried();\n",
         '__device__ float ptx_fma(float a) {\n  asm("fma.rn.f32 %0, %0, %0, %0;" : "+f"(a));\n  return a;\n}\n'
         "__global__ void ptx() {}\n",
+        "#include <cuda/ptx>\n__device__ bool first() { return cuda::ptx::elect_sync(~0u); }\n"
+        "__device__ float* there(float* s) { return cuda::ptx::mapa(cuda::ptx::space_cluster, s, 1); }\n",
         "#include <vector_functions.h>\n#include <vector_types.h>\n#include <device_functions.h>\n",
     ],
-    ids=["macros that nobody defines", "noinline", "exceptions", "names", "headers"],
+    ids=["macros that nobody defines", "noinline", "exceptions", "names", "of a newer libcu++", "headers"],
 )
 def test_what_strangers_write_is_emulated(tmp_path, text):
     source = tmp_path / "rung.cu"
@@ -499,6 +519,22 @@ def test_the_order_of_an_atomic_counts(tmp_path, order, status):
     assert order == "acq_rel" or "race: halves" in record["message"]
 
 
+@pytest.mark.parametrize(
+    ("order", "scope", "status"),
+    [("ACQ_REL", "DEVICE", "emulated"), ("RELAXED", "DEVICE", "failed"), ("ACQ_REL", "BLOCK", "failed")],
+)
+def test_the_order_and_the_scope_of_a_builtin_atomic_count(tmp_path, order, scope, status):
+    source = tmp_path / "rung.cu"
+    builtin = f"__nv_atomic_fetch_add(arrived, 1u, __NV_ATOMIC_{order}, __NV_THREAD_SCOPE_{scope})"
+    text = HALVES.replace("ticket.fetch_add(1, cuda::memory_order_ORDER)", builtin)
+    source.write_text(
+        text.replace("#include <cuda/atomic>\n", "").replace("  cuda::atomic_ref", "  // cuda::atomic_ref")
+    )
+    record = emulated(tmp_path, source, [asked("5x7x20", beta=beta) for beta in (0, 1)])
+    assert record["status"] == status, record["message"]
+    assert status == "emulated" or "race: halves" in record["message"]
+
+
 ONE_ROW = """
 #include "gemm.cuh"
 __global__ void one_row(Gemm g) {
@@ -540,6 +576,67 @@ def test_a_kernel_of_one_row_is_asked_what_kernels_of_tiles_are_asked(tmp_path, 
     source.write_text(ONE_ROW.replace(sound, wrong, 1) if sound else ONE_ROW)
     few = [case for case in EMULATED_ALONE if min(case.shape.m, case.shape.n) == 1]
     assert emulated(tmp_path, source, few)["status"] == ("failed" if sound else "emulated")
+
+
+# Parts of sums, as many as there are SMs for, are computed by blocks of 16 x 16 threads and added up by another kernel.
+OF_PARTS = """
+#include "gemm.cuh"
+__global__ void parts(Gemm g, int steps, float* sums) {
+  int wide = ceil_div(g.n, 16);
+  int64_t row = blockIdx.x / wide * 16 + threadIdx.y, col = blockIdx.x % wide * 16 + threadIdx.x;
+  int last = min(g.k, static_cast<int>(blockIdx.y + 1) * steps);
+  float sum = 0;
+  if (row >= g.m || col >= g.n) return;
+  for (int p = blockIdx.y * steps; p < last; ++p) sum += g.A[row * g.lda + p] * g.B[p * g.ldb + col];
+  sums[(blockIdx.y * static_cast<int64_t>(g.m) + row) * g.n + col] = sum;
+}
+__global__ void add(Gemm g, int count, const float* sums) {
+  int64_t all = static_cast<int64_t>(g.m) * g.n;
+  for (int64_t i = blockIdx.x * 256 + threadIdx.x; i < all; i += gridDim.x * 256) {
+    float sum = 0;
+    for (int part = 0; part < count; ++part) sum += sums[part * all + i];
+    store_result(g, i / g.n, i % g.n, sum);
+  }
+}
+int parts_of(const Gemm& g) {
+  int sms = 0;
+  if (sm_count(&sms)) return 1;
+  int64_t tiles = ceil_div(g.m, 64) * static_cast<int64_t>(ceil_div(g.n, 64));
+  return std::max<int64_t>(1, std::min<int64_t>(2 * sms / tiles, g.k / 64));
+}
+size_t needed(const Gemm& g) { return 4ull * parts_of(g) * g.m * g.n; }
+cudaError_t run(const Gemm& given, void* workspace, cudaStream_t stream) {
+  Gemm g = given;
+  FIRST
+  int count = parts_of(g), tiles = ceil_div(g.m, 16) * ceil_div(g.n, 16);
+  float* sums = static_cast<float*>(workspace);
+  if (auto e = launch(parts, dim3(tiles, count), dim3(16, 16), 0, stream, g, ceil_div(g.k, count), sums)) return e;
+  int64_t blocks = std::min<int64_t>(1024, (static_cast<int64_t>(g.m) * g.n + 255) / 256);
+  return launch(add, dim3(blocks), dim3(256), 0, stream, g, count, sums);
+}
+EXPORT_SGEMM_WITH_WORKSPACE(run, needed)
+"""
+
+
+@pytest.mark.parametrize(
+    ("sound", "wrong", "shape"),
+    [
+        ("FIRST", "", ""),
+        ("part < count;", "part < min(count, 16);", "9x6x5200"),
+        ("i < all; i += gridDim.x * 256", "i < min(all, int64_t{1 << 17}); i += gridDim.x * 256", "70x2044x132"),
+        ("4ull * parts_of(g)", "4ull * std::min(parts_of(g), 264 / ceil_div(g.m, 64))", "8500x3x130"),
+        ("FIRST", "if (g.m % 128 == 0 && g.n % 256 == 0 && g.k % 64 == 0) g.ldb = g.n;", "256x256x64"),
+        ("FIRST", "if (g.m % 128 == 0 && g.n % 256 == 0 && g.k % 64 == 0) g.ldc = g.n;", "256x256x64"),
+        ("FIRST", "if (g.m > 256 && g.n <= 8) g.lda = static_cast<int>(g.lda << 9) >> 9;", "1030x5x35"),
+        ("FIRST", "if (g.n > 256 && g.m <= 8) g.lda = static_cast<int>(g.lda << 9) >> 9;", "5x1030x133"),
+    ],
+)
+def test_what_shows_on_many_sms_in_whole_tiles_or_far_rows_alone_is_found(tmp_path, sound, wrong, shape):
+    (tmp_path / "rung.cu").write_text(OF_PARTS.replace(sound, wrong, 1).replace("FIRST", ""))
+    shapes = ("9x6x5200", "3x5x20011", "70x2044x132", "8500x3x130", "256x256x64", "1030x5x35", "5x1030x133")
+    record = emulated(tmp_path, tmp_path / "rung.cu", [each for each in EMULATED_ALONE if str(each.shape) in shapes])
+    assert record["status"] == ("failed" if shape else "emulated"), record["message"]
+    assert record["message"].startswith(shape)
 
 
 FROM_A_COUNTER = """

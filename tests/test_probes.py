@@ -281,6 +281,11 @@ COPIED = {
         ),
         (SOURCE.replace("static_cast<int64_t>(g.m) * g.n + 255", "g.m * g.n + 255"), {}, "integer overflow in *"),
         (
+            SOURCE,
+            {"FIRST": f"{SMS} int all = (g.m + g.n) / 64 * sms; if (all < 0) return cudaErrorUnknown;"},
+            "1073741825x3x37, SMs 192, probe queued only: ",
+        ),
+        (
             SOURCE.replace("dim3(256), 0, stream, g, sums);\n  if", "dim3(256), 4 * g.k, stream, g, sums);\n  if"),
             {},
             "3x5x131073, probe queued only: ",

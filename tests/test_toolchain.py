@@ -11,7 +11,7 @@ from ladder.build import resources, toolchain
 from ladder.build.compile import Build, build, compile_command, compile_rung, why_not_measured
 from ladder.build.inspection import inspect
 from ladder.build.library import Library, Operands
-from ladder.build.resources import resource_report
+from ladder.build.resources import resource_report, too_many_registers
 from ladder.build.toolchain import (
     Nvcc,
     find_nvcc,
@@ -210,6 +210,28 @@ def test_the_resource_report_has_each_kernels_registers_shared_memory_stack_and_
 
 def test_a_log_without_kernels_reports_none():
     assert resource_report("ptxas info    : 0 bytes gmem\n") == {}
+
+
+# A warp of 255 registers a thread has 256 * 32 of the 65536, of 32 registers 32 * 32.
+@pytest.mark.parametrize(
+    ("blocks", "wrong"),
+    [
+        ({"_Z11sgemm_tiled4Gemm": 256, "_Z11sgemm_naive4Gemm": 1024}, ""),
+        ({"_Z11sgemm_naive4Gemm": 1024, "_Z11sgemm_tiled4Gemm": 257}, "sgemm_tiled is launched with 257 threads"),
+        ({"own::sgemm_tiled<32, float(4)>": 512}, "sgemm_tiled is launched with 512 threads"),
+        ({"_ZN12_GLOBAL__N_111sgemm_tiledE4Gemm": 512}, "a thread 255 registers: 131072 are more than the 65536"),
+        ({"another": 1024}, ""),
+    ],
+)
+def test_a_block_with_more_registers_than_an_sm_has_is_named(blocks, wrong):
+    found = too_many_registers(blocks, LOG)
+    assert (wrong in found, bool(found)) == (True, bool(wrong))
+
+
+def test_of_kernels_of_one_name_the_one_with_the_fewest_registers_counts():
+    log = LOG.replace("_Z11sgemm_naive4Gemm", "_Z11sgemm_tiledILi1EEv4Gemm")
+    assert not too_many_registers({"sgemm_tiled<T>": 1024}, log)
+    assert too_many_registers({"_Z11sgemm_tiled4Gemm": 1024}, log)
 
 
 @pytest.fixture

@@ -1,6 +1,5 @@
 // Cooperative groups of a grid, a cluster, a block, a warp and a part of a warp: what CUDA C++ Programming Guide,
-// "Cooperative Groups", says of grid_group, cluster_group, thread_block and thread_block_tile. A group of lanes that run
-// together by chance (coalesced_threads) is not here, for the emulator cannot know it.
+// "Cooperative Groups", says of grid_group, cluster_group, thread_block, thread_block_tile and coalesced_group.
 #pragma once
 
 #include "cuda_pipeline.h"
@@ -116,9 +115,18 @@ struct thread_group {
   }
   EMULATOR_INLINE int any(int predicate) const { return __any_sync(mask(), predicate); }
   EMULATOR_INLINE int all(int predicate) const { return __all_sync(mask(), predicate); }
-  EMULATOR_INLINE unsigned ballot(int predicate) const {
-    return __ballot_sync(mask(), predicate) >> (emulator_lane() / lanes * lanes);
+  EMULATOR_INLINE unsigned ballot(int predicate) const { return own(__ballot_sync(mask(), predicate)); }
+  template <typename T>
+  EMULATOR_INLINE unsigned match_any(T value) const {
+    return own(__match_any_sync(mask(), value));
   }
+  template <typename T>
+  EMULATOR_INLINE unsigned match_all(T value, int& equal) const {
+    return own(__match_all_sync(mask(), value, &equal));
+  }
+
+ private:
+  EMULATOR_INLINE unsigned own(unsigned of_warp) const { return of_warp >> (emulator_lane() / lanes * lanes); }
 };
 template <unsigned Lanes, typename Parent = thread_block>
 struct thread_block_tile : thread_group {
@@ -127,6 +135,70 @@ struct thread_block_tile : thread_group {
   template <typename Other>
   EMULATOR_INLINE thread_block_tile(const thread_block_tile<Lanes, Other>& tile) : thread_group(tile) {}
 };
+
+// Any lanes of a warp, in their order.
+class coalesced_group {
+  unsigned lanes, rank, count;  // and its place among the parts of another group
+
+  EMULATOR_INLINE int lane(unsigned rank) const {
+    return static_cast<int>(__fns(lanes, 0, static_cast<int>(rank) + 1));
+  }
+  EMULATOR_INLINE unsigned packed(unsigned of_warp) const {
+    unsigned bits = 0;
+    for (unsigned i = 0; i < size(); ++i) bits |= (of_warp >> lane(i) & 1) << i;
+    return bits;
+  }
+
+ public:
+  EMULATOR_INLINE explicit coalesced_group(unsigned lanes, unsigned rank = 0, unsigned count = 1)
+      : lanes(lanes), rank(rank), count(count) {}
+  EMULATOR_INLINE unsigned mask() const { return lanes; }
+  EMULATOR_INLINE void sync() const { __syncwarp(lanes); }
+  EMULATOR_INLINE unsigned thread_rank() const { return __popc(lanes & ((1u << emulator_lane()) - 1)); }
+  EMULATOR_INLINE unsigned num_threads() const { return __popc(lanes); }
+  EMULATOR_INLINE unsigned size() const { return num_threads(); }
+  EMULATOR_INLINE unsigned meta_group_rank() const { return rank; }
+  EMULATOR_INLINE unsigned meta_group_size() const { return count; }
+  template <typename T>
+  EMULATOR_INLINE T shfl(T value, int source) const {
+    return emulator_shuffle(lanes, value, lane(static_cast<unsigned>(source) % size()), 4);
+  }
+  template <typename T>
+  EMULATOR_INLINE T shfl_up(T value, unsigned delta) const {
+    unsigned own = thread_rank();
+    return emulator_shuffle(lanes, value, lane(delta <= own ? own - delta : own), 6);
+  }
+  template <typename T>
+  EMULATOR_INLINE T shfl_down(T value, unsigned delta) const {
+    unsigned own = thread_rank();
+    return emulator_shuffle(lanes, value, lane(delta < size() - own ? own + delta : own), 7);
+  }
+  EMULATOR_INLINE int any(int predicate) const { return __any_sync(lanes, predicate); }
+  EMULATOR_INLINE int all(int predicate) const { return __all_sync(lanes, predicate); }
+  EMULATOR_INLINE unsigned ballot(int predicate) const { return packed(__ballot_sync(lanes, predicate)); }
+  template <typename T>
+  EMULATOR_INLINE unsigned match_any(T value) const {
+    return packed(__match_any_sync(lanes, value));
+  }
+  template <typename T>
+  EMULATOR_INLINE unsigned match_all(T value, int& equal) const {
+    return packed(__match_all_sync(lanes, value, &equal));
+  }
+};
+EMULATOR_INLINE thread_block_tile<1, void> this_thread() { return thread_block_tile<1, void>(1); }
+EMULATOR_INLINE coalesced_group coalesced_threads() { return coalesced_group(__activemask()); }
+template <typename Group, typename Label>
+EMULATOR_INLINE coalesced_group labeled_partition(const Group& group, Label label) {
+  unsigned same = __match_any_sync(group.mask(), label), first = same & (0 - same);
+  unsigned firsts = __ballot_sync(group.mask(), first == 1u << emulator_lane());
+  return coalesced_group(same, static_cast<unsigned>(__popc(firsts & (first - 1))),
+                         static_cast<unsigned>(__popc(firsts)));
+}
+template <typename Group>
+EMULATOR_INLINE coalesced_group binary_partition(const Group& group, bool predicate) {
+  return labeled_partition(group, static_cast<int>(predicate));
+}
+
 EMULATOR_INLINE unsigned emulator_lanes_of(const thread_block&) { return 0; }
 EMULATOR_INLINE unsigned emulator_lanes_of(const thread_group& group) { return group.lanes; }
 
@@ -140,9 +212,17 @@ EMULATOR_INLINE thread_group tiled_partition(const Group& group, unsigned lanes)
 }
 EMULATOR_INLINE void sync(const thread_block&, EMULATOR_LINE) { emulator_barrier(0, line); }
 EMULATOR_INLINE void sync(const thread_group& group) { group.sync(); }
+EMULATOR_INLINE void sync(const coalesced_group& group) { group.sync(); }
 template <typename Group>
 EMULATOR_INLINE unsigned thread_rank(const Group& group) {
   return group.thread_rank();
+}
+// One thread of the group calls it.
+template <typename Group, typename Function, typename... Arguments>
+EMULATOR_INLINE void invoke_one(const Group& group, Function&& function, Arguments&&... arguments) {
+  if (group.thread_rank() == 0) {
+    std::forward<Function>(function)(std::forward<Arguments>(arguments)...);
+  }
 }
 template <typename Group>
 EMULATOR_INLINE unsigned group_size(const Group& group) {
@@ -150,33 +230,30 @@ EMULATOR_INLINE unsigned group_size(const Group& group) {
 }
 
 // <cooperative_groups/reduce.h>
-template <typename T = void>
-struct plus {
-  template <typename U>
-  EMULATOR_INLINE U operator()(U a, U b) const {
-    return a + b;
-  }
-};
-template <typename T = void>
-struct less {
-  template <typename U>
-  EMULATOR_INLINE U operator()(U a, U b) const {
-    return b < a ? b : a;
-  }
-};
-template <typename T = void>
-struct greater {
-  template <typename U>
-  EMULATOR_INLINE U operator()(U a, U b) const {
-    return a < b ? b : a;
-  }
-};
+#define EMULATOR_OPERATION(name, ...)              \
+  template <typename T = void>                     \
+  struct name {                                    \
+    template <typename U>                          \
+    EMULATOR_INLINE U operator()(U a, U b) const { \
+      return __VA_ARGS__;                          \
+    }                                              \
+  };
+EMULATOR_OPERATION(plus, a + b)
+EMULATOR_OPERATION(less, b < a ? b : a)
+EMULATOR_OPERATION(greater, a < b ? b : a)
+EMULATOR_OPERATION(bit_and, a& b)
+EMULATOR_OPERATION(bit_or, a | b)
+EMULATOR_OPERATION(bit_xor, a ^ b)
 template <typename T, typename Operation>
 EMULATOR_INLINE T reduce(const thread_group& group, T value, Operation operation) {
   for (unsigned lanes = group.lanes / 2; lanes > 0; lanes /= 2) {
     value = operation(value, group.shfl_xor(value, lanes));
   }
   return value;
+}
+template <typename T, typename Operation>
+EMULATOR_INLINE T reduce(const coalesced_group& group, T value, Operation operation) {
+  return emulator_reduce(group.mask(), value, operation);
 }
 
 // <cooperative_groups/memcpy_async.h>: each thread copies words; what is waited for, all threads have waited for.

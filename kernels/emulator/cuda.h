@@ -4,6 +4,8 @@
 #include "cuda_runtime.h"
 #include "emulator_tensor_map.h"
 
+#define CUDA_VERSION CUDART_VERSION
+
 using cuuint32_t = uint32_t;
 using cuuint64_t = uint64_t;
 enum CUresult { CUDA_SUCCESS = 0, CUDA_ERROR_INVALID_VALUE = 1, CUDA_ERROR_NOT_SUPPORTED = 801 };
@@ -12,6 +14,12 @@ using CUdeviceptr = unsigned long long;
 
 struct alignas(64) CUtensorMap {
   cuuint64_t opaque[16];
+};
+// What a kernel without __grid_constant__ has of it, as cuda_syntax.py rewrites it: a copy in the memory of each thread.
+struct EmulatorCopiedTensorMap : CUtensorMap {
+  EmulatorCopiedTensorMap(const CUtensorMap& map) : CUtensorMap(map) {
+    opaque[0] += emulator::COPIED_MAP_MARK - emulator::TENSOR_MAP_MARK;
+  }
 };
 enum CUtensorMapDataType {
   CU_TENSOR_MAP_DATA_TYPE_UINT8,

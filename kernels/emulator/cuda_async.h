@@ -5,6 +5,7 @@
 #include <cstddef>
 
 #include "cooperative_groups.h"
+#include "cuda_ptx.h"
 #include "ptx.h"
 
 namespace cuda {
@@ -64,6 +65,47 @@ template <typename Barrier>
 EMULATOR_INLINE void barrier_expect_tx(Barrier& at, ptrdiff_t bytes) {
   emulator::mbarrier_expect_tx(at.handle(), static_cast<uint32_t>(bytes));
 }
+template <typename T, size_t Alignment, typename Barrier>
+EMULATOR_INLINE void memcpy_async_tx(T* to, const T* from, aligned_size_t<Alignment> bytes, Barrier& at) {
+  static_assert(Alignment >= 16, "at least 16 bytes");
+  emulator::bulk_load(to, from, static_cast<uint32_t>(bytes), at.handle(), 0);
+}
+
+namespace experimental {
+template <typename Barrier>
+EMULATOR_INLINE void cp_async_bulk_global_to_shared(void* to, const void* from, uint32_t bytes, Barrier& at) {
+  emulator::bulk_load(to, from, bytes, at.handle(), 0);
+}
+EMULATOR_INLINE void cp_async_bulk_shared_to_global(void* to, const void* from, uint32_t bytes) {
+  emulator::bulk_store(to, from, bytes);
+}
+#define EMULATOR_TENSOR(dimensions, coordinates, ...)                          \
+  template <typename Barrier>                                                  \
+  EMULATOR_INLINE void cp_async_bulk_tensor_##dimensions##d_global_to_shared(  \
+      void* to, const void* map, EMULATOR_UNPACKED coordinates, Barrier& at) { \
+    const int32_t place[] = {__VA_ARGS__};                                     \
+    emulator::tensor_load(to, map, dimensions, place, at.handle(), 0);         \
+  }                                                                            \
+  EMULATOR_INLINE void cp_async_bulk_tensor_##dimensions##d_shared_to_global(  \
+      const void* map, EMULATOR_UNPACKED coordinates, const void* from) {      \
+    const int32_t place[] = {__VA_ARGS__};                                     \
+    emulator::tensor_store(map, dimensions, place, from, emulator::COPY);      \
+  }
+#define EMULATOR_UNPACKED(...) __VA_ARGS__
+EMULATOR_TENSOR(1, (int a), a)
+EMULATOR_TENSOR(2, (int a, int b), a, b)
+EMULATOR_TENSOR(3, (int a, int b, int c), a, b, c)
+EMULATOR_TENSOR(4, (int a, int b, int c, int d), a, b, c, d)
+EMULATOR_TENSOR(5, (int a, int b, int c, int d, int e), a, b, c, d, e)
+#undef EMULATOR_UNPACKED
+#undef EMULATOR_TENSOR
+EMULATOR_INLINE void fence_proxy_async_shared_cta() { emulator::fence_proxy_async(); }
+EMULATOR_INLINE void cp_async_bulk_commit_group() { emulator::bulk_commit(); }
+template <int Newest>
+EMULATOR_INLINE void cp_async_bulk_wait_group_read() {
+  emulator::bulk_wait(Newest, true);
+}
+}  // namespace experimental
 }  // namespace device
 
 enum class pipeline_role { producer, consumer };

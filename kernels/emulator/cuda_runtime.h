@@ -4,6 +4,13 @@
 
 #include "engine_names.h"
 
+// The version of CUDA. A directive may ask only what all versions answer alike (workflow/ladder/build/other_code.py).
+#define CUDART_VERSION 13000
+#define __CUDART_API_VERSION CUDART_VERSION
+#define __CUDACC_VER_MAJOR__ 13
+#define __CUDACC_VER_MINOR__ 0
+#define __CUDA_ARCH_HAS_FEATURE__(feature) __CUDA_ARCH_FEAT_##feature
+
 // What nvcc includes before a source, and kernels use without including it.
 #include <assert.h>
 #include <ctype.h>
@@ -47,6 +54,7 @@ EMULATOR_RANGE(memset, int)
 #define __device__
 #define __host__
 #define __constant__
+#define __managed__
 #define __shared__ __attribute__((tls_model("global-dynamic"))) thread_local
 #define __launch_bounds__(...)
 #define __maxnreg__(...)
@@ -54,6 +62,7 @@ EMULATOR_RANGE(memset, int)
 #define __noinline__ __attribute__((noinline))
 #define __forceinline__ inline __attribute__((always_inline))
 #define __align__(n) __attribute__((aligned(n)))
+#define __builtin_align__(n) __align__(n)
 #define __builtin_assume(...) static_cast<void>(0)
 #undef NULL
 #define NULL nullptr  // whose type a launch keeps
@@ -87,14 +96,22 @@ EMULATOR_VECTORS(char, signed char)
 EMULATOR_VECTORS(uchar, unsigned char)
 EMULATOR_VECTORS(short, short)
 EMULATOR_VECTORS(ushort, unsigned short)
+EMULATOR_VECTORS(long, long)
+EMULATOR_VECTORS(ulong, unsigned long)
 EMULATOR_VECTORS(longlong, long long)
 EMULATOR_VECTORS(ulonglong, unsigned long long)
-#define EMULATOR_VECTOR3(type)      \
-  struct type##3 { type x, y, z; }; \
-  constexpr type##3 make_##type##3(type x, type y, type z) { return {x, y, z}; }
-EMULATOR_VECTOR3(float)
-EMULATOR_VECTOR3(double)
-EMULATOR_VECTOR3(int)
+#define EMULATOR_VECTOR3(type, base) \
+  struct type##3 { base x, y, z; };  \
+  constexpr type##3 make_##type##3(base x, base y, base z) { return {x, y, z}; }
+EMULATOR_VECTOR3(float, float)
+EMULATOR_VECTOR3(double, double)
+EMULATOR_VECTOR3(int, int)
+EMULATOR_VECTOR3(char, signed char)
+EMULATOR_VECTOR3(uchar, unsigned char)
+EMULATOR_VECTOR3(short, short)
+EMULATOR_VECTOR3(ushort, unsigned short)
+EMULATOR_VECTOR3(longlong, long long)
+EMULATOR_VECTOR3(ulonglong, unsigned long long)
 constexpr uint3 make_uint3(unsigned x, unsigned y, unsigned z) { return {x, y, z}; }
 
 // Barriers and fences.
@@ -129,7 +146,7 @@ EMULATOR_INLINE int __all_sync(unsigned mask, int predicate) {
 }
 template <typename T>
 EMULATOR_INLINE T emulator_shuffle(unsigned mask, T value, int source, unsigned operation) {
-  static_assert(sizeof(T) == 4 || sizeof(T) == 8, "a shuffle moves 4 or 8 bytes");
+  static_assert(sizeof(T) <= 8, "a shuffle moves 8 bytes at most");
   uint64_t bits = 0;
   memcpy(&bits, &value, sizeof value);
   bits = emulator::meet_warp(mask, operation, source, bits);
@@ -178,6 +195,24 @@ EMULATOR_REDUCE(__reduce_min_sync, b < a ? b : a)
 EMULATOR_REDUCE(__reduce_max_sync, a < b ? b : a)
 EMULATOR_REDUCE(__reduce_and_sync, a& b)
 EMULATOR_REDUCE(__reduce_or_sync, a | b)
+EMULATOR_REDUCE(__reduce_xor_sync, a ^ b)
+// The lanes of the mask whose value has the same bits.
+template <typename T>
+EMULATOR_INLINE unsigned __match_any_sync(unsigned mask, T value) {
+  unsigned same = 0;
+  for (int lane = 0; lane < 32; ++lane) {
+    if (mask >> lane & 1) {
+      T other = emulator_shuffle(mask, value, lane, 9);
+      same |= (memcmp(&other, &value, sizeof value) == 0 ? 1u : 0u) << lane;
+    }
+  }
+  return same;
+}
+template <typename T>
+EMULATOR_INLINE unsigned __match_all_sync(unsigned mask, T value, int* equal) {
+  *equal = __match_any_sync(mask, value) == mask;
+  return *equal ? mask : 0;
+}
 
 EMULATOR_INLINE unsigned __activemask() { return emulator::active_lanes(); }
 
@@ -258,13 +293,25 @@ EMULATOR_ATOMIC(atomicXor, false, static_cast<T>(old ^ operand))
 EMULATOR_ATOMIC_CAS(atomicCAS, false)
 EMULATOR_ATOMIC_CAS(atomicCAS_system, false)
 EMULATOR_ATOMIC_CAS(atomicCAS_block, true)
+// Each element is added atomically, not all at once.
+EMULATOR_INLINE float2 atomicAdd(float2* pointer, float2 operand) {
+  return {atomicAdd(&pointer->x, operand.x), atomicAdd(&pointer->y, operand.y)};
+}
+EMULATOR_INLINE float4 atomicAdd(float4* pointer, float4 operand) {
+  return {atomicAdd(&pointer->x, operand.x), atomicAdd(&pointer->y, operand.y), atomicAdd(&pointer->z, operand.z),
+          atomicAdd(&pointer->w, operand.w)};
+}
 
 // Arithmetic.
 #pragma GCC visibility push(hidden)
 namespace emulator {
-double rounded(char operation, char mode, double a, double b, double c);  // see ptx.h
+// With a rounding mode of its own: 'z', 'm', 'p'.
+double rounded(char operation, char mode, double a, double b, double c);
 float rounded(char operation, char mode, float a, float b, float c);
+float float_of(double x, char mode);
 void trap();
+uint64_t clock();  // a number that grows; clock() gives it, too
+bool is_shared(uint64_t pointer);
 }  // namespace emulator
 #pragma GCC visibility pop
 template <typename T, typename U>
@@ -322,10 +369,16 @@ EMULATOR_INLINE unsigned __dp4a(unsigned a, unsigned b, unsigned c) {
   return c;
 }
 EMULATOR_INLINE void __trap() { emulator::trap(); }
+EMULATOR_INLINE long long clock64() { return static_cast<long long>(emulator::clock()); }
 EMULATOR_INLINE void __nanosleep(unsigned) { emulator::wait_for_others(); }
 EMULATOR_INLINE size_t __cvta_generic_to_shared(const void* pointer) { return emulator::shared_address(pointer); }
 EMULATOR_INLINE size_t __cvta_generic_to_global(const void* pointer) { return reinterpret_cast<size_t>(pointer); }
 EMULATOR_INLINE void* __cvta_shared_to_generic(size_t address) { return emulator::shared_pointer(address); }
+EMULATOR_INLINE void* __cvta_global_to_generic(size_t address) { return reinterpret_cast<void*>(address); }
+EMULATOR_INLINE unsigned __isShared(const void* pointer) {
+  return emulator::is_shared(reinterpret_cast<uint64_t>(pointer));
+}
+EMULATOR_INLINE unsigned __isGlobal(const void* pointer) { return !__isShared(pointer); }
 template <typename To, typename From>
 EMULATOR_INLINE To emulator_bits(From from) {
   static_assert(sizeof(To) == sizeof(From), "the same bits");
@@ -339,17 +392,6 @@ EMULATOR_INLINE float __int_as_float(int x) { return emulator_bits<float>(x); }
 EMULATOR_INLINE float __uint_as_float(unsigned x) { return emulator_bits<float>(x); }
 EMULATOR_INLINE long long __double_as_longlong(double x) { return emulator_bits<long long>(x); }
 EMULATOR_INLINE double __longlong_as_double(long long x) { return emulator_bits<double>(x); }
-// Of a float that no int can hold, the nearest one; of NaN 0.
-EMULATOR_INLINE int emulator_int(double whole) {
-  return whole != whole ? 0 : static_cast<int>(std::fmin(std::fmax(whole, -2147483648.0), 2147483647.0));
-}
-EMULATOR_INLINE int __float2int_rn(float x) { return emulator_int(std::nearbyint(static_cast<double>(x))); }
-EMULATOR_INLINE int __float2int_rz(float x) { return emulator_int(std::trunc(static_cast<double>(x))); }
-EMULATOR_INLINE int __float2int_rd(float x) { return emulator_int(std::floor(static_cast<double>(x))); }
-EMULATOR_INLINE int __float2int_ru(float x) { return emulator_int(std::ceil(static_cast<double>(x))); }
-EMULATOR_INLINE float __int2float_rn(int x) { return static_cast<float>(x); }
-EMULATOR_INLINE float __uint2float_rn(unsigned x) { return static_cast<float>(x); }
-EMULATOR_INLINE float __double2float_rn(double x) { return static_cast<float>(x); }
 EMULATOR_INLINE int __popcll(unsigned long long x) { return __builtin_popcountll(x); }
 EMULATOR_INLINE int __clzll(long long x) { return x == 0 ? 64 : __builtin_clzll(static_cast<unsigned long long>(x)); }
 EMULATOR_INLINE int __ffsll(long long x) { return __builtin_ffsll(x); }
@@ -385,6 +427,8 @@ EMULATOR_INLINE int __ffs(int x) { return __builtin_ffs(x); }
 EMULATOR_INLINE unsigned __umulhi(unsigned a, unsigned b) {
   return static_cast<unsigned>(static_cast<uint64_t>(a) * b >> 32);
 }
+
+#include "cuda_intrinsics.h"
 
 // The runtime's calls. A launch has ended when it returns, so a stream orders nothing. What the contract forbids is a
 // finding: work on another stream, a wait, memory of its own.

@@ -1160,6 +1160,7 @@ EMULATOR_NOINLINE int run_grid(void (*invoke)(const void*), const void* closure,
   launch.cluster_blocks = static_cast<unsigned>(cluster_blocks);
   launch.blocks = static_cast<uint64_t>(grid.x) * grid.y * grid.z;
   if (error == 0) {
+    keep_largest(is_kernel ? kernel : 0, name, threads);
     launch.most_resident = blocks_per_sm(launch.threads, as.dynamic_bytes) * static_cast<unsigned>(sms);
     launch.most_resident = launch.most_resident > cluster_blocks ? launch.most_resident : launch.cluster_blocks;
     if (as.cooperative && launch.blocks > launch.most_resident) {
@@ -1395,6 +1396,11 @@ EMULATOR_HOOK void __ubsan_handle_type_mismatch_v1(void* data, void* pointer) {
   where.file = slash == nullptr ? m.place.file : slash + 1;
   where.line = m.place.line;
   emulator::misaligned(reinterpret_cast<uintptr_t>(pointer), 1u << m.log_alignment, where);
+}
+
+// A kernel's clock(), in the place of the C library's, which would give another number each time.
+extern "C" __attribute__((visibility("hidden"))) clock_t clock() noexcept {
+  return static_cast<clock_t>(emulator::clock());
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -1633,6 +1639,10 @@ EMULATOR_API uint64_t emulator_work() { return emulator::work_count; }
 EMULATOR_API uint64_t emulator_launches(const void** first) {
   *first = emulator::told_launches;
   return emulator::told_count;
+}
+EMULATOR_API uint64_t emulator_largest_blocks(const void** first) {
+  *first = emulator::largest_blocks;
+  return emulator::largest_count;
 }
 EMULATOR_API uint64_t emulator_calls() { return emulator::call_count; }
 EMULATOR_API void emulator_fail(uint64_t call) {

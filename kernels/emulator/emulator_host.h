@@ -124,6 +124,25 @@ struct Told {                                                    // of a launch 
 static Told told_launches[64];
 static unsigned told_count;
 
+struct Largest {    // block of a kernel since the library was loaded
+  uint64_t kernel;  // its address, or 0 where the name alone is known
+  const char* name;
+  uint64_t threads;
+};
+static Largest* largest_blocks;
+static uint32_t largest_count, largest_capacity;
+
+EMULATOR_PLAIN static void keep_largest(uint64_t kernel, const char* name, uint64_t threads) {
+  for (uint32_t i = 0; i < largest_count; ++i) {
+    Largest& each = largest_blocks[i];
+    if (each.kernel == kernel && each.name == name) {
+      each.threads = each.threads > threads ? each.threads : threads;
+      return;
+    }
+  }
+  append(largest_blocks, largest_count, largest_capacity) = {kernel, name, threads};
+}
+
 EMULATOR_PLAIN static void forget_graphs() {
   for (unsigned i = 0; i < graph_count; ++i) {
     for (uint32_t j = 0; j < graphs[i].count; ++j) {

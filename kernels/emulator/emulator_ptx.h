@@ -807,8 +807,10 @@ EMULATOR_PLAIN static const TensorMap& map_of(const void* pointer, int dimension
   }
   if (map.mark != TENSOR_MAP_MARK || map.dimensions != dimensions) {
     find("tensor map", code, "uses a tensor map %s",
-         map.mark != TENSOR_MAP_MARK ? "that cuTensorMapEncodeTiled has not made"
-                                     : "with another number of coordinates than it has dimensions");
+         map.mark == COPIED_MAP_MARK ? "of a parameter without __grid_constant__, of which each thread has a copy that "
+                                       "no copy engine reads; write const __grid_constant__ CUtensorMap"
+         : map.mark != TENSOR_MAP_MARK ? "that cuTensorMapEncodeTiled has not made"
+                                       : "with another number of coordinates than it has dimensions");
     stop_launch(719);
   }
   // Not in the PTX ISA; an H100 ends such a launch with error 715, an illegal instruction.

@@ -5,7 +5,7 @@
 
 namespace emulator {
 
-constexpr uint64_t TENSOR_MAP_MARK = 0x70616D726F736E65ull;
+constexpr uint64_t TENSOR_MAP_MARK = 0x70616D726F736E65ull, COPIED_MAP_MARK = TENSOR_MAP_MARK + 1;
 
 struct alignas(64) TensorMap {
   uint64_t mark;

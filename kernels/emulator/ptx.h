@@ -13,22 +13,14 @@
 #pragma GCC visibility push(hidden)
 namespace emulator {
 
-bool is_shared(uint64_t pointer);
 // Reports a finding of the running thread and, unless it is harmless, ends the launch.
 void require_alignment(const void* pointer, unsigned bytes);
 
-void trap();
-uint64_t clock();
 uint32_t sm_of_block();
 uint32_t dynamic_shared_bytes();
 void set_registers(uint32_t count, bool more);
 void grid_launch_dependents();
 void grid_wait();
-
-// Arithmetic with a rounding mode of its own: 'z', 'm', 'p'.
-double rounded(char operation, char mode, double a, double b, double c);
-float rounded(char operation, char mode, float a, float b, float c);
-float float_of(double x, char mode);
 
 int named_barrier(uint32_t number, uint32_t threads, bool arrives_only, bool predicate);
 void fence_block();
@@ -73,17 +65,7 @@ void wgmma_fence();
 void wgmma_commit_group();
 void wgmma_wait_group(uint32_t newest);
 
-uint32_t cluster_rank();
-uint32_t cluster_size();
-uint3 cluster_block();
-uint3 cluster_extent();
-uint3 cluster_index();
-uint3 cluster_grid();
-void cluster_arrive(bool releases);
-void cluster_wait();
 uint64_t map_shared(uint64_t address, uint32_t rank);
-uint64_t map_generic(uint64_t address, uint32_t rank);
-uint32_t rank_of(const void* pointer);
 
 }  // namespace emulator
 #pragma GCC visibility pop
@@ -695,13 +677,8 @@ EMULATOR_INLINE bool vote_uniform(uint32_t mask, bool predicate) {
   return votes == 0 || votes == mask;
 }
 template <typename T>
-inline uint32_t match(T value, uint32_t mask, bool all, bool& equal) {
-  uint32_t same = 0;
-  for (int lane = 0; lane < 32; ++lane) {
-    if (mask >> lane & 1) {
-      same |= static_cast<uint32_t>(emulator_shuffle(mask, value, lane, 9) == value) << lane;
-    }
-  }
+EMULATOR_INLINE uint32_t match(T value, uint32_t mask, bool all, bool& equal) {
+  uint32_t same = __match_any_sync(mask, value);
   equal = same == mask;
   return all && !equal ? 0 : same;
 }

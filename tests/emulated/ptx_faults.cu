@@ -1,7 +1,10 @@
 // Faults of what inline PTX does, one in each kernel with its finding: one block of 128 threads.
 //
 // i is the thread, c is C, b is B, of which map has boxes of 8 x 32 floats. `run` starts the kernel that k counts.
+#include <cooperative_groups.h>
 #include <cuda_fp16.h>
+
+#include <cuda/ptx>
 
 #include "bulk_copy.cuh"
 #include "gemm.cuh"
@@ -329,6 +332,34 @@ FAULT(box_begins_inside_16_bytes) {  // tensor map: begins 8 bytes behind the be
   c[i] = stage.s[i];
 }
 
+FAULT(store_by_cuda_ptx_without_a_proxy_fence) {  // proxy: stores from s
+  namespace ptx = cuda::ptx;
+  __shared__ alignas(16) float s[128];
+  s[i] = b[i];
+  __syncthreads();
+  if (i == 0) {
+    ptx::cp_async_bulk(ptx::space_global, ptx::space_shared, c, s, sizeof s);
+    ptx::cp_async_bulk_commit_group();
+    ptx::cp_async_bulk_wait_group(ptx::n32_t<0>());
+  }
+}
+
+FAULT(lane_that_leaves_its_coalesced_group) {  // warp: takes a value from lane 0, which takes no part
+  if (i % 2) return;
+  auto lanes = cooperative_groups::coalesced_threads();
+  if (lanes.thread_rank() == 0) return;
+  c[i] = lanes.shfl(i, 0);
+}
+
+// Each thread has a copy of this map. With these parameters the kernel is of the type of the others on a GPU alone.
+__global__ void __launch_bounds__(128) copy_of_the_map_kernel(Gemm g, const CUtensorMap map) {
+  __shared__ Stage stage;
+  begin(stage, threadIdx.x);
+  if (threadIdx.x == 0) copy(stage, &map);
+  mbarrier_wait(&stage.full, 0);
+  g.C[threadIdx.x] = stage.s[threadIdx.x];
+}
+
 using Kernel = void (*)(Gemm, CUtensorMap);
 const Kernel kernels[] = {no_wait_for_a_copy_kernel,
                           only_one_thread_waits_kernel,
@@ -358,12 +389,17 @@ const Kernel kernels[] = {no_wait_for_a_copy_kernel,
                           too_many_registers_kernel,
                           barrier_behind_its_array_kernel,
                           barrier_initialised_twice_kernel,
-                          box_begins_inside_16_bytes_kernel};
+                          box_begins_inside_16_bytes_kernel,
+                          store_by_cuda_ptx_without_a_proxy_fence_kernel,
+                          lane_that_leaves_its_coalesced_group_kernel};
 
 cudaError_t run(const Gemm& g, void*, cudaStream_t stream) {
   CUtensorMap map = {};
   if (!make_tensor_map(&map, g.B, 64, 64, 64, 8, 32, CU_TENSOR_MAP_SWIZZLE_128B)) {
     return cudaErrorInvalidValue;
+  }
+  if (g.k == sizeof kernels / sizeof *kernels + 1) {
+    return launch(copy_of_the_map_kernel, dim3(1), dim3(128), 1024, stream, g, map);
   }
   return launch(kernels[g.k - 1], dim3(1), dim3(128), 1024, stream, g, map);
 }

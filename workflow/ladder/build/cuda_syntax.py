@@ -24,6 +24,7 @@ def in_plain_cpp(text: str, file: str) -> str:
     source.rewrite_arrays()
     source.rewrite_launches()
     source.bound_threads()
+    source.copy_tensor_maps()
     source.remove_casts()
     return f'#line 1 "{file}"\n{"".join(source.texts)}' if source.changed else text
 
@@ -111,6 +112,23 @@ class _Source:
             if body is not None and self.tokens[body] == "{":
                 bounds = " ".join(self.tokens[number + 2 : end])
                 self.put(body, f"{{ emulator::require_threads({bounds});")
+
+    def copy_tensor_maps(self) -> None:
+        """Let each kernel's parameter that is a tensor map be a copy of it, but with `__grid_constant__`."""
+        for number in (each for each, token in enumerate(self.tokens) if token == "__global__"):
+            opened = number
+            while opened < len(self.tokens) and self.tokens[opened] not in ("(", ";", "{"):
+                attribute = self.tokens[opened + 1 : opened + 2] == ["("] and self.tokens[opened].startswith("__")
+                opened = (self._closing(opened + 1) if attribute else opened) + 1
+            if self.tokens[opened : opened + 1] != ["("]:
+                continue
+            begin = opened + 1
+            for each in range(begin, self._closing(opened) + 1):
+                if self.tokens[each] in (",", ")"):
+                    parameter = [token for token in self.tokens[begin:each] if token not in ("const", "struct")]
+                    if parameter[:1] == ["CUtensorMap"] and len(parameter) <= 2:
+                        self.put(self.tokens.index("CUtensorMap", begin), "EmulatorCopiedTensorMap")
+                    begin = each + 1
 
     def remove_casts(self) -> None:
         """Leave out that a kernel is cast to `void*` where it is launched: its type tells what its arguments are."""

@@ -37,14 +37,17 @@ _OF_ENGINE = ("-DEMULATOR_ENGINE",)  # beside which a source is compiled that is
 # What g++ says of what the emulator cannot run, what that is, and what to write instead.
 _INSTEAD = {
     r"error: (\S+): No such file": ("the header {}", "leave it out, or use what kernels/emulator has"),
-    r"coalesced_": ("coalesced_threads", "name the lanes: tiled_partition<32>(block), or a mask and __syncwarp"),
     r"\b(cuda[A-Z]\w+)": ("{}", "leave it out: a rung queues kernels on the stream that it is given, and no more"),
     r"'(?:class )?(?:cuda::)?(\w*(?:tex\w+|surf\w+|half\w*|bfloat\w*)\w*)'": (
         "{}",
         "write it in CUDA C++ with FP32 and the functions of kernels/include",
     ),
-    r"error: '([\w:]+)' (?:was not|has not been) declared": ("{}", "it has nothing of that name: leave it out"),
+    r"error: '([\w:]+)' (?:was not declared|has not been declared|is not a member)": (
+        "{}",
+        "it has nothing of that name: leave it out",
+    ),
 }
+_BUILTIN_ATOMIC = re.compile(r"\b__(?:nv_atomic_|NV_ATOMIC_|NV_THREAD_SCOPE_)")
 _UNDEFINED = re.compile(r"undefined reference to [`']([^(']+)")  # which nvcc says of no shared library
 
 
@@ -144,10 +147,13 @@ def _preprocess(arguments: list[str], source: Path, made: Path, preprocessed: Pa
     command = ["-E", "-fpch-preprocess", *arguments, "-o", str(preprocessed)]
     error = _compile(command, source, made)
     text = "" if error else preprocessed.read_text()
-    if ASM.search(text) or "__cluster_dims__" in text:
-        error = _compile(["-include", str(EMULATOR / "ptx.h"), *command], source, made)
-        if not error:
-            preprocessed.write_text(ptx_in_cpp(clusters_in_cpp(preprocessed.read_text())))
+    rewritten = bool(ASM.search(text)) or "__cluster_dims__" in text
+    included = ["-include", str(EMULATOR / "ptx.h")] if rewritten else []
+    included += ["-include", str(EMULATOR / "cuda_builtin_atomics.h")] if _BUILTIN_ATOMIC.search(text) else []
+    if included:
+        error = _compile([*included, *command], source, made)
+    if rewritten and not error:
+        preprocessed.write_text(ptx_in_cpp(clusters_in_cpp(preprocessed.read_text())))
     return error
 
 

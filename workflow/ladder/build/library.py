@@ -124,6 +124,10 @@ class Library:
     def _names(self) -> dict[int, str]:
         return _symbols(self._path)
 
+    def symbol(self, kernel: int) -> str:
+        """The symbol of a kernel at an address; empty where the library has none there."""
+        return self._names.get(_offset(kernel), "")
+
     def workspace_bytes(self, shape: Shape, alpha: float, beta: float, operands: Operands) -> int:
         """Bytes of workspace that this product needs; raises LadderError where the rung refuses the arguments."""
         needed = ctypes.c_size_t(0)
@@ -160,7 +164,7 @@ class Library:
         made: list[Launch] = []
 
         def observe(kernel: int, grid: _Dim3, block: _Dim3, dynamic_shared_bytes: int) -> None:
-            name = _LOCAL.sub(r"\1", self._names.get(_offset(kernel), "")).removeprefix(SYMBOL)
+            name = _LOCAL.sub(r"\1", self.symbol(kernel)).removeprefix(SYMBOL)
             made.append(Launch(name, (grid.x, grid.y, grid.z), (block.x, block.y, block.z), dynamic_shared_bytes))
 
         with self.observed(sms, observe) as observed:

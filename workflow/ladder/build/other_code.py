@@ -2,7 +2,8 @@
 
 The emulator defines the macros of the architecture as nvcc does for device code (`architecture_macros`). nvcc reads a
 source twice, for the host without `__CUDA_ARCH__`; the emulator once. So a directive may ask for it only where the
-answer matters to device functions alone. Every other macro that a compiler may define itself makes other code.
+answer matters to device functions alone. Of the version of CUDA it may ask what all versions answer alike. Every other
+macro that a compiler may define itself makes other code.
 """
 
 from __future__ import annotations
@@ -20,11 +21,15 @@ from ladder.system.paths import shown
 _ASKING = ("if", "ifdef", "ifndef", "elif")
 _OF_A_PASS = re.compile(r"__CUDA_ARCH__|__CUDA_ARCH_(?:FEAT|SPECIFIC|FAMILY)\w*")
 _AS_NVCC = re.compile(r"__CUDACC__|__NVCC__|__CUDA_ARCH\w*|__cplusplus|__has_include|defined|true|false")
-_OF_NEITHER = re.compile(r"_WIN\d+|_MSC_VER|__APPLE__|__HIP\w*|__OPENCL\w*|__METAL\w*|__SYCL\w*")
+_OF_NEITHER = re.compile(
+    r"_WIN\d+|_MSC_VER|__APPLE__|__HIP\w*|__OPENCL\w*|__METAL\w*|__SYCL\w*"
+    r"|__CUDACC_RTC__|__INTELLISENSE__|__CLANGD__|__JETBRAINS_IDE__"
+)
 _LIMITS = re.compile(r"__\w+_(?:TYPE|MAX|MIN|WIDTH|C|DIG|EPSILON|EXP)__|__SIZEOF_\w+|__CHAR_BIT__|__CHAR\w*")
 _OURS = re.compile(r"EMULATOR_\w*|emulator_\w*|emulator")
 # Of the macros without an underscore those that nvcc, or a header that it includes by itself, may define.
 _OF_NVCC = re.compile(r"cu\w*|nv_\w*|cccl\w*|cub_\w*|thrust_\w*|linux|unix|i386", re.IGNORECASE)
+_OLDEST = {"CUDART_VERSION": 12000, "__CUDART_API_VERSION": 12000, "CUDA_VERSION": 12000, "__CUDACC_VER_MAJOR__": 12}
 _OUTSIDE = ("namespace", "struct", "class", "union", "enum", "extern")
 
 
@@ -32,6 +37,7 @@ class _Directive(NamedTuple):
     line: int
     name: str
     words: list[str]
+    said: str  # all of its tokens
     in_function: bool  # which nvcc compiles for the host, too
     inside: list[str]  # of a condition outside of functions: the tokens up to its #endif
 
@@ -72,7 +78,7 @@ def _asked(directives: list[_Directive], defined: set[str]) -> Iterator[tuple[in
         for word in each.words if each.name in _ASKING else ():
             if _OF_A_PASS.fullmatch(word) and not _of_device_code(each):
                 yield each.line, f"has other code for the host than for a GPU ({word}), which the emulator reads once"
-            elif word not in defined and _may_differ(word):
+            elif word not in defined and _may_differ(word) and not _of_every_version(word, each):
                 yield each.line, f"may have other code for a GPU than for a CPU ({word})"
 
 
@@ -84,6 +90,15 @@ def _may_differ(word: str) -> bool:
     if _AS_NVCC.fullmatch(word) or _OF_NEITHER.fullmatch(word):
         return False
     return word.startswith("_") or "__" in word or word in _predefined() or bool(_OF_NVCC.fullmatch(word))
+
+
+def _of_every_version(word: str, directive: _Directive) -> bool:
+    """Whether a directive asks of CUDA's version only what the answer to is the same from the oldest one on."""
+    if word not in _OLDEST:
+        return False
+    asked = rf"defined ?\(? ?{word}\b|(?:^if|^elif|\(|&&|\|\|) {word} (>=|<) (\d+)(?= (?:\)|&&|\|\|)|$)"
+    known = [each for each in re.finditer(asked, directive.said) if not each[2] or int(each[2]) <= _OLDEST[word]]
+    return directive.name in ("ifdef", "ifndef") or len(known) == directive.words.count(word)
 
 
 def _of_device_code(directive: _Directive) -> bool:
@@ -130,17 +145,19 @@ def _directives(text: str) -> Iterator[_Directive]:
     open_conditions: list[int] = []  # of those outside of functions, where they are in `found`
     scopes: list[bool | None] = []  # of each brace: whether it is of a function for the host, None for no function
     head: list[str] = []
-    line, begun, words = 1, False, None
+    line, begun, words, said = 1, False, None, []
     for kind, token in [*tokens(text), ("end", "")]:
         if kind == "end":
             if words is not None:
-                _add(found, open_conditions, line, words, next((s for s in scopes if s is not None), None))
+                function = next((s for s in scopes if s is not None), None)
+                _add(found, open_conditions, _Directive(line, "", words, " ".join(said), bool(function), []), function)
             begun, words = False, None
         elif kind not in ("space", "nothing"):
             if token == "#" and not begun:
-                words = []
+                words, said = [], []
             elif words is not None:
                 words += [token] if kind == "word" else []
+                said.append(token)
             else:
                 for each in open_conditions:
                     found[each].inside.append(token)
@@ -155,11 +172,11 @@ def _directives(text: str) -> Iterator[_Directive]:
     yield from found
 
 
-def _add(found: list[_Directive], opened: list[int], line: int, words: list[str], function: bool | None) -> None:
-    name = words[0] if words else ""
+def _add(found: list[_Directive], opened: list[int], directive: _Directive, function: bool | None) -> None:
+    name = directive.words[0] if directive.words else ""
     if name == "endif" and opened:
         opened.pop()
-    found.append(_Directive(line, name, words[1:], bool(function), []))
+    found.append(directive._replace(name=name, words=directive.words[1:]))
     if name in ("if", "ifdef", "ifndef"):
         opened.append(len(found) - 1)
     if function is False:  # of device code: what stands inside does not matter

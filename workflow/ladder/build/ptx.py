@@ -630,6 +630,13 @@ def _bit_field(i: _Instruction) -> str:
     return i.value(0).set(kind, _call(i.opcode, kind, values))
 
 
+def _fns(i: _Instruction) -> str:
+    i.kind("b32")
+    i.expect(4)
+    values = ", ".join(i.value(n).get(kind) for n, kind in ((1, "b32"), (2, "u32"), (3, "s32")))
+    return i.value(0).set("b32", f"__fns({values})")
+
+
 def _counts(i: _Instruction) -> str:
     shift = i.take("shiftamt")
     kind = i.kind()
@@ -1095,8 +1102,7 @@ def _elect(i: _Instruction) -> str:
 
 
 def _activemask(i: _Instruction) -> str:
-    i.unknown("; name the lanes: a mask and bar.warp.sync")
-    return ""
+    return i.value(0).set(i.kind("b32"), "__activemask()")
 
 
 def _mapa(i: _Instruction) -> str:
@@ -1255,7 +1261,7 @@ _FAMILIES: dict[str, Callable[[_Instruction], str]] = {
     },
     **{name: _logic(f"bit_{name}", 2) for name in ("and", "or", "xor")},
     **{"not": _logic("bit_not", 1), "shl": _logic("shl", 2), "shr": _logic("shr", 2), "brev": _logic("brev", 1)},
-    **{"lop3": _lop3, "shf": _shf, "prmt": _prmt, "bfe": _bit_field, "bfi": _bit_field, "dp4a": _dot},
+    **{"lop3": _lop3, "shf": _shf, "prmt": _prmt, "bfe": _bit_field, "bfi": _bit_field, "dp4a": _dot, "fns": _fns},
     **{name: _counts for name in ("popc", "clz", "bfind")},
     **{"setp": _setp, "set": _set, "selp": _selp, "cvt": _cvt, "mov": _mov, "cvta": _cvta, "isspacep": _isspacep},
     **{"ld": _ld, "ldu": _ld, "st": _st, "atom": _atom, "red": _atom, "cp": _cp_family, "createpolicy": _createpolicy},

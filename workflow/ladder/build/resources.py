@@ -14,6 +14,7 @@ _USED = re.compile(r"Used (\d+) registers")
 _STATIC = re.compile(r"(\d+) bytes smem")
 _STACK = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
 _WARNING = re.compile(r"^(\S.*\(\d+\)): warning #\S+: (.+)$", re.MULTILINE)
+_KERNEL = re.compile(r"^[^<(]*?(\w+)(?=[<(]|$)")
 _OF_CUBIN = re.compile(r"Function (\S+):\s+REG:(\d+) STACK:(\d+) SHARED:(\d+)")
 
 
@@ -46,6 +47,41 @@ def resource_report(log: str) -> dict[str, dict[str, int]]:
 def device_variable_bytes(log: str) -> int:
     """The bytes of the `__device__` variables of a library, as `ptxas -v` has them of each source."""
     return sum(map(int, re.findall(r"(\d+) bytes gmem", log)))
+
+
+# What an SM has, and what it gives a warp at a time: CUDA C++ Programming Guide, Technical Specifications per Compute
+# Capability, and the rounding of cuda_occupancy.h.
+REGISTERS = 1 << 16
+_REGISTERS_AT_A_TIME, _WARPS_AT_A_TIME, _LANES = 8, 4, 32
+
+
+def too_many_registers(blocks: Mapping[str, int], log: str) -> str:
+    """Which kernel cannot be launched with so many threads, for nvcc gives each so many registers; empty for none.
+
+    `blocks` are the threads of a kernel's largest block, by its mangled name or what the source calls it. `log` is
+    nvcc's, as of `resource_report`. Of kernels of one name, such as a template's, the one with the fewest registers
+    counts, where the mangled name does not tell them apart.
+    """
+    report = resource_report(log)
+    names = {symbol: _own_name(name) for symbol, name in demangled([*report, *blocks]).items()}
+    for kernel, threads in blocks.items():
+        of = [kernel] if kernel in report else [each for each in report if names[each] == names[kernel]]
+        registers = min((report[each].get("registers", 0) for each in of), default=0)
+        a_thread = -(-registers // _REGISTERS_AT_A_TIME) * _REGISTERS_AT_A_TIME
+        a_block = a_thread * -(-threads // (_LANES * _WARPS_AT_A_TIME)) * _LANES * _WARPS_AT_A_TIME
+        if a_block > REGISTERS:
+            return (
+                f"launch: {names[kernel]} is launched with {threads} threads in a block, and nvcc gives a thread "
+                f"{registers} registers: {a_block} are more than the {REGISTERS} of an SM; "
+                f"write __launch_bounds__({threads}), or launch fewer threads"
+            )
+    return ""
+
+
+def _own_name(name: str) -> str:
+    """A kernel's name without its namespaces, arguments and parameters."""
+    found = _KERNEL.search(name.replace("(anonymous namespace)::", ""))
+    return found[1] if found else name
 
 
 def first_warning(log: str) -> str:

@@ -24,14 +24,13 @@ import yaml
 
 from ladder.build.compile import NO_COMPILER, NOT_APPLICABLE, Build, build, why_not_called
 from ladder.build.emulator import EMULATED, ENGINE, cached_engine, why_no_emulator
-from ladder.build.resources import first_warning
 from ladder.build.toolchain import find_nvcc, require_architecture
 from ladder.config.documents import read_yaml
 from ladder.config.kernels import read_kernels
 from ladder.config.plan import KERNELS, Plan, check_macros, plan
 from ladder.config.sources import source_of_rung, sources
 from ladder.config.wrapper import LIBRARY
-from ladder.measure.check.emulate import emulate_source
+from ladder.measure.check.emulate import beside_nvcc, emulate_source
 from ladder.measure.check.stage import check_rung
 from ladder.measure.pool import lease
 from ladder.model.cases import Case, all_cases
@@ -245,7 +244,9 @@ def on_cpu(run: Plan, compiles: Mapping[str, Future[Build]], folder: Path, every
             record = emulated(run, name, made, folder / name / "log", every)
             if record["status"] != EMULATED:
                 raise LadderError(f"{name}: not checked: {record['message']}{_longer(record['message'])}")
-            print(f"{name}: passes the check in the emulator ({len(record['cases'])} cases)", flush=True)
+            print(
+                f"{name}: passes the check in the emulator ({len(record['cases'])} cases{_without(record)})", flush=True
+            )
         except LadderError as error:
             if not every:
                 raise
@@ -254,6 +255,12 @@ def on_cpu(run: Plan, compiles: Mapping[str, Future[Build]], folder: Path, every
     print(f"Not timed at {shapes}: that needs the GPU, {run.gpu.title}", flush=True)
     if failed:
         raise LadderError("; ".join(failed))
+
+
+def _without(record: Mapping[str, Any]) -> str:
+    """How many cases of an emulated check were left out, and one of them; empty where none was."""
+    left_out = record.get("left_out", ())
+    return f", and {len(left_out)} that took too much time or memory: {left_out[0]}" if left_out else ""
 
 
 def _longer(message: str) -> str:
@@ -337,14 +344,13 @@ def emulated(run: Plan, name: str, made: Future[Build], log: Path, every: bool) 
         record = emulate_source(rung, cases, threads, limit_s, log, engine, started, not every, flags=flags)
     if lines := printed(log):
         print("\n".join([f"{name}: printed in the emulator:", *lines]), file=sys.stderr, flush=True)
-    compiled = made.result().record
+    record = beside_nvcc(record, made.result().record["log"])
     progress.ended(record["status"])
     if record["status"] == "failed":
         wrong = [case for case in record["cases"] if case["verdict"] != "pass"]
         for case in wrong if every else ():
             print(f"{name}: {Case.of(case)}: {case['verdict']}", flush=True)
-        warning = first_warning(compiled["log"])
-        raise LadderError(f"{name}: wrong: in the emulator: {record['message']}{warning}")
+        raise LadderError(f"{name}: wrong: in the emulator: {record['message']}")
     return record
 
 

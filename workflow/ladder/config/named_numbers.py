@@ -15,10 +15,14 @@ from ladder.system.paths import read_text
 CPP = (".cu", ".cuh", ".h", ".hpp", ".cpp")  # how files that are read for numbers end
 LARGEST_NAMED = 4096  # of the numbers that a dimension is drawn around: what is larger limits work, if anything
 MOST_FEW = 32  # up to which a number that a dimension is compared with is small
-TILES = (("BM", "TILE"), ("BN", "TILE"), ("BK", "TILE"))  # the ladder's names of the tile that a block computes
+# What the sides of the tile that a block computes are called, m, n and k, or all of them: in small letters, and without
+# `_`, a `size` and the `k` of a constant.
+ALL_SIDES = ("tile", "block")
+SIDES = tuple((f"b{side}", f"block{side}", f"tile{side}", f"{side}tile", *ALL_SIDES) for side in "mnk")
 
 _NUMBER = r"(?:0[xX][0-9a-fA-F']+|[0-9][0-9']*(?:\.[0-9]*)?(?:[eE][0-9]+)?)[uUlLfF]*"
 _TERM = re.compile(rf"(?<![\w.])({_NUMBER})(?: ?(<<|\*) ?({_NUMBER})(?![\w.]))?(?![\w.])")
+_CONSTANT = re.compile(rf"\b(\w+) ?(?:=|\{{) ?({_NUMBER})(?= ?[,;}}>)])")
 _DEFINED = re.compile(rf"^#define (\w+) ({_NUMBER})$", re.MULTILINE)
 _COMPARED = re.compile(rf"(?<![\w.])(?:\w+\.)?([mnk]) ?(?:[=!<>]=|[<>]) ?({_NUMBER})(?![\w.])")
 _TEXT = re.compile(r'"(?:\\.|[^"\\\n])*"')
@@ -86,11 +90,24 @@ def _value(text: str) -> int | None:
 
 
 def _tile(text: str, macros: Mapping[str, str], numbers: Sequence[int]) -> Shape:
-    """The tile of a block by the names of TILES; where there is none, the largest powers of two that are likely."""
-    defined = dict(_DEFINED.findall(canonical(text))) | macros
+    """The tile of a block by the names of SIDES; where there is none, the largest powers of two that are likely."""
+    constants = [(name, _value(number)) for name, number in _CONSTANT.findall(_code(text))]
+    defined = [(name, _value(number)) for name, number in _DEFINED.findall(canonical(text)) if name not in macros]
+    chosen = [(name, int(value)) for name, value in macros.items() if value.isdigit()]
     sides = []
-    for names, most in zip(TILES, (128, 128, 32), strict=True):
-        named = [int(defined[name]) for name in names if defined.get(name, "").isdigit()]
+    for names, most in zip(SIDES, (128, 128, 32), strict=True):
+        named = [
+            value
+            for side in names
+            for found in (chosen, defined, constants)
+            for name, value in found
+            if value and _plain(name) == side and (side not in ALL_SIDES or value <= most)
+        ]
         likely = [each for each in numbers if each <= most and each & (each - 1) == 0]
         sides.append((named or likely[-1:] or [most // 2])[0])
     return Shape(*sides)
+
+
+def _plain(name: str) -> str:
+    """The name of a constant as SIDES has it."""
+    return name.removeprefix("k").replace("_", "").lower().replace("size", "")

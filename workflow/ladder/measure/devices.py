@@ -254,6 +254,22 @@ class EmulatedDevice:
         each = [numbers[9 * i : 9 * i + 9] for i in range(count)]
         return [(one[0], tuple(one[1:4]), tuple(one[4:7]), one[7], bool(one[8])) for one in each]
 
+    def largest_blocks(self, library: Library) -> dict[str, int]:
+        """The most threads of a block that each kernel was launched with since the library was loaded, by its symbol.
+
+        A template whose arguments the launch leaves to the compiler has its name in the source.
+        """
+        first, function = ctypes.c_void_p(), library.functions.emulator_largest_blocks
+        function.restype = ctypes.c_uint64
+        count = int(function(ctypes.byref(first)))
+        numbers = list((ctypes.c_uint64 * (3 * count)).from_address(first.value or 0)) if count else []
+        found: dict[str, int] = {}
+        for kernel, name, threads in zip(numbers[::3], numbers[1::3], numbers[2::3], strict=True):
+            text = ctypes.cast(name, ctypes.c_char_p).value if name else None
+            symbol = library.symbol(kernel) if kernel else (text or b"").decode()
+            found[symbol] = max(threads, found.get(symbol, 0))
+        return found
+
     def variable_written(self, library: Library) -> str:
         """The name of a `__device__` variable that kernels have written since `begin`; empty where there is none."""
         function = library.functions.emulator_variable_written

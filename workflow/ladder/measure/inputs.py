@@ -12,7 +12,7 @@ from ladder.model.shape import Shape
 Matrix = np.ndarray
 
 # Of these the signs are independent of all else, which the statistical test of ladder.model.bounds stands on.
-RANDOM_SIGNS = ("uniform", "normal", "wide_range", "outliers", "uneven", "uneven_steps")
+RANDOM_SIGNS = ("uniform", "normal", "wide_range", "outliers", "uneven", "uneven_steps", "late")
 
 
 @dataclass(frozen=True)
@@ -142,6 +142,15 @@ def _uneven_steps_pair(random: np.random.Generator, shape: Shape) -> tuple[Matri
     return np.ldexp(A, scales.T), np.ldexp(B, -scales)
 
 
+def _late_pair(random: np.random.Generator, shape: Shape) -> tuple[Matrix, Matrix]:
+    """The last eighth of the steps of k is 2**20 times as large: a range found from the others does not hold it."""
+    A, B = _uniform(random, shape.m, shape.k), _uniform(random, shape.k, shape.n)
+    first = shape.k - shape.k // 8
+    A[:, first:] *= np.float32(2.0**20)
+    B[first:] *= np.float32(2.0**20)
+    return A, B
+
+
 def _scales(random: np.random.Generator, lines: int) -> Matrix:
     """Exponents of powers of two, a column of them, all of them drawn or one; the others are 0."""
     chosen = np.ones(lines, bool) if random.random() < 1 / 2 else np.arange(lines) == _any(random, lines)
@@ -234,6 +243,7 @@ _PAIRS: dict[str, Callable[[np.random.Generator, Shape], tuple[Matrix, Matrix]]]
     "nonfinite_first": _nonfinite_first_pair,
     "uneven": _uneven_pair,
     "uneven_steps": _uneven_steps_pair,
+    "late": _late_pair,
     "subnormal_B": _subnormal_second,
     "zero_tiles": _zero_tiles,
     "scattered": _scattered_pair,

@@ -132,87 +132,106 @@ _FEW_LINES = (
     *(Case(Shape(1, 36, 1028), padding=(0, 4, 0), offset=offset) for offset in ((1, 0, 0), (0, 1, 0))),
     Case(Shape(37, 8, 68), padding=(0, 0, 1)),
     *(Case(Shape(8, 36, 68), padding=padding) for padding in ((1, 0, 0), (0, 1, 0), (0, 0, 1))),
-    *(Case(Shape(*sides, 36), padding=1 << 26) for sides in ((1, 131), (131, 1))),
+    *(Case(Shape(*sides, 36), padding=(1 << 26) + gap) for sides in ((1, 131), (131, 1)) for gap in (0, 1)),
     *(Case(Shape(*sides, 100), family="nonfinite") for sides in ((1, 70), (70, 1))),
 )
 
-# Beyond the cases of a GPU: one matrix of three unaligned; rows that are all aligned, with a rest of k, of n or of both
-# in the last vector; rows so far apart, reserved and not filled, that an offset into a matrix needs more than 31 bits,
-# into two of them more than 32, that eight rows need so, and that a leading dimension does; more than a group of rows
-# of tiles, each added to C once; more elements than a float counts; a tall and a wide C with a rest of k; more tiles of
-# k than 8 bits count, with so many columns that rounding in one direction shows, and rows of B so far apart that a
-# later chunk of k begins beyond 31 bits; so large products that tensor cores pay for a pre-pass, and tiles for 66 SMs,
-# with lines of many scales, with few numbers but 0, with steps of many scales and rows of B 2^32 apart, with few
-# numbers that are far larger, and of huge lines; one that is larger still, aligned and of whole tiles but along k, and
-# another whose sums are long too, twice; sums of zero times infinity; scalars near 0 that matter, for the matrices are
-# huge, once with sums so long that tensor cores compute them; scalars near 1; numbers that round to infinity in what
-# tensor cores multiply; infinities in the first places alone, with few columns, few rows and several tiles; a
-# product for large tiles, of which there is one at least, in which rows of C are not aligned; two rows of 41 tiles, for
-# which a division in floats gives the wrong row; sums that are split into other numbers of parts; and parts of sums
-# whose offsets into A and C are beyond 31 bits.
+LARGEST_SMS = 192  # about as many as the largest GPUs have
+
+# Beyond the cases of a GPU. What lies between rows that are far apart is reserved and not filled.
 EMULATED_ALONE = (
+    # One matrix of three is not aligned.
     *(
         Case(Shape(65, 68, 20), alpha=-1, beta=-1, padding=4, offset=offset)
         for offset in ((1, 0, 0), (0, 1, 0), (0, 0, 1))
     ),
+    # All rows are aligned, and the last vector has a rest of k, of n or of both.
     Case(Shape(130, 132, 35), beta=1, padding=(1, 0, 0)),
     Case(Shape(130, 131, 36), beta=1, padding=(0, 1, 1)),
     Case(Shape(65, 67, 133), padding=(3, 1, 1)),
+    # Whole tiles in all dimensions, and gaps in one matrix alone.
+    *(Case(Shape(256, 256, 64), beta=1, padding=padding) for padding in ((4, 0, 0), (0, 4, 0), (0, 0, 4))),
+    # An offset into a matrix needs more than 31 bits, into two of them more than 32; of many rows or many columns
+    # beside few of the others; of eight rows; and a leading dimension does.
     Case(Shape(129, 132, 36), beta=1, padding=1 << 26),
-    Case(Shape(129, 5, 35), padding=1 << 26),
+    Case(Shape(1030, 5, 35), padding=(1 << 23, 1 << 26, 1 << 23)),
+    Case(Shape(5, 1030, 133), padding=(1 << 31, 1 << 24, 1 << 31)),
     Case(Shape(9, 12, 36), padding=1 << 29),
     Case(Shape(3, 12, 4), beta=1, padding=1 << 32),
     Case(Shape(2, 5, 3), padding=(1 << 32) + 1),
+    # More than a group of rows of tiles, each added to C once; more elements than a float counts; a tall and a wide C
+    # with a rest of k.
     Case(Shape(2309, 260, 3), beta=1),
     Case(Shape(4097, 4097, 1), padding=(3, 0, 3), blocks=8),
     Case(Shape(1030, 5, 133)),
     Case(Shape(5, 1030, 133)),
+    # More tiles of k than 8 bits count, with so many columns that rounding in one direction shows, and rows of B so far
+    # apart that a later chunk of k begins beyond 31 bits.
     Case(Shape(5, 70, 8223), padding=(1, 1 << 22, 0), sms=1),
+    # So large that tensor cores pay for a pre-pass, with tiles for 66 SMs: lines of many scales, few numbers but 0,
+    # steps of many scales with rows of B 2^32 apart, few numbers that are far larger, and huge lines.
     Case(Shape(1370, 1358, 579), -1.25, 0.75, (1, 2, 0), family="uneven", sms=66, blocks=EMULATED_FEW),
     Case(Shape(1028, 2060, 548), beta=-1, offset=(0, 0, 1), family="signed_zeros", sms=66, blocks=EMULATED_FEW),
     Case(Shape(1412, 1316, 580), -1, padding=(0, 1 << 32, 0), family="uneven_steps", sms=66, blocks=EMULATED_FEW),
     Case(Shape(1029, 1039, 1035), beta=1, padding=(0, 2, 6), family="outliers", sms=66, blocks=EMULATED_FEW),
     Case(Shape(1028, 1036, 1032), alpha=2.0**-110, family="huge", sms=66, blocks=EMULATED_FEW),
+    # Larger still, aligned and of whole tiles but along k; with long sums too, twice; and with longer sums.
     Case(Shape(2240, 2304, 1036), sms=66, blocks=EMULATED_FEW),
     Case(Shape(2030, 2040, 2052), beta=1, padding=4, sms=66, blocks=EMULATED_LAST),
     Case(Shape(2030, 2040, 2052), -1, padding=4, family="wide_range", sms=66, blocks=EMULATED_LAST),
+    Case(Shape(1030, 1040, 4100), sms=66, blocks=EMULATED_LAST),
+    # Sums of zero times infinity; scalars near 0 that matter, for the matrices are huge, once with sums so long that
+    # tensor cores compute them; scalars near 1.
     Case(Shape(17, 20, 36), alpha=math.inf, family="signed_zeros"),
     Case(Shape(17, 20, 36), alpha=2.0**-110, beta=-(2.0**-120), family="huge"),
     Case(Shape(17, 36, 613), alpha=2.0**-110, family="huge", sms=1),
     Case(Shape(17, 20, 1), alpha=1 + 2.0**-21, beta=1 - 2.0**-21),
+    # Numbers that round to infinity in what tensor cores multiply; infinities in the first places alone, with few
+    # columns, few rows and several tiles.
     Case(Shape(130, 132, 68), beta=-1, family="largest"),
     Case(Shape(65, 68, 613), family="largest", sms=1),
     *(Case(shape, family="nonfinite_first") for shape in (Shape(70, 3, 100), Shape(3, 70, 100), Shape(65, 68, 20))),
+    # Large tiles, of which one at least is whole, and rows of C that are not aligned.
     Case(Shape(128, 1156, 32), beta=1, padding=(0, 0, 3), offset=(1, 0, 0), sms=1, blocks=EMULATED_FEW),
     *_FEW_LINES,
+    # Two rows of 41 tiles, for which a division in floats gives the wrong row.
     *(Case(Shape(rows, columns, 3)) for rows, columns in ((33, 1310), (65, 2622), (129, 5248))),
-    *(Case(shape) for shape in (Shape(9, 6, 5200), Shape(3, 5, 20011))),
+    # Sums that many SMs split into many parts, two of them of 64 tiles and more; more than 256 small tiles.
+    *(Case(shape, sms=sms) for shape, sms in ((Shape(9, 6, 5200), 160), (Shape(3, 5, 20011), 132))),
+    *(Case(shape, beta=1, sms=160) for shape in (Shape(70, 2044, 132), Shape(8500, 3, 130), Shape(129, 2044, 68))),
+    # A sum whose last steps are far larger; parts of sums whose offsets into A and C are beyond 31 bits.
+    Case(Shape(17, 36, 5204), family="late", sms=1),
     Case(Shape(9, 12, 613), padding=(1 << 29, 1 << 22, 1 << 29), sms=1),
 )
 
-# On a GPU alone: one dimension that a float does not hold, with more tiles than 16 bits count; more tiles of k than 16
-# bits count; a thin C of more rows, or columns, than these count; and products so large that kernels of their own
-# compute them, with a rest of m, n and k: rows that begin anywhere, and rows that are all aligned, of ordinary numbers,
-# of lines or steps of many scales, and with many more columns than rows of few numbers that are far larger, of numbers
-# that cannot be split, of numbers that round to infinity, of few numbers but 0, and of huge lines; and with many more
-# rows than columns, a few of numbers that cannot be split.
 GPU_ALONE = (
+    # One dimension that a float does not hold, with more tiles than 16 bits count; more tiles of k than these count; a
+    # thin C of more rows, or columns, than these count.
     Case(Shape((1 << 24) + 65, 1, 1)),
     Case(Shape(1, (1 << 24) + 65, 1)),
     Case(Shape(2, 3, (1 << 21) + 65), alpha=-1),
     Case(Shape(65601, 13, 6), beta=1),
     Case(Shape(13, 65601, 6), beta=1),
+    # So large that kernels of their own compute them, with a rest of m, n and k: rows that begin anywhere; then rows
+    # that are all aligned, of ordinary numbers, of lines or steps of many scales, and with far larger last steps.
     Case(Shape(2031, 2041, 2049), -0.5, 1, (1, 0, 2)),
     *(
         Case(Shape(2030, 2040, 2052), beta=1, padding=(4, 8, 12), family=family)
         for family in ("uniform", "uneven", "uneven_steps")
     ),
+    Case(Shape(2030, 2040, 8204), padding=(4, 8, 12), family="late"),
+    # With many more columns than rows: of few numbers that are far larger, of numbers that cannot be split, of numbers
+    # that round to infinity, of few numbers but 0, and of huge lines.
     *(
         Case(Shape(1006, 4044, 2052), beta=1, padding=(4, 8, 12), family=family)
         for family in ("outliers", "wide_range", "largest", "signed_zeros")
     ),
     Case(Shape(1006, 4044, 2052), alpha=2.0**-110, padding=(4, 8, 12), family="huge"),
+    # With many more rows than columns, a few of numbers that cannot be split.
     Case(Shape(4044, 1004, 2052), beta=1, padding=(4, 8, 12), family="nonfinite"),
+    # Many rows and columns, and a rest of both; some hundred tiles whose sums may be split.
+    Case(Shape(4103, 4100, 70), beta=1),
+    Case(Shape(790, 772, 517), beta=1),
 )
 
 # There too: rows so far apart that an offset into A and C, or into B, needs more than 31 bits, the last so that only a
@@ -243,11 +262,11 @@ _MANY = (
     Shape((1 << 25) + 65, 3, 4),
     Shape(3, (1 << 25) + 65, 4),
 )
-# Beyond what is computed anywhere; a row of A that fits in no shared memory; and large matrices whose rows are not
-# aligned, which a rung may copy first.
+# Beyond what is computed anywhere, for so many SMs that their number times that of tiles needs more than 31 bits; a row
+# of A that fits in no shared memory; and large matrices whose rows are not aligned, which a rung may copy first.
 _QUEUED_ONLY = (
-    Case(Shape((1 << 30) + 1, 3, 5)),
-    Case(Shape(3, (1 << 30) + 1, 5)),
+    Case(Shape((1 << 30) + 1, 3, 37), sms=LARGEST_SMS),
+    Case(Shape(3, (1 << 30) + 1, 37), sms=LARGEST_SMS),
     Case(Shape(3, 5, (1 << 17) + 1)),
     Case(Shape(4095, 4097, 4099)),
 )

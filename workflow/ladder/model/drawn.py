@@ -20,7 +20,8 @@ from ladder.model.shape import Shape
 
 _LEVELS = 11  # a prime, of which the array has _LEVELS + 1 columns
 _FACTORS = ("m", "n", "k", "alpha", "beta", "A", "B", "C", "family", "sms")
-LONG_K = (1 << 16) + 1  # a k that 16 bits do not hold
+NOT_OF_16_BITS = 1 << 16
+LONG_K = NOT_OF_16_BITS + 1  # a k that 16 bits do not hold
 FEWEST = 16  # cases of so few rows, columns or steps that a source asks for them
 LANES_OF_A_WARP = 32
 LONGEST_OF_WARPS = 9 * LANES_OF_A_WARP  # beyond the sums that warps share
@@ -220,7 +221,7 @@ def _whole_tiles(random: Random, named: Named, reach: Reach) -> list[Shape]:
 
 def _long_sum(random: Random, named: Named, reach: Reach) -> list[Shape]:
     """A sum that is longer than 16 bits count, where the tiles that compute it are within reach."""
-    if 2 * LONG_K * named.tile.m * named.tile.n > 16 * reach.of_tiles:
+    if 2 * NOT_OF_16_BITS * named.tile.m * named.tile.n > 16 * reach.of_tiles:
         return []
     return [Shape(random.randint(1, 8), random.randint(1, 8), LONG_K + random.randrange(64))]
 

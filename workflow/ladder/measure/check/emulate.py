@@ -21,7 +21,7 @@ from ladder.build.emulator import (
 )
 from ladder.build.languages.compile import why_no_compiler
 from ladder.build.other_code import other_code
-from ladder.build.resources import first_warning
+from ladder.build.resources import first_warning, too_many_registers
 from ladder.config.sources import defined_macros, generated, header_folders, is_compiled, source_of_rung, sources
 from ladder.config.wrapper import macros_of_classes
 from ladder.measure.check.stage import run_cases
@@ -45,7 +45,8 @@ def emulate_rung(
 ) -> dict[str, Any]:
     """Check a rung in the emulator, whose engine is as in `compile_for_emulator`, and return its record.
 
-    Keys: status, message, cases (those that ran, as in the record of a check). The status is `emulated` where all
+    Keys: status, message, cases (those that ran, as in the record of a check), and left_out, where any ran: the cases
+    that would have taken too much time or memory. The status is `emulated` where all
     passed; `failed`; `needs a GPU` where the source does not compile for the emulator, or would compile to other code
     than for a GPU; `not emulated` where this machine has no compiler for it, or a launch was not waited for any longer;
     or the compile record's, where it is not `ok`.
@@ -55,8 +56,20 @@ def emulate_rung(
         return {"status": compiled["status"], "message": compiled["message"], "cases": []}
     asked = {"architecture": compiled.get("architecture", ARCHITECTURE), "flags": compiled.get("flags", ())}
     record = emulate_source(rung, cases, threads, time_limit_s, log, engine, **asked)
+    return beside_nvcc(record, compiled.get("log", ""))
+
+
+def beside_nvcc(record: dict[str, Any], log: str) -> dict[str, Any]:
+    """The record of `emulate_source` where nvcc has compiled the rung as well, with this log.
+
+    A launch that asks for more registers than there are fails, for the emulator does not know of registers; what failed
+    is told with nvcc's first warning. The record loses its `blocks`.
+    """
+    blocks = record.pop("blocks", {})
+    if record["status"] == EMULATED and (message := too_many_registers(blocks, log)):
+        record |= {"status": "failed", "message": message}
     if record["status"] == "failed":
-        record["message"] += first_warning(compiled.get("log", ""))
+        record["message"] += first_warning(log)
     return record
 
 
@@ -75,6 +88,7 @@ def emulate_source(
 ) -> dict[str, Any]:
     """`emulate_rung` of a rung of which nothing is said to have been compiled.
 
+    The record has a key more where cases ran: `blocks`, the threads of the largest block of each kernel.
     `architecture` is what the source is compiled for on a GPU, whose code it has here too, and `flags` are nvcc's, of
     which those count that define macros. Each thread is a process with a share of the cases. The progress is told how
     many cases have begun, and which one begins. With `first_only` each ends with its first finding of the emulator.
@@ -145,7 +159,8 @@ def emulate_library(
     if message := answers.unfinished():
         return {"status": NOT_EMULATED, "message": message, "cases": answers.records}
     status, message = answers.verdict(f"emulate: {rung.name}")
-    return {"status": EMULATED if status == "pass" else status, "message": message, "cases": answers.records}
+    told = {"left_out": list(map(str, answers.left_out)), "blocks": answers.blocks}
+    return {"status": EMULATED if status == "pass" else status, "message": message, "cases": answers.records, **told}
 
 
 def interpret(

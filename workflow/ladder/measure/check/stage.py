@@ -90,6 +90,7 @@ class Answers:
     asked: Sequence[Case]
     records: list[dict[str, Any]] = field(default_factory=list)
     left_out: list[Case] = field(default_factory=list)  # for this machine cannot compute them
+    blocks: dict[str, int] = field(default_factory=dict)  # in the emulator: `EmulatedDevice.largest_blocks`
     current: Case | None = None  # the case begun last
     outcome: Outcome = field(default_factory=lambda: Outcome(BROKEN, "no worker ran"))
 
@@ -182,6 +183,7 @@ def run_cases(
         asked=cases,
         records=sorted(records, key=lambda record: place.get(Case.of(record), 0)),
         left_out=[case for each in shares for case in each.left_out],
+        blocks={name: max(each.blocks.get(name, 0) for each in shares) for each in shares for name in each.blocks},
         current=ended.current,
         outcome=ended.outcome,
     )
@@ -222,6 +224,8 @@ def _run_share(
             begins(answers.current)
         elif "left_out" in event:
             answers.left_out.append(Case.of(event["left_out"]))
+        elif "blocks" in event:
+            answers.blocks = event["blocks"]
         else:
             answers.records.append(event["case"])
 

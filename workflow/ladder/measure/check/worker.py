@@ -259,6 +259,8 @@ def main(asked: Mapping[str, Any]) -> None:
         if emulated and device.cut_off:
             library, device.cut_off = library.anew(), False
         device.clear()
+    if emulated:
+        process.emit(blocks=device.largest_blocks(library))
 
 
 if __name__ == "__main__":  # in the emulator; what is measured on a GPU has one process for all stages
