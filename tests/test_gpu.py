@@ -336,17 +336,21 @@ def test_matrices_that_fastest_copies_first_give_the_right_product(builds, gpu_a
 def test_products_for_each_kernel_of_mma_3xtf32_are_right(builds, gpu_alone, family):
     rung = read_kernels(KERNELS)["mma_3xtf32"]
     library = Library(Build(builds[rung.name]).library)
-    for kernel, shape, padding, offset in (
-        ("sgemm_large", Shape(2045, 2044, 2052), (4, 8, 1), (0, 4, 3)),
-        ("sgemm_large", Shape(3969, 4036, 2068), 0, 0),
-        ("sgemm_mma", Shape(1029, 1028, 1100), (4, 8, 1), (0, 4, 3)),
-        ("sgemm_mma", Shape(1029, 1027, 2101), 0, 0),
-        ("sgemm_multiply_adds", Shape(701, 300, 1500), (1, 0, 3), 0),
+    kernels = set()
+    for shape, padding, offset in (
+        (Shape(2045, 2044, 2052), (4, 8, 1), (0, 4, 3)),
+        (Shape(3969, 4036, 2068), (4, 8, 1), (0, 4, 3)),
+        (Shape(3969, 4036, 2068), 0, 0),
+        (Shape(1029, 1028, 1100), (4, 8, 1), (0, 4, 3)),
+        (Shape(1029, 1027, 2101), 0, 0),
+        (Shape(701, 300, 1500), (1, 0, 3), 0),
     ):
-        assert any(kernel in launch.kernel for launch in library.launches(shape, sms=132))
+        kernels |= {launch.kernel for launch in library.launches(shape, sms=132)}
         case = Case(shape, -1.25, 0.75, padding, offset, family)
         record = check_case(CudaDevice(0), library, case, 3, runs=2, **rung.declared)
         assert record["verdict"] == "pass"
+    for name in ("sgemm_large", "sgemm_mma", "sgemm_multiply_adds"):  # which takes which is tuned
+        assert any(name in kernel for kernel in kernels)
 
 
 @pytest.mark.parametrize(

@@ -26,6 +26,7 @@ ALIGNMENT = 256  # bytes, of what cudaMalloc gives
 MAP_NORESERVE = getattr(mmap, "MAP_NORESERVE", 0x4000)  # Python names it from 3.13 on
 EMULATED_STREAM = 0x57EA  # what the emulator is told to be the stream: any number, and not the default stream
 HELD_S = 5.0  # how long sgemm may take to queue a product on a stream that is held
+LEAST_SIDE = 16  # of a tile, about
 LARGE_S = 12.0  # of CPU time for a launch of which some blocks are emulated
 SEEN_AFTER_S = 0.2  # within which work on another stream than that one is seen
 EMULATED_SMS = 8  # as many as the emulator has at first: kernels/emulator/README.md
@@ -358,7 +359,9 @@ def _patience_s(call: Call) -> float:
     """The seconds of CPU time for which a launch in the emulator is waited for.
 
     They are 5, and one for each million FLOP and for each 10,000 steps of k, at which threads may wait for each other.
+    The FLOP are those of a C with LEAST_SIDE rows and columns at least: threads of a tile work beyond a thin C, too.
 
     LARGE_S of a product of which some blocks are computed: blocks that compute one tile after the other do not end.
     """
-    return LARGE_S if call.blocks else 5 + call.shape.flop / 1e6 + call.shape.k / 1e4
+    rows, columns = (max(side, LEAST_SIDE) for side in (call.shape.m, call.shape.n))
+    return LARGE_S if call.blocks else 5 + 2 * rows * columns * call.shape.k / 1e6 + call.shape.k / 1e4
