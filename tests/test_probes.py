@@ -312,6 +312,32 @@ def test_a_fault_of_the_host_function_or_of_static_memory_is_found(tmp_path, tex
     assert (status, message in found) == ("failed", True), found
 
 
+EARLY = """
+template <typename Kernel>
+cudaError_t launch_early(Kernel kernel, dim3 grid, cudaStream_t stream, const Gemm& g, float* sums) {
+  if (launch_observer != nullptr) return launch(kernel, grid, dim3(256), 0, stream, g, sums);
+  cudaLaunchAttribute early = {};
+  early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  early.val.programmaticStreamSerializationAllowed = 1;
+  cudaLaunchConfig_t config = {grid, dim3(256), 0, stream, &early, 1};
+  return cudaLaunchKernelEx(&config, kernel, g, sums);
+}
+"""
+
+
+@pytest.mark.parametrize(("waits", "status"), [(True, "emulated"), (False, "failed")])
+def test_a_kernel_that_is_launched_early_must_wait_for_the_call_before(tmp_path, waits, status):
+    text = SOURCE.replace(
+        "launch(halves, dim3(blocks, 2), dim3(256), 0, stream, g, sums)",
+        "launch_early(halves, dim3(blocks, 2), stream, g, sums)",
+    )
+    wait = 'asm volatile("griddepcontrol.wait;" ::: "memory");\n  ' if waits else ""
+    text = text.replace("float sum = 0;", f"{wait}float sum = 0;")
+    found = emulated(tmp_path, text, STATIC=EARLY)
+    assert found[0] == status, found
+    assert ("probe capture: two calls in a row with one workspace: race: " in found[1]) == (not waits)
+
+
 # A block for each row of C.
 ROWS = """#include "gemm.cuh"
 __global__ void rows(Gemm g) {
