@@ -565,6 +565,7 @@ EXPORT_SGEMM(run)
     [
         ("", ""),
         ("p * g.ldb + col]", "p * static_cast<int>(g.ldb) + col]"),
+        ("p * g.ldb + col]", "(g.ldb % 4 ? p * g.ldb : static_cast<int>(p * g.ldb)) + col]"),
         ("p < g.k", "p < (g.k < 500 ? g.k : g.k / 4 * 4)"),
         ("g.beta == 0 ?", "g.beta == 0 && g.n < 1000 ?"),
         ("sum += g.A[p]", "if (g.A[p] != 0) sum += g.A[p]"),
@@ -628,15 +629,29 @@ EXPORT_SGEMM_WITH_WORKSPACE(run, needed)
         ("FIRST", "if (g.m % 128 == 0 && g.n % 256 == 0 && g.k % 64 == 0) g.ldb = g.n;", "256x256x64"),
         ("FIRST", "if (g.m % 128 == 0 && g.n % 256 == 0 && g.k % 64 == 0) g.ldc = g.n;", "256x256x64"),
         ("FIRST", "if (g.m > 256 && g.n <= 8) g.lda = static_cast<int>(g.lda << 9) >> 9;", "1030x5x35"),
+        ("dim3(tiles, count)", "dim3(std::min(tiles, 1024), count)", "129x2044x68"),
+        ("g.A[row * g.lda + p] *", "fminf(g.A[row * g.lda + p], 2) *", "17x36x5204"),
         ("FIRST", "if (g.n > 256 && g.m <= 8) g.lda = static_cast<int>(g.lda << 9) >> 9;", "5x1030x133"),
     ],
 )
 def test_what_shows_on_many_sms_in_whole_tiles_or_far_rows_alone_is_found(tmp_path, sound, wrong, shape):
     (tmp_path / "rung.cu").write_text(OF_PARTS.replace(sound, wrong, 1).replace("FIRST", ""))
-    shapes = ("9x6x5200", "3x5x20011", "70x2044x132", "8500x3x130", "256x256x64", "1030x5x35", "5x1030x133")
+    shapes = ("9x6x5200", "3x5x20011", "70x2044x132", "8500x3x130", "129x2044x68")
+    shapes += ("17x36x5204", "256x256x64", "1030x5x35", "5x1030x133")
     record = emulated(tmp_path, tmp_path / "rung.cu", [each for each in EMULATED_ALONE if str(each.shape) in shapes])
     assert record["status"] == ("failed" if shape else "emulated"), record["message"]
     assert record["message"].startswith(shape)
+
+
+@pytest.mark.parametrize("least", [0, 1024])
+def test_a_rest_of_k_that_only_large_products_forget_is_found(tmp_path, least):
+    text = (ROOT / "kernels/sgemm/naive.cu").read_text()
+    large = f"if ({least} > 0 && g.m > {least} && g.n > {least} && g.k > 4 * {least}) g.k -= g.k % 16;"
+    (tmp_path / "rung.cu").write_text(text.replace("  float sum = 0.0f;", f"  {large}\n  float sum = 0.0f;"))
+    cases = [case for case in EMULATED_ALONE if min(case.shape.m, case.shape.n) > 1000]
+    record = emulated(tmp_path, tmp_path / "rung.cu", cases)
+    assert record["status"] == ("failed" if least else "emulated"), record["message"]
+    assert record["message"].startswith("1030x1040x4100" if least else "")
 
 
 FROM_A_COUNTER = """
@@ -691,6 +706,7 @@ def test_where_there_is_no_room_to_reserve_wide_gaps_are_left_out(tmp_path, giga
     ]
     kept = [case.as_record()["padding"] for case in fits]  # of one row B alone is wide
     assert (record["status"], [case["padding"] for case in record["cases"]]) == ("emulated", kept), record
+    assert {*record["left_out"]} == {str(case) for case in EMULATED_ALONE if case not in fits}
 
 
 TALL = [asked(shape, blocks=16) for shape in ("2097153x3x2", "3x2097153x2")]

@@ -286,6 +286,14 @@ COPIED = {
             "1073741825x3x37, SMs 192, probe queued only: ",
         ),
         (
+            SOURCE,
+            {
+                "FIRST": "if (g.k > 8 && g.m > 1 << 20) {"
+                " if (auto e = launch(halves, dim3(1, g.m / 64), dim3(64), 0, stream, g, sums)) return e; }"
+            },
+            "1073741825x3x37, SMs 192, probe queued only: launch: ",
+        ),
+        (
             SOURCE.replace("dim3(256), 0, stream, g, sums);\n  if", "dim3(256), 4 * g.k, stream, g, sums);\n  if"),
             {},
             "3x5x131073, probe queued only: ",

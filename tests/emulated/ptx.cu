@@ -5,15 +5,8 @@
 
 #include "bulk_copy.cuh"
 #include "gemm.cuh"
+#include "kernel_of_threads.cuh"
 #include "wgmma.cuh"
-
-#define KERNEL(name)                                                                                            \
-  __device__ void name(unsigned i, float* c, const float* b, const CUtensorMap* map);                           \
-  __global__ void __launch_bounds__(128) name##_kernel(Gemm g, const __grid_constant__ CUtensorMap map) {       \
-    name(threadIdx.x, g.C, g.B, &map);                                                                          \
-  }                                                                                                             \
-  __device__ void name([[maybe_unused]] unsigned i, [[maybe_unused]] float* c, [[maybe_unused]] const float* b, \
-                       [[maybe_unused]] const CUtensorMap* map)
 
 #define TWO(op, x, y)                                  \
   ([](unsigned a, unsigned b) {                        \

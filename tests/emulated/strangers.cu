@@ -13,18 +13,11 @@
 
 #include "bulk_copy.cuh"
 #include "gemm.cuh"
+#include "kernel_of_threads.cuh"
 
 namespace cg = cooperative_groups;
 namespace ptx = cuda::ptx;
 namespace cde = cuda::device::experimental;
-
-#define KERNEL(name)                                                                                            \
-  __device__ void name(unsigned i, float* c, const float* b, const CUtensorMap* map);                           \
-  __global__ void __launch_bounds__(128) name##_kernel(Gemm g, const __grid_constant__ CUtensorMap map) {       \
-    name(threadIdx.x, g.C, g.B, &map);                                                                          \
-  }                                                                                                             \
-  __device__ void name([[maybe_unused]] unsigned i, [[maybe_unused]] float* c, [[maybe_unused]] const float* b, \
-                       [[maybe_unused]] const CUtensorMap* map)
 
 KERNEL(matches) {
   int equal, different;

@@ -24,7 +24,7 @@ from ladder.build.other_code import other_code
 from ladder.build.resources import first_warning, too_many_registers
 from ladder.config.sources import defined_macros, generated, header_folders, is_compiled, source_of_rung, sources
 from ladder.config.wrapper import macros_of_classes
-from ladder.measure.check.stage import run_cases
+from ladder.measure.check.stage import Answers, run_cases
 from ladder.model.cases import Case, emulated_runs
 from ladder.model.rung import Rung
 
@@ -156,11 +156,7 @@ def emulate_library(
         "declared": rung.declared,
     }
     answers = run_cases(cases, list(map(emulated_runs, cases)), request, time_limit_s, log, progress, threads)
-    if message := answers.unfinished():
-        return {"status": NOT_EMULATED, "message": message, "cases": answers.records}
-    status, message = answers.verdict(f"emulate: {rung.name}")
-    told = {"left_out": list(map(str, answers.left_out)), "blocks": answers.blocks}
-    return {"status": EMULATED if status == "pass" else status, "message": message, "cases": answers.records, **told}
+    return _emulated(rung, answers) | {"blocks": answers.blocks}
 
 
 def interpret(
@@ -184,7 +180,17 @@ def interpret(
     cases = interpreted_cases(cases)
     request = {"interpret": asked, "declared": rung.declared}
     answers = run_cases(cases, [1] * len(cases), request, time_limit_s, log, progress, threads)
+    return _emulated(rung, answers)
+
+
+def _emulated(rung: Rung, answers: Answers) -> dict[str, Any]:
+    """The record of what workers answered that emulate a rung or interpret it."""
     if message := answers.unfinished():
-        return {"status": NOT_EMULATED, "message": message, "cases": answers.records}
-    status, message = answers.verdict(f"emulate: {rung.name}")
-    return {"status": EMULATED if status == "pass" else status, "message": message, "cases": answers.records}
+        status = NOT_EMULATED
+    else:
+        status, message = answers.verdict(f"emulate: {rung.name}")
+        status = EMULATED if status == "pass" else status
+    return {
+        **{"status": status, "message": message, "cases": answers.records},
+        "left_out": list(map(str, answers.left_out)),
+    }
