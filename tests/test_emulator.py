@@ -51,7 +51,7 @@ def test_a_tile_of_fastest_is_stored_wherever_rows_of_C_begin_and_its_parts_add_
 # clusters. What goes on between the blocks of a cluster is followed for 2 of them; 8 have too many threads for that.
 THIN = [
     *(("launch_few_columns", most, cut) for most, cut in ((1, "{8,2},0"), (2, "{1,1},0"), (4, "{8,8},0"))),
-    *(("launch_few_columns", most, cut) for most, cut in ((8, "{2,1},0"), (16, "{4,2},0"))),
+    *(("launch_few_columns", most, cut) for most, cut in ((8, "{2,1},0"), (16, "{4,2},0"), (32, "{1,1},0"))),
     *(("launch_few_rows", most, cut) for most, cut in ((1, "{4,2},0"), (2, "{1,1},0"), (4, "{2,2},0"))),
     *(("launch_few_rows", most, cut) for most, cut in ((8, "{8,8},0"), (16, "{4,2},0"))),
     *(("launch_short_k", most, f"{{}},{rows}") for most, rows in ((4, 4), (8, 32), (16, 4), (32, 32))),
@@ -63,7 +63,7 @@ def test_a_thin_kernel_of_fastest_is_right_however_its_work_is_cut(for_the_emula
     macros = {"KERNEL": f"{kernel}<{most}>", "CUT": cut}
     library = Library(for_the_emulator(ROOT / "tests/kernels/thin_ways_of_fastest.cu", macros))
     sides = {
-        "launch_few_columns": [(37, most, 650), (70, (most + 1) // 2, 1030)],
+        "launch_few_columns": [(37, most, 650), (70, (most + 1) // 2, 1030), (67, most, 532)],
         "launch_few_rows": [(most, 141, 300), ((most + 1) // 2, 67, 150)],
         "launch_short_k": [(131, 261, most), (70, 33, (most + 1) // 2)],
     }

@@ -75,13 +75,14 @@ struct Ways {
   int warps, blocks;
 };
 
-// Adds in each lane the values of all lanes of the warp, so that they end in different lanes: halves of the values
-// change places with another lane until each lane has its share of the sums. A lane returns which of the values its first
-// one is; the others follow it. With fewer values than lanes, several lanes have the same one.
-template <int VALUES, int COUNT = VALUES, int WIDTH = 16>
+// Adds in each lane the values of all lanes of the warp (or of every LANES-th lane, 2, 4 or 8), so that they end in
+// different lanes: halves of the values change places with another lane until each lane has its share of the sums. A lane
+// returns which of the values its first one is; the others follow it. With fewer values than lanes, several lanes have the
+// same one.
+template <int LANES = 1, int VALUES, int COUNT = VALUES, int WIDTH = 16>
 __device__ inline int sum_of_lanes(float (&value)[VALUES]) {
   bool upper = threadIdx.x & WIDTH;
-  if constexpr (WIDTH == 0) {
+  if constexpr (WIDTH < LANES) {
     return 0;
   } else if constexpr (COUNT > 1) {
     constexpr int HALF = COUNT / 2;
@@ -91,10 +92,10 @@ __device__ inline int sum_of_lanes(float (&value)[VALUES]) {
       float kept = upper ? value[i + HALF] : value[i];
       value[i] = kept + __shfl_xor_sync(0xFFFFFFFF, sent, WIDTH);
     }
-    return (upper ? HALF : 0) + sum_of_lanes<VALUES, HALF, WIDTH / 2>(value);
+    return (upper ? HALF : 0) + sum_of_lanes<LANES, VALUES, HALF, WIDTH / 2>(value);
   } else {
     value[0] += __shfl_xor_sync(0xFFFFFFFF, value[0], WIDTH);
-    return sum_of_lanes<VALUES, 1, WIDTH / 2>(value);
+    return sum_of_lanes<LANES, VALUES, 1, WIDTH / 2>(value);
   }
 }
 

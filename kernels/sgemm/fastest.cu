@@ -9,9 +9,10 @@
 //   has 8 x 4 or 8 x 8 results, or groups of warps that share the steps of k, so that it has 8 x 16. Only `Light` has
 //   threads of 4 x 4 results: for products that do not fill the GPU, of which each block should be short.
 // - Three kernels without tiles, which the same model chooses: `sgemm_few_columns` and `sgemm_few_rows` where C has at most
-//   16 columns or rows and the large matrix streams from memory once, `sgemm_short_k` where k is at most 32 and C streams
-//   to memory. The first two split k among the warps of a block and, from compute capability 9.0 on, among the blocks of
-//   a cluster, whose sums meet in shared memory (thin_sums.cuh). Rows may begin anywhere: lanes take neighbouring floats.
+//   32 columns or 16 rows and the large matrix streams from memory once, `sgemm_short_k` where k is at most 32 and C
+//   streams to memory. The first two split k among the warps of a block and, from compute capability 9.0 on, among the
+//   blocks of a cluster, whose sums meet in shared memory (thin_sums.cuh). Rows may begin anywhere: lanes take neighbouring
+//   floats, or vectors of every fourth row, which are shifted alike.
 // - Two kernels for tiles. In `sgemm_fastest` all warps copy and multiply, as in `async_copy`. From compute capability 9.0 on,
 //   the large tiles take `sgemm_fastest_roles`, in which four more warps do nothing but copy, as in `tma`. Its blocks
 //   stay and take one tile after the other, so that the copies for the next tile begin while results are stored.
@@ -327,111 +328,180 @@ cudaError_t launch_fastest_roles(const Gemm& g, const Plan& plan, float* partial
 
 #endif
 
-// Products of few rows or few columns: at most FEW. Each element of the large matrix is used a few times only, so what
-// counts is that it streams from memory: many loads on their way, each of whole sectors, wherever its rows begin.
-constexpr int FEW = 16;
+// Products of few rows or few columns. Each element of the large matrix is used a few times only, so what counts is that
+// it streams from memory: many loads on their way, each of whole sectors, wherever its rows begin.
+constexpr int FEW_ROWS = 16, FEW_COLUMNS = 32;
 constexpr int THIN_THREADS = WARPS * 32;
 
-// C has at most N columns. A warp takes ROWS rows of A, and its lanes take neighbouring steps of k, a chunk at a time. A
-// block brings the rows of B of a chunk to shared memory, for all its warps. The next chunk is always on its way.
+// C has at most N columns. A warp takes ROWS rows of A, a chunk of k at a time. A lane takes four neighbouring steps of each
+// row, and the rows of B at these steps, four columns of them: LANES lanes share the steps. Chunks of A come to shared memory
+// for one warp, chunks of B for all warps of a block, and the next two are on their way.
+//
+// A is copied by vectors, wherever its rows begin. A row begins `shift` floats behind a multiple of 16 bytes, so that many
+// steps earlier its chunks begin, too. Every fourth row has the same shift, and these are a warp's rows. Its lanes then read
+// other rows of B than without a shift, but vectors of A all the same.
 template <int N>
 struct FewColumns {
-  static constexpr int ROWS = 4, STEPS = N > 4 ? 4 : 8;
+  static constexpr int COLS = std::min(N, 4), LANES = N / COLS;
+  static constexpr int STEPS = 32 / LANES * 4;  // of k that a warp multiplies at a time
+  static constexpr int CHUNK = N > 16 ? 32 : std::max(STEPS, 64), STAGES = 3;
+  static constexpr int ROWS = N > 4 ? 8 : 4;
   static constexpr int MOST_WAYS = N > 8 ? 4 : WARPS;  // so that two blocks have room in an SM's shared memory
-  static constexpr int PITCH = N > 4 ? N + 4 : N;      // vectors of eight lanes are in different banks
-  static constexpr int VALUES = ROWS * N;
-  static constexpr int chunk(int ways) { return STEPS * 32 * ways; }
-  static constexpr size_t shared_bytes(int ways) {
-    return sizeof(float) * std::max(2 * chunk(ways) * PITCH, WARPS * VALUES);
-  }
+  static constexpr int VALUES = ROWS * COLS, TILE_A = ROWS * CHUNK;
+  // Of four neighbouring rows of B each is in another part, so that lanes read neighbouring vectors. The parts begin at
+  // different banks, for the copies. The first row of each part is of the four steps before the chunk,
+  // which shifted rows of A reach.
+  __host__ __device__ static constexpr int part(int ways) { return (CHUNK / 4 * ways + 1) * N + std::max(N, 8); }
+  __host__ __device__ static constexpr int stage(int ways) { return WARPS * TILE_A + 4 * part(ways); }
 };
+// How far apart a warp's rows of A are, so that all have the same shift.
+__host__ __device__ inline int rows_apart(const Gemm& g) { return vector_width(g.A, g.lda) == 4 ? 1 : 4; }
 template <int N>
 __global__ void __launch_bounds__(THIN_THREADS, 2) sgemm_few_columns(Gemm g, Ways ways) {
   using T = FewColumns<N>;
+  constexpr int VECTORS = T::CHUNK / 4, COPIES = T::TILE_A / 128;  // of a row; of a lane
+  constexpr int ROWS_OF_B = THIN_THREADS / N;                      // that a block copies at a time
   float* shared = dynamic_shared<float>();
   int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
   int way = warp % ways.warps;
-  int chunk = T::STEPS * 32 * ways.warps;
-  int first_row = static_cast<int>(blockIdx.x) / ways.blocks * (WARPS / ways.warps * T::ROWS);
-  const float* A[T::ROWS];  // beyond the last row it is the last again, because the results there are not stored
+  int chunk = T::CHUNK * ways.warps, part = T::part(ways.warps), stage = T::stage(ways.warps);
+  int apart = rows_apart(g);
+  auto row_of_group = [&](int group, int i) {
+    group += static_cast<int>(blockIdx.x) / ways.blocks * (WARPS / ways.warps);
+    return group / apart * (apart * T::ROWS) + group % apart + i * apart;
+  };
+  int first_row = row_of_group(warp / ways.warps, 0);
+  int rows = first_row < g.m ? min(T::ROWS, (g.m - 1 - first_row) / apart + 1) : 0;
+  int shift = static_cast<int>(reinterpret_cast<uintptr_t>(g.A + first_row * g.lda) / 4 % 4);
+  int64_t begin = static_cast<int64_t>(rank_in_cluster()) * chunk, stride = static_cast<int64_t>(ways.blocks) * chunk;
+  int64_t end = static_cast<int64_t>(g.k) + apart - 1;
+
+  // A lane's vectors of A, the first of them at `step`. Instead of rows that are missing it copies the last one.
+  int64_t step = begin + way * T::CHUNK + lane % VECTORS * 4 - shift;
+  const float* from_A[COPIES];
 #pragma unroll
-  for (int i = 0; i < T::ROWS; ++i) {
-    A[i] = g.A + min(first_row + warp / ways.warps * T::ROWS + i, g.m - 1) * g.lda + way * 32 + lane;
+  for (int c = 0; c < COPIES; ++c) {
+    int i = max(0, min(c * (32 / VECTORS) + lane / VECTORS, rows - 1));
+    from_A[c] = g.A + (first_row + i * apart) * g.lda + step;
   }
-  float share[T::STEPS][T::ROWS], next[T::STEPS][T::ROWS];
-  // Starts a chunk on its way: A to registers, B to shared memory. Beyond k stand zeros.
-  auto load = [&](int64_t begin, float* to_B, float (&to_A)[T::STEPS][T::ROWS]) {
-    int left = begin < g.k ? static_cast<int>(min(g.k - begin, static_cast<int64_t>(chunk))) : 0;
-    int col = static_cast<int>(threadIdx.x) % N;
-#pragma unroll 4
-    for (int p = static_cast<int>(threadIdx.x) / N; p < chunk; p += THIN_THREADS / N) {
-      bool inside = p < left && col < g.n;
-      const float* from = inside ? g.B + (begin + p) * g.ldb + col : g.B;
-      __pipeline_memcpy_async(to_B + p * T::PITCH + col, from, 4, inside ? 0 : 4);
+  int col = static_cast<int>(threadIdx.x) % N, row_of_B = static_cast<int>(threadIdx.x) / N;
+  const float* from_B = g.B + (begin + row_of_B) * g.ldb + col;
+  int place_B = WARPS * T::TILE_A + row_of_B % 4 * part + (row_of_B / 4 + 1) * N + col;
+
+  // Starts the next chunk on its way. Zeros stand beyond either end of k.
+  auto copy = [&](int64_t begin, float* to) {
+    if (begin < end && rows > 0) {
+      float* to_A = to + warp * T::TILE_A + lane * 4;
+      if (step >= 0 && step + 4 <= g.k) {
+#pragma unroll
+        for (int c = 0; c < COPIES; ++c) {
+          __pipeline_memcpy_async(to_A + c * 128, from_A[c], 16);
+        }
+      } else {
+#pragma unroll 1
+        for (int v = 0; v < 4; ++v) {
+          bool inside = step + v >= 0 && step + v < g.k;
+#pragma unroll
+          for (int c = 0; c < COPIES; ++c) {
+            __pipeline_memcpy_async(to_A + c * 128 + v, inside ? from_A[c] + v : g.A, 4, inside ? 0 : 4);
+          }
+        }
+      }
+    }
+    if (begin < end && col < g.n) {
+      int left = static_cast<int>(min(g.k - begin, static_cast<int64_t>(chunk)));
+      float* to_B = to + place_B;
+      const float* from = from_B;
+      if (apart > 1 && row_of_B < 4) {
+        bool inside = begin > 0 && row_of_B - 4 < left;
+        __pipeline_memcpy_async(to_B - N, inside ? from - 4 * g.ldb : g.B, 4, inside ? 0 : 4);
+      }
+#pragma unroll 2
+      for (int p = row_of_B; p < chunk; p += ROWS_OF_B, to_B += ROWS_OF_B / 4 * N, from += ROWS_OF_B * g.ldb) {
+        __pipeline_memcpy_async(to_B, p < left ? from : g.B, 4, p < left ? 0 : 4);
+      }
     }
     __pipeline_commit();
+    step += stride;
+    from_B += stride * g.ldb;
 #pragma unroll
-    for (int step = 0; step < T::STEPS; ++step) {
-      int p = step * ways.warps * 32;
-#pragma unroll
-      for (int i = 0; i < T::ROWS; ++i) {
-        to_A[step][i] = p + way * 32 + lane < left ? A[i][begin + p] : 0.0f;
-      }
+    for (int c = 0; c < COPIES; ++c) {
+      from_A[c] += stride;
     }
   };
+  if (col >= g.n) {  // columns that are missing are zero in all stages
+    for (int p = row_of_B; p < chunk + 4; p += ROWS_OF_B) {
+      for (int s = 0; s < T::STAGES; ++s) {
+        shared[s * stage + WARPS * T::TILE_A + p % 4 * part + p / 4 * N + col] = 0.0f;
+      }
+    }
+  }
+
+  int places_B[4];  // of the four steps of a lane's vector of A
+#pragma unroll
+  for (int p = 0; p < 4; ++p) {
+    int before = p < shift;
+    places_B[p] =
+        WARPS * T::TILE_A + (way * VECTORS + 1 - before) * N + (p - shift + 4 * before) * part + lane * T::COLS;
+  }
   float sum[T::VALUES] = {};
-  float *now_B = shared, *next_B = shared + chunk * T::PITCH;
-  int64_t begin = static_cast<int64_t>(rank_in_cluster()) * chunk;
-  load(begin, now_B, share);
+#pragma unroll
+  for (int s = 0; s < T::STAGES - 1; ++s) {
+    copy(begin + s * stride, shared + s * stage);
+  }
+  float *now = shared, *to = shared + (T::STAGES - 1) * stage;
 #pragma unroll 1
-  while (begin < g.k) {
-    begin += static_cast<int64_t>(ways.blocks) * chunk;
-    load(begin, next_B, next);
-    __pipeline_wait_prior(1);
-    __syncthreads();
+  for (; begin < end; begin += stride) {
+    __pipeline_wait_prior(T::STAGES - 2);
+    __syncthreads();  // the chunk has arrived, and all warps have read the one before
+    copy(begin + (T::STAGES - 1) * stride, to);
+    if (rows > 0) {
+      const float* own_A = now + warp * T::TILE_A + lane / T::LANES * 4;
 #pragma unroll
-    for (int step = 0; step < T::STEPS; ++step) {
-      const float* from = now_B + ((step * ways.warps + way) * 32 + lane) * T::PITCH;
-      alignas(16) float b[N];
-      if constexpr (N >= 4) {
-        lds_fragment(b, from, 4);
-      } else {
+      for (int q = 0; q < T::CHUNK; q += T::STEPS) {
+        alignas(16) float b[4][T::COLS];
 #pragma unroll
-        for (int j = 0; j < N; ++j) {
-          b[j] = from[j];
+        for (int p = 0; p < 4; ++p) {
+          const float* own_B = now + places_B[p] + q / 4 * N;
+          if constexpr (T::COLS == 4) {
+            lds_fragment(b[p], own_B, 4);
+          } else {
+#pragma unroll
+            for (int j = 0; j < T::COLS; ++j) {
+              b[p][j] = own_B[j];
+            }
+          }
         }
-      }
 #pragma unroll
-      for (int i = 0; i < T::ROWS; ++i) {
+        for (int i = 0; i < T::ROWS; ++i) {
+          alignas(16) float a[4];
+          lds_fragment(a, own_A + i * T::CHUNK + q, 4);
 #pragma unroll
-        for (int j = 0; j < N; ++j) {
-          sum[i * N + j] += share[step][i] * b[j];
+          for (int p = 0; p < 4; ++p) {
+#pragma unroll
+            for (int j = 0; j < T::COLS; ++j) {
+              sum[i * T::COLS + j] += a[p] * b[p][j];
+            }
+          }
         }
       }
     }
-    __syncthreads();  // all warps have read the chunk
-#pragma unroll
-    for (int step = 0; step < T::STEPS; ++step) {
-#pragma unroll
-      for (int i = 0; i < T::ROWS; ++i) {
-        share[step][i] = next[step][i];
-      }
-    }
-    float* read_B = now_B;
-    now_B = next_B;
-    next_B = read_B;
+    to = now;
+    now = now + stage < shared + T::STAGES * stage ? now + stage : shared;
   }
   __pipeline_wait_prior(0);
-  int first = sum_of_lanes(sum);
-  __syncthreads();  // the last copies have arrived
-  if (lane % (T::VALUES < 32 ? 32 / T::VALUES : 1) == 0) {
+  int first = sum_of_lanes<T::LANES>(sum);
+  __syncthreads();                        // all warps have read the last chunk
+  constexpr int SHARING = 32 / T::LANES;  // lanes that share a warp's results of the same columns
+  if (lane / T::LANES % (T::VALUES < SHARING ? SHARING / T::VALUES : 1) == 0) {
 #pragma unroll
-    for (int i = 0; i < (T::VALUES > 32 ? T::VALUES / 32 : 1); ++i) {
-      shared[warp * T::VALUES + first + i] = sum[i];
+    for (int i = 0; i < (T::VALUES > SHARING ? T::VALUES / SHARING : 1); ++i) {
+      int value = first + i;
+      shared[warp * (T::ROWS * N) + value / T::COLS * N + lane % T::LANES * T::COLS + value % T::COLS] = sum[i];
     }
   }
-  store_sum_of_ways<T::VALUES>(shared, ways, [&](int group, int i, float total) {
-    int row = first_row + group * T::ROWS + i / N;
+  store_sum_of_ways<T::ROWS * N>(shared, ways, [&](int group, int i, float total) {
+    int row = row_of_group(group, i / N);
     if (row < g.m && i % N < g.n) {
       store_result(g, row, i % N, total);
     }
@@ -615,12 +685,19 @@ struct Cut {
 using LaunchThin = cudaError_t (*)(const Gemm&, const Cut&, cudaStream_t);
 
 template <int N>
+int64_t blocks_of_columns(const Gemm& g, Ways ways) {
+  using T = FewColumns<N>;
+  int apart = rows_apart(g), groups = ceil_div(g.m, apart * T::ROWS) * apart;
+  return static_cast<int64_t>(ceil_div(groups, WARPS / ways.warps)) * ways.blocks;
+}
+
+template <int N>
 cudaError_t launch_few_columns(const Gemm& g, const Cut& cut, cudaStream_t stream) {
   using T = FewColumns<N>;
   Ways ways = cut.ways;
-  dim3 grid(static_cast<unsigned>(ceil_div(g.m, WARPS / ways.warps * T::ROWS)) * ways.blocks);
-  return launch_clusters(sgemm_few_columns<N>, ways.blocks, grid, dim3(THIN_THREADS), T::shared_bytes(ways.warps),
-                         stream, g, ways);
+  dim3 grid(static_cast<unsigned>(blocks_of_columns<N>(g, ways)));
+  return launch_clusters(sgemm_few_columns<N>, ways.blocks, grid, dim3(THIN_THREADS),
+                         sizeof(float) * T::STAGES * T::stage(ways.warps), stream, g, ways);
 }
 
 template <int M>
@@ -764,13 +841,14 @@ void for_each_ways(int most_warps, F f) {
 }
 
 template <int N>
-void consider_few_columns(const Gemm& g, int sms, double turn, double turn_of_way, Choice* best) {
+void consider_few_columns(const Gemm& g, int sms, double fixed, double turn, double turn_of_way, double two,
+                          Choice* best) {
   using T = FewColumns<N>;
   for_each_ways(T::MOST_WAYS, [&](Ways ways) {
-    int64_t blocks = static_cast<int64_t>(ceil_div(g.m, WARPS / ways.warps * T::ROWS)) * ways.blocks;
-    int turns = ceil_div(g.k, T::chunk(ways.warps) * ways.blocks);
-    double cluster = ways.blocks > 1 ? 1800 + 720 * ways.blocks : 0;
-    double cycles = thin_cycles(blocks, sms, 650, turns, turn + turn_of_way * ways.warps, 1.3);
+    int64_t blocks = blocks_of_columns<N>(g, ways);
+    int turns = ceil_div(g.k, T::CHUNK * ways.warps * ways.blocks);
+    double cluster = ways.blocks > 1 ? 2070 + 180 * ways.blocks : 0;
+    double cycles = thin_cycles(blocks, sms, fixed, turns, turn + turn_of_way * ways.warps, two);
     consider_thin(g, launch_few_columns<N>, {ways, 0}, 1600 + cluster + cycles, best);
   });
 }
@@ -804,13 +882,14 @@ void consider_thin_kernels(const Gemm& g, int sms, Choice* best) {
     consider_short_k<16>(g, sms, 1340, 260, best);
   } else if (g.k <= SHORT) {
     consider_short_k<32>(g, sms, 1780, 250, best);
-  } else if (g.n <= g.m && g.n <= FEW) {
-    g.n <= 1   ? consider_few_columns<1>(g, sms, 3400, 75, best)
-    : g.n <= 2 ? consider_few_columns<2>(g, sms, 3200, 310, best)
-    : g.n <= 4 ? consider_few_columns<4>(g, sms, 2400, 500, best)
-    : g.n <= 8 ? consider_few_columns<8>(g, sms, 2100, 285, best)
-               : consider_few_columns<16>(g, sms, 1660, 1240, best);
-  } else if (g.m <= FEW) {
+  } else if (g.n <= g.m && g.n <= FEW_COLUMNS) {
+    g.n <= 1    ? consider_few_columns<1>(g, sms, 2220, 1450, 12, 1.41, best)
+    : g.n <= 2  ? consider_few_columns<2>(g, sms, 3020, 1260, 26, 1.32, best)
+    : g.n <= 4  ? consider_few_columns<4>(g, sms, 3380, 1160, 10, 1.60, best)
+    : g.n <= 8  ? consider_few_columns<8>(g, sms, 4130, 1250, 88, 1.49, best)
+    : g.n <= 16 ? consider_few_columns<16>(g, sms, 4550, 1490, 190, 1.50, best)
+                : consider_few_columns<32>(g, sms, 4010, 1680, 78, 1.52, best);
+  } else if (g.m <= FEW_ROWS) {
     g.m <= 1   ? consider_few_rows<1>(g, sms, 1110, best)
     : g.m <= 2 ? consider_few_rows<2>(g, sms, 1420, best)
     : g.m <= 4 ? consider_few_rows<4>(g, sms, 1260, best)
