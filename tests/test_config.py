@@ -22,7 +22,7 @@ from ladder.config.documents import dotted, leaves, read_shapes, read_yaml, sche
 from ladder.config.kernels import read_kernels, select_rungs
 from ladder.config.sources import source_digest
 from ladder.config.tuned_file import Tuned, tuned_text
-from ladder.model.cases import BEYOND_31_BITS, GPU_ALONE, PROBES, Case, probes
+from ladder.model.cases import BEYOND_31_BITS, GPU_ALONE, OF_WHOLE_TILES, PROBES, Case, probes
 from ladder.model.rung import parse_variant, variant_name
 from ladder.model.shape import Shape
 from ladder.records import store
@@ -1276,8 +1276,9 @@ def test_what_is_timed_profiled_or_sustained_is_checked_as_it_is_run(machine):
     }
     run = plan.plan(config)
     computed = [asked("7", alpha=2), asked("64"), asked("80"), asked("96"), asked("128")]
-    assert run.cases("cublas") == [*computed, *GPU_ALONE, *BEYOND_31_BITS]
-    assert run.cases("naive") == run.cases() == [*computed, *GPU_ALONE, *BEYOND_31_BITS, *probes(PROBES)]
+    products = [*computed, *OF_WHOLE_TILES, *GPU_ALONE, *BEYOND_31_BITS]
+    assert run.cases("cublas") == products
+    assert run.cases("naive") == run.cases() == [*products, *probes(PROBES)]
 
 
 def test_numbers_that_have_no_finite_value_in_tf32_are_not_asked_of_a_rung_that_declares_it():

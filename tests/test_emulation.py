@@ -26,6 +26,7 @@ from ladder.model.cases import (
     EMULATED_ALONE,
     EMULATED_FEW,
     EMULATED_PROBES,
+    OF_WHOLE_TILES,
     WIDE,
     Case,
     emulated_cases,
@@ -105,6 +106,15 @@ def test_matrices_that_are_copied_to_the_workspace_first_give_the_same_product(t
     deep = asked("3x17x1030", padding=1, offset=3)
     record = emulated(tmp_path, "tests/kernels/copied_first.cu", [*CASES, wide, deep])
     assert (record["status"], len(record["cases"])) == ("emulated", len(CASES) + 2), record
+
+
+@pytest.mark.parametrize(("begin", "end"), [('extern "C" ', ""), ("static ", ""), ("namespace {\n", "}\n")])
+def test_dynamic_shared_memory_is_behind_the_arrays_of_a_kernel_that_the_library_does_not_export(tmp_path, begin, end):
+    text = (ROOT / "tests/kernels/dynamic_alignment.cu").read_text()
+    text = text.replace('extern "C" ', begin).replace("cudaError_t run", f"{end}cudaError_t run")
+    (tmp_path / "rung.cu").write_text(text)
+    record = emulated(tmp_path, tmp_path / "rung.cu", [asked("5x7x9")])
+    assert record["status"] == "emulated", record["message"]
 
 
 @pytest.mark.parametrize(
@@ -221,7 +231,7 @@ def test_small_shapes_are_emulated_with_every_case_and_large_ones_with_one_some_
     kept, alone = kept[:4], kept[4:]
     assert [str(case.shape) for case in kept] == ["7", "7", "255", "3x2097153x2"]
     assert [emulated_runs(case) for case in kept] == [2, 2, 1, 1]
-    assert alone == [*EMULATED_ALONE, *probes(EMULATED_PROBES)]
+    assert alone == [*OF_WHOLE_TILES, *EMULATED_ALONE, *probes(EMULATED_PROBES)]
     assert kept[3] == asked("3x2097153x2", blocks=64)
 
 
@@ -641,6 +651,143 @@ def test_what_shows_on_many_sms_in_whole_tiles_or_far_rows_alone_is_found(tmp_pa
     record = emulated(tmp_path, tmp_path / "rung.cu", [each for each in EMULATED_ALONE if str(each.shape) in shapes])
     assert record["status"] == ("failed" if shape else "emulated"), record["message"]
     assert record["message"].startswith(shape)
+
+
+# Whole tiles of aligned matrices are computed without guards, four columns at a time, by a kernel of their own.
+WITHOUT_GUARDS = """
+#include "gemm.cuh"
+constexpr int TILE = 128, STEPS = 8;
+__global__ void whole(Gemm g) {
+  unsigned col = blockIdx.x * TILE + 4 * threadIdx.x, first = blockIdx.y * TILE;
+  for (unsigned row = first + threadIdx.y; row < first + TILE; row += blockDim.y) {
+    float sum[4] = {};
+    for (int p = 0; p < g.k; p += STEPS)
+      for (int q = p; q < p + STEPS; q += 4) {
+        float4 a = *reinterpret_cast<const float4*>(g.A + row * g.lda + q);
+        const float* of = &a.x;
+        for (int i = 0; i < 4; ++i) {
+          float4 b = *reinterpret_cast<const float4*>(g.B + (q + i) * g.ldb + col);
+          sum[0] += of[i] * b.x, sum[1] += of[i] * b.y, sum[2] += of[i] * b.z, sum[3] += of[i] * b.w;
+        }
+      }
+    float4* place = reinterpret_cast<float4*>(g.C + row * g.ldc + col);
+    float alpha = g.alpha, beta = g.beta;
+    float4 c = beta == 0 ? make_float4(0, 0, 0, 0) : *place;
+    *place = {alpha * sum[0] + beta * c.x, alpha * sum[1] + beta * c.y, alpha * sum[2] + beta * c.z,
+              alpha * sum[3] + beta * c.w};
+  }
+}
+__global__ void guarded(Gemm g) {
+  int64_t row = blockIdx.y * 16 + threadIdx.y, col = blockIdx.x * 16 + threadIdx.x;
+  if (row >= g.m || col >= g.n) return;
+  float sum = 0;
+  for (int p = 0; p < g.k; ++p) sum += g.A[row * g.lda + p] * g.B[p * g.ldb + col];
+  store_result(g, row, col, sum);
+}
+bool aligned(const float* place, int to = 16) { return reinterpret_cast<uintptr_t>(place) % to == 0; }
+cudaError_t run(const Gemm& g, void*, cudaStream_t stream) {
+  bool fits = g.m % TILE == 0 && g.n % TILE == 0 && g.k % STEPS == 0 && aligned(g.A) && aligned(g.B) && aligned(g.C);
+  fits = fits && g.lda % 4 == 0 && g.ldb % 4 == 0 && g.ldc % 4 == 0;
+  dim3 tiles(ceil_div(g.n, TILE), ceil_div(g.m, TILE));
+  if (fits) return launch(whole, tiles, dim3(TILE / 4, 4), 0, stream, g);
+  return launch(guarded, dim3(ceil_div(g.n, 16), ceil_div(g.m, 16)), dim3(16, 16), 0, stream, g);
+}
+EXPORT_SGEMM(run)
+"""
+
+
+@pytest.mark.parametrize(
+    ("sizes", "sound", "wrong"),
+    [
+        *((sizes, "", "") for sizes in ("128, STEPS = 8", "256, STEPS = 64")),
+        *(
+            ("256, STEPS = 64", f"aligned(g.{name})", f"aligned(g.{name}, {to})")
+            for name, to in (("A", 4), ("B", 4), ("C", 4), ("C", 8))
+        ),
+        *(
+            ("256, STEPS = 64", f"g.ld{name} % 4", f"g.ld{name} % {to}")
+            for name, to in (("a", 1), ("b", 2), ("b", 1), ("c", 1))
+        ),
+        *(
+            (sizes, f"g.{name} % TILE", f"g.{name} % {less}")
+            for name in "mn"
+            for sizes, less in (("128, STEPS = 8", "(TILE / 2)"), ("256, STEPS = 64", "128"), ("128, STEPS = 8", "8"))
+        ),
+        *((sizes, "g.k % STEPS", "g.k % (STEPS / 2)") for sizes in ("128, STEPS = 8", "128, STEPS = 16")),
+        ("256, STEPS = 64", "beta = g.beta;", "beta = g.beta == -1 ? 1 : g.beta;"),
+        ("256, STEPS = 64", "alpha = g.alpha,", "alpha = g.beta == 1 ? 1 : g.alpha,"),
+        ("256, STEPS = 64", "alpha = g.alpha,", "alpha = g.alpha == -1 && g.beta == 0 ? 1 : g.alpha,"),
+        *(
+            ("128, STEPS = 8", f"{row} * g.ld{name}", f"{row} * static_cast<unsigned>(g.ld{name})")
+            for row, name in (("row", "a"), ("(q + i)", "b"), ("row", "c"))
+        ),
+    ],
+)
+def test_what_a_kernel_for_whole_tiles_does_not_ask_is_found(tmp_path, sizes, sound, wrong):
+    assert sound in WITHOUT_GUARDS
+    text = WITHOUT_GUARDS.replace(sound, wrong, 1) if sound else WITHOUT_GUARDS
+    (tmp_path / "rung.cu").write_text(text.replace("128, STEPS = 8", sizes))
+    far = [case for case in EMULATED_ALONE if str(case.shape) == "256x256x192"]
+    record = emulated(tmp_path, tmp_path / "rung.cu", [*OF_WHOLE_TILES, *far])
+    assert record["status"] == ("failed" if sound else "emulated"), record["message"]
+
+
+# Products of numbers of three BF16 parts each; of numbers beyond the range of these parts the plain product.
+OF_THREE_PARTS = """
+#include <cuda_bf16.h>
+#include "gemm.cuh"
+__device__ bool fits(float x) { float a = fabsf(x); return a == 0 || (a > LEAST && a < MOST); }
+__device__ float times(float a, float b, bool of_A, bool of_B) {
+  if ((of_A && !fits(a)) || (of_B && !fits(b))) return a * b;
+  float product = 0, left = a;
+  for (int i = 0; i < 3; ++i) {
+    float part = __bfloat162float(__float2bfloat16_rn(left)), left_of_b = b, sum = 0;
+    left -= part;
+    for (int j = 0; j < 3; ++j) {
+      float other = __bfloat162float(__float2bfloat16_rn(left_of_b));
+      left_of_b -= other;
+      sum += part * other;
+    }
+    product += sum;
+  }
+  return product;
+}
+__global__ void multiply(Gemm g) {
+  Tile tile = tile_of_block(g, 8, 32);
+  int row = tile.row + threadIdx.y, col = tile.col + threadIdx.x;
+  float sum = 0;
+  if (row >= g.m || col >= g.n) return;
+  for (int p = 0; p < g.k; ++p) sum += times(g.A[row * g.lda + p], g.B[p * g.ldb + col], OF_A, OF_B);
+  store_result(g, row, col, sum);
+}
+cudaError_t run(const Gemm& g, void*, cudaStream_t stream) {
+  return launch(multiply, tile_grid(g, 8, 32), dim3(32, 8), 0, stream, g);
+}
+EXPORT_SGEMM(run)
+"""
+SOUND_PARTS = {"LEAST": "1e-18f", "MOST": "1e18f", "OF_A": "true", "OF_B": "true"}
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {},
+        *({name: "false"} for name in ("OF_A", "OF_B")),
+        *({name: "false", "MOST": "INFINITY"} for name in ("OF_A", "OF_B")),
+        *({name: "false", "LEAST": "1.2e-38f"} for name in ("OF_A", "OF_B")),
+        {"MOST": "INFINITY"},
+        {"LEAST": "1.2e-38f"},
+    ],
+    ids=str,
+)
+def test_a_range_of_parts_that_is_too_wide_or_is_tested_of_one_matrix_is_found(tmp_path, changed):
+    text = OF_THREE_PARTS
+    for name, value in {**SOUND_PARTS, **changed}.items():
+        text = text.replace(name, value)
+    (tmp_path / "rung.cu").write_text(text)
+    cases = [case for case in EMULATED_ALONE if case.family in ("largest", "smallest")]
+    record = emulated(tmp_path, tmp_path / "rung.cu", cases)
+    assert record["status"] == ("failed" if changed else "emulated"), record["message"]
 
 
 @pytest.mark.parametrize("least", [0, 1024])

@@ -15,7 +15,7 @@ from ladder.config.kernels import read_kernels
 from ladder.measure.check.emulate import emulate_source
 from ladder.measure.check.probes import probe_case
 from ladder.measure.devices import Call, CudaDevice, EmulatedDevice
-from ladder.model.cases import EMULATED_PROBES, PROBES, Case, probes
+from ladder.model.cases import EMULATED_PROBES, LARGE_WORKSPACE, PROBES, Case, probes
 from ladder.model.shape import Shape
 from ladder.system import nvml
 from ladder.system.paths import ROOT
@@ -279,6 +279,15 @@ COPIED = {
             },
             "probe other arguments: after other calls in the same memory, with a smaller k",
         ),
+        (
+            SOURCE,
+            {
+                "FIRST": "static unsigned of_A; static const float* A; auto place = reinterpret_cast<uintptr_t>(g.A);"
+                " if (of_A != static_cast<unsigned>(place)) { of_A = static_cast<unsigned>(place); A = g.A; }"
+                " const_cast<const float*&>(g.A) = A;"
+            },
+            "probe other arguments: a product of aligned matrices after the same one with all matrices 2^32 bytes ",
+        ),
         (SOURCE.replace("static_cast<int64_t>(g.m) * g.n + 255", "g.m * g.n + 255"), {}, "integer overflow in *"),
         (
             SOURCE,
@@ -379,6 +388,74 @@ def test_a_number_that_is_too_short_and_what_is_not_initialised_is_found(tmp_pat
     monkeypatch.setitem(globals(), "CASES", BY_ROWS)
     status, found = emulated(tmp_path, ROWS, **{**IN_ROWS, **places})
     assert (status, message in found) == ("failed" if message else "emulated", True), found
+
+
+# A thread for each element of C.
+ELEMENTS = """#include "gemm.cuh"
+__global__ void elements(Gemm g) {
+  int64_t i = BLOCK * blockDim.x + threadIdx.x, all = COUNT;
+  if (i >= all) return;
+  float sum = 0;
+  for (int p = 0; p < g.k; ++p) sum += g.A[i / g.n * g.lda + p] * g.B[p * g.ldb + i % g.n];
+  store_result(g, i / g.n, i % g.n, sum);
+}
+cudaError_t run(const Gemm& g, void*, cudaStream_t stream) {
+  int64_t all = COUNT;
+  return launch(elements, dim3((all + 255) / 256), dim3(256), 0, stream, g);
+}
+EXPORT_SGEMM(run)
+"""
+OF_ELEMENTS = {"BLOCK": "int64_t{blockIdx.x}", "COUNT": "int64_t{g.m} * g.n"}
+
+
+@pytest.mark.parametrize(
+    ("places", "message"),
+    [
+        ({}, ""),
+        ({"BLOCK": "blockIdx.x"}, "65789x65284x4, alpha 1.5, beta 0.5, probe many elements: alpha = 1.5: race: "),
+        (
+            {"COUNT": "std::max(1u, static_cast<unsigned>(g.m) * g.n)"},
+            "probe many elements: alpha = 1.5: the blocks are too few to write ",
+        ),
+    ],
+    ids=["sound", "an element's number in 32 bits", "a number of elements in 32 bits"],
+)
+def test_a_number_of_elements_that_is_little_more_than_32_bits_hold_is_found(tmp_path, monkeypatch, places, message):
+    monkeypatch.setitem(globals(), "CASES", [case for case in CASES if case.shape == Shape(65789, 65284, 4)])
+    status, found = emulated(tmp_path, ELEMENTS, **{**OF_ELEMENTS, **places})
+    assert (status, message in found) == ("failed" if message else "emulated", True), found
+
+
+# Two kernels: one copies A to the workspace, the other multiplies this copy.
+COPIED_FIRST = """#include "gemm.cuh"
+__global__ void copy(Gemm g, float* to) {
+  int64_t i = blockIdx.x * int64_t{256} + threadIdx.x;
+  if (i < int64_t{g.m} * g.k) to[i] = g.A[i / g.k * g.lda + i % g.k];
+}
+__global__ void multiply(Gemm g, const float* A) {
+  Tile tile = tile_of_block(g, 8, 32);
+  int row = tile.row + threadIdx.y, col = tile.col + threadIdx.x;
+  float sum = 0;
+  for (int p = 0; row < g.m && col < g.n && p < g.k; ++p) sum += A[row * int64_t{g.k} + p] * g.B[p * g.ldb + col];
+  if (row < g.m && col < g.n) store_result(g, row, col, sum);
+}
+size_t needed(const Gemm& g) { return FLOAT * g.m * g.k; }
+cudaError_t run(const Gemm& g, void* workspace, cudaStream_t stream) {
+  float* A = static_cast<float*>(workspace);
+  int64_t blocks = (int64_t{g.m} * g.k + 255) / 256;
+  if (auto e = launch(copy, dim3(static_cast<unsigned>(blocks)), dim3(256), 0, stream, g, A)) return e;
+  return launch(multiply, tile_grid(g, 8, 32), dim3(32, 8), 0, stream, g, A);
+}
+EXPORT_SGEMM_WITH_WORKSPACE(run, needed)
+"""
+
+
+@pytest.mark.parametrize(("of_a_float", "status"), [("sizeof(float)", "emulated"), ("4u", "failed")])
+def test_an_offset_into_a_workspace_of_more_than_32_bits_is_found(tmp_path, monkeypatch, of_a_float, status):
+    monkeypatch.setitem(globals(), "CASES", [CASES[0], *probes([LARGE_WORKSPACE])])
+    found = emulated(tmp_path, COPIED_FIRST, FLOAT=of_a_float)
+    assert found[0] == status, found
+    assert found[1].startswith("1048641x68x1028, alpha 1.5, beta 0.5, probe large workspace: " if found[1] else "")
 
 
 ON_A_GPU = {

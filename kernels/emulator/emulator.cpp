@@ -596,7 +596,7 @@ EMULATOR_PLAIN static void last_name(const char* symbol, char* text, size_t size
   free(demangled);
 }
 
-// The variables that are in the symbol table (ELF specification, "Symbol Table").
+// The variables and local functions that are in the symbol table (ELF specification, "Symbol Table").
 EMULATOR_PLAIN static void read_symbols() {
   int file = open(library_name(), O_RDONLY);
   struct stat status;
@@ -626,6 +626,12 @@ EMULATOR_PLAIN static void read_symbols() {
         array.bytes = symbols[j].st_size;
         array.symbol = strdup(names + symbols[j].st_name);
         last_name(array.symbol, array.name, sizeof array.name);
+      }
+    }
+    local_functions = static_cast<LocalFunction*>(calloc(count, sizeof(LocalFunction)));
+    for (size_t j = 0; j < count && shared_array_count > 0; ++j) {
+      if (symbols[j].st_info == (STB_LOCAL << 4 | STT_FUNC) && symbols[j].st_shndx != SHN_UNDEF) {
+        local_functions[local_function_count++] = {image + symbols[j].st_value, strdup(names + symbols[j].st_name)};
       }
     }
     variables = static_cast<Buffer*>(calloc(count, sizeof(Buffer)));
@@ -1028,15 +1034,25 @@ EMULATOR_NOINLINE unsigned blocks_per_sm(unsigned threads, size_t shared_bytes) 
   return static_cast<unsigned>(count < BLOCKS_PER_SM ? count : BLOCKS_PER_SM);
 }
 
+// The name of a function, also of one that is static or in an unnamed namespace; null if it has none.
+EMULATOR_PLAIN static const char* function_name(const void* function) {
+  for (unsigned i = 0; i < local_function_count; ++i) {
+    if (local_functions[i].address == reinterpret_cast<uintptr_t>(function)) {
+      return local_functions[i].name;
+    }
+  }
+  Dl_info exported;
+  return dladdr(function, &exported) == 0 ? nullptr : exported.dli_sname;
+}
+
 // The arrays that the kernel declares itself: their names are its own and more.
 EMULATOR_NOINLINE size_t static_shared_of(const void* kernel) {
   prepare_library();
-  Dl_info function;
   size_t bytes = 0;
-  if (dladdr(kernel, &function) == 0 || function.dli_sname == nullptr) {
+  const char* name = function_name(kernel);
+  if (name == nullptr) {
     return bytes;
   }
-  const char* name = function.dli_sname;
   char encoded[256];
   bool mangled = strncmp(name, "_Z", 2) == 0;  // as no extern "C" kernel is
   snprintf(encoded, sizeof encoded, "%zu%s", strlen(name), name);

@@ -288,6 +288,12 @@ EMULATOR_PLAIN inline uint32_t place_of_code(uintptr_t code, uint32_t bytes) {
   return static_cast<uint32_t>(code - image) | bytes << PLACE_BITS;
 }
 EMULATOR_PLAIN inline uintptr_t code_of(uint32_t place) { return image + (place & ((1u << PLACE_BITS) - 1)); }
+struct LocalFunction {  // which the library does not export
+  uintptr_t address;
+  const char* name;
+};
+static LocalFunction* local_functions;
+static unsigned local_function_count;
 struct ThreadLocals {  // of the library: what they hold at first, as far as that is not zero, and how long they are
   const char* image;
   uintptr_t image_bytes, bytes;

@@ -25,6 +25,7 @@ from ladder.config.wrapper import parameters_of
 from ladder.model.cases import (
     BEYOND_31_BITS,
     GPU_ALONE,
+    OF_WHOLE_TILES,
     PROBES,
     Case,
     all_cases,
@@ -265,7 +266,7 @@ class Plan:
         sustained = self.sustained_sizes if self.settings["sustained"]["enabled"] else ()
         cases = self._cases(sorted({*self.shapes, *self.profile_shapes, *sustained}))
         probed = PROBES if not name or self.by_name(name).role == "rung" else ()
-        return self._claimed(name, [*cases, *GPU_ALONE, *BEYOND_31_BITS, *probes(probed)])
+        return self._claimed(name, [*cases, *OF_WHOLE_TILES, *GPU_ALONE, *BEYOND_31_BITS, *probes(probed)])
 
     def emulated_cases(self, name: str = "") -> list[Case]:
         """The cases that a rung is checked with on a CPU, whatever is timed; without its name as `cases`.

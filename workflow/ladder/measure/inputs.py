@@ -12,7 +12,7 @@ from ladder.model.shape import Shape
 Matrix = np.ndarray
 
 # Of these the signs are independent of all else, which the statistical test of ladder.model.bounds stands on.
-RANDOM_SIGNS = ("uniform", "normal", "wide_range", "outliers", "uneven", "uneven_steps", "late")
+RANDOM_SIGNS = ("uniform", "normal", "wide_range", "outliers", "uneven", "uneven_steps", "late", "smallest")
 
 
 @dataclass(frozen=True)
@@ -80,15 +80,32 @@ def _huge_addend(random: np.random.Generator, rows: int, columns: int) -> Matrix
 def _largest_pair(random: np.random.Generator, shape: Shape) -> tuple[Matrix, Matrix]:
     """One matrix near the largest numbers, the other so small that sums of products are finite in every order.
 
-    Of the large one each number in eight is so near to 2**128 that it rounds to an infinity in TF32, BF16 and FP16.
+    Of the large one each number in eight is so near to 2**128 that it rounds to an infinity in TF32, BF16 and FP16. The
+    small ones are below 2**-24, or so small that a rung that tests them for that leaves all to another path.
     """
     A, B = _uniform(random, shape.m, shape.k), _uniform(random, shape.k, shape.n)
     large, small = (A, B) if random.random() < 1 / 2 else (B, A)
     below_one = np.nextafter(np.float32(1), np.float32(0))
     nearest = np.copysign(np.minimum(1 - np.abs(large) * np.float32(2.0**-12), below_one), large)
     large[...] = np.ldexp(np.where(random.random(large.shape) < 1 / 8, nearest, large / 2), 128)
-    small[...] = np.ldexp(small, -100)
+    small[...] = np.ldexp(small, -random.choice((24, 100)))
     return A, B
+
+
+def _smallest_pair(random: np.random.Generator, shape: Shape) -> tuple[Matrix, Matrix]:
+    """One matrix of normal numbers from 2**-125 to 2**-116, the other of numbers up to 2**56; no zero or subnormal.
+
+    What is left of the small ones in a second or third part of BF16 or TF32 is subnormal, and matters.
+    """
+    A, B = _uniform(random, shape.m, shape.k), _uniform(random, shape.k, shape.n)
+    small, large = (A, B) if random.random() < 1 / 2 else (B, A)
+    small[...] = np.ldexp(small + np.copysign(np.float32(1), small), random.integers(-125, -116, small.shape))
+    large[...] = np.ldexp(large, 56)
+    return A, B
+
+
+def _smallest_addend(random: np.random.Generator, rows: int, columns: int) -> Matrix:
+    return np.ldexp(_uniform(random, rows, columns), -64).astype(np.float32)
 
 
 def _largest_addend(random: np.random.Generator, rows: int, columns: int) -> Matrix:
@@ -250,6 +267,7 @@ _PAIRS: dict[str, Callable[[np.random.Generator, Shape], tuple[Matrix, Matrix]]]
     "positive": _alike(_positive),
     "huge": _huge_pair,
     "largest": _largest_pair,
+    "smallest": _smallest_pair,
 }
 _ADDENDS = {
     "normal": _normal,
@@ -261,5 +279,6 @@ _ADDENDS = {
     "scattered": _scattered,
     "huge": _huge_addend,
     "largest": _largest_addend,
+    "smallest": _smallest_addend,
 }
 FAMILIES = tuple(_PAIRS)

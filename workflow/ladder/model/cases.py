@@ -138,6 +138,24 @@ _FEW_LINES = (
 
 LARGEST_SMS = 192  # about as many as the largest GPUs have
 
+_OF_ONE_MATRIX = ((1, 0, 0), (0, 1, 0), (0, 0, 1), (2, 0, 0), (0, 2, 0), (0, 0, 2))  # floats
+
+# On a GPU and in the emulator: whole tiles of up to 256 rows and columns and of up to 64 steps, all aligned, for which
+# a rung may have a kernel without guards; and products that lack one thing alone for that kernel, so that nothing else
+# keeps a rung from taking it.
+OF_WHOLE_TILES = (
+    # Scalars that such a kernel may have shortcuts for.
+    *(Case(Shape(256, 256, 64), *scalars) for scalars in ((1, -1), (-1, 1), (-1, 0), (-1.25, 0.75))),
+    # One matrix begins one float off, or two, where pairs are still aligned; or the rows of one do.
+    *(Case(Shape(256, 256, 64), beta=1, offset=offset) for offset in _OF_ONE_MATRIX),
+    *(Case(Shape(256, 256, 64), beta=1, padding=padding) for padding in _OF_ONE_MATRIX),
+    # Rows that are a multiple of 4 and not of 8, of 8 and not of 16, up to half a tile of 256; columns, and steps up to
+    # half of 64.
+    *(Case(Shape(256 + (1 << bits), 256, 64), beta=1) for bits in range(2, 8)),
+    *(Case(Shape(256, 256 + (1 << bits), 64), beta=1) for bits in range(2, 8)),
+    *(Case(Shape(256, 256, 64 + (1 << bits)), beta=1) for bits in range(2, 6)),
+)
+
 # Beyond the cases of a GPU. What lies between rows that are far apart is reserved and not filled.
 EMULATED_ALONE = (
     # One matrix of three is not aligned.
@@ -159,6 +177,8 @@ EMULATED_ALONE = (
     Case(Shape(9, 12, 36), padding=1 << 29),
     Case(Shape(3, 12, 4), beta=1, padding=1 << 32),
     Case(Shape(2, 5, 3), padding=(1 << 32) + 1),
+    # Of whole tiles, all aligned, offsets into each matrix need more than 32 bits.
+    Case(Shape(256, 256, 192), beta=1, padding=1 << 25),
     # More than a group of rows of tiles, each added to C once; more elements than a float counts; a tall and a wide C
     # with a rest of k.
     Case(Shape(2309, 260, 3), beta=1),
@@ -186,10 +206,13 @@ EMULATED_ALONE = (
     Case(Shape(17, 20, 36), alpha=2.0**-110, beta=-(2.0**-120), family="huge"),
     Case(Shape(17, 36, 613), alpha=2.0**-110, family="huge", sms=1),
     Case(Shape(17, 20, 1), alpha=1 + 2.0**-21, beta=1 - 2.0**-21),
-    # Numbers that round to infinity in what tensor cores multiply; infinities in the first places alone, with few
-    # columns, few rows and several tiles.
-    Case(Shape(130, 132, 68), beta=-1, family="largest"),
-    Case(Shape(65, 68, 613), family="largest", sms=1),
+    # Numbers that round to infinity in what tensor cores multiply, in A or in B, times small ones of two sizes; normal
+    # numbers whose parts are subnormal there, in A or in B, times large ones; infinities in the first places alone,
+    # with few columns, few rows and several tiles.
+    *(Case(Shape(130, 132, 68), beta=beta, family="largest") for beta in (-1, 1)),
+    *(Case(Shape(65, 68, k), family="largest", sms=1) for k in (612, 613)),
+    *(Case(Shape(130, 132, 68), beta=beta, family="smallest") for beta in (0, 1)),
+    *(Case(Shape(65, 68, k), family="smallest", sms=1) for k in (612, 613)),
     *(Case(shape, family="nonfinite_first") for shape in (Shape(70, 3, 100), Shape(3, 70, 100), Shape(65, 68, 20))),
     # Large tiles, of which one at least is whole, and rows of C that are not aligned.
     Case(Shape(128, 1156, 32), beta=1, padding=(0, 0, 3), offset=(1, 0, 0), sms=1, blocks=EMULATED_FEW),
@@ -235,11 +258,14 @@ GPU_ALONE = (
 )
 
 # There too: rows so far apart that an offset into A and C, or into B, needs more than 31 bits, the last so that only a
-# later chunk of k begins there. The memory is reserved and not filled. A GPU that has not so much leaves it out.
+# later chunk of k begins there; and the same of whole tiles, all aligned. The memory is reserved and not filled. A GPU
+# that has not so much leaves it out.
 BEYOND_31_BITS = (
     Case(Shape(9, 12, 36), alpha=-1, padding=(1 << 28, 0, 1 << 28)),
     Case(Shape(12, 12, 9), padding=(0, 1 << 28, 0)),
     Case(Shape(5, 70, 8223), padding=(0, 1 << 18, 0)),
+    Case(Shape(256, 256, 64), beta=1, padding=((1 << 23) + (1 << 16), 0, (1 << 23) + (1 << 16))),
+    Case(Shape(256, 256, 320), beta=1, padding=(0, 1 << 23, 0)),
 )
 
 # What is asked of the host function beside products (`measure.check.probes`), and for which: of several tiles, and of a
@@ -247,21 +273,25 @@ BEYOND_31_BITS = (
 OTHER_ARGUMENTS = "other arguments"  # which changes the case itself
 PROBES = ("refusals", "nothing to compute", "query", "capture", "two at once", OTHER_ARGUMENTS, "stream")
 MANY_ELEMENTS = "many elements"  # of a C whose elements or tiles are too many for a narrow number
+LARGE_WORKSPACE = "large workspace"  # whose offsets need more than 32 bits
 # The emulator looks at streams in every case.
-EMULATED_PROBES = (*PROBES[:-1], "errors", MANY_ELEMENTS, "observed", "queued only")
+EMULATED_PROBES = (*PROBES[:-1], "errors", MANY_ELEMENTS, LARGE_WORKSPACE, "observed", "queued only")
 _PROBED = (Case(Shape(65, 68, 36), alpha=1.5, beta=0.5), Case(Shape(33, 36, 518)))
 # Few columns, few rows and few steps, for which a rung may have launches of their own that fail.
 _THIN = (Shape(70, 3, 100), Shape(3, 70, 100), Shape(65, 68, 5))
 _LARGE = Shape(2030, 2040, 2052)  # and large with long sums,
 _FOR_ONE_SM = Shape(1370, 1358, 579)  # or for many blocks on one SM
 # A C of more elements than 32 bits count; one dimension that a float does not hold, with more tiles than 16 bits count.
-# And 2^32 elements, a number that is 0 in 32 bits.
+# And 2^32 elements, a number that is 0 in 32 bits, and 2^32 + 1780, of which 32 bits keep a few blocks'.
 _MANY = (
     Shape(140003, 140004, 4),
     Shape(1 << 16, 1 << 16, 4),
+    Shape(65789, 65284, 4),
     Shape((1 << 25) + 65, 3, 4),
     Shape(3, (1 << 25) + 65, 4),
 )
+# A copy of A, or of B, has more than 2^32 bytes.
+_LARGE_COPIES = (Shape((1 << 20) + 65, 68, 1028), Shape(68, (1 << 20) + 68, 1028))
 # Beyond what is computed anywhere, for so many SMs that their number times that of tiles needs more than 31 bits; a row
 # of A that fits in no shared memory; and large matrices whose rows are not aligned, which a rung may copy first.
 _QUEUED_ONLY = (
@@ -276,6 +306,7 @@ def probes(names: Iterable[str]) -> list[Case]:
     """The cases that probe the host function in each of these ways."""
     of = {
         MANY_ELEMENTS: [replace(_PROBED[0], shape=shape) for shape in _MANY],
+        LARGE_WORKSPACE: [replace(_PROBED[0], shape=shape) for shape in _LARGE_COPIES],
         "errors": (
             *_PROBED,
             *(replace(_PROBED[0], shape=shape) for shape in _THIN),
@@ -315,7 +346,7 @@ def emulated_cases(cases: Iterable[Case]) -> list[Case]:
 
     All of small shapes; of every larger one and family a single one, another each time, of which some blocks
     (`blocks`) where the shape is very large or long. Of a long sum a GPU with a
-    single SM (`sms`). Then EMULATED_ALONE, and what probes the host function.
+    single SM (`sms`). Then OF_WHOLE_TILES, EMULATED_ALONE, and what probes the host function.
     """
     chosen: dict[tuple[Shape, str], list[Case]] = {}
     for case in cases:
@@ -333,7 +364,7 @@ def emulated_cases(cases: Iterable[Case]) -> list[Case]:
             continue
         small = shape.flop <= EMULATED_SMALL and shape.k <= EMULATED_SHORT
         kept += of_shape if small else [computing[turn % len(computing)]]
-    return [*kept, *EMULATED_ALONE, *probes(EMULATED_PROBES)]
+    return [*kept, *OF_WHOLE_TILES, *EMULATED_ALONE, *probes(EMULATED_PROBES)]
 
 
 def is_unfinished(verdict: str) -> bool:

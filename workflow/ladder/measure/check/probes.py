@@ -20,7 +20,15 @@ from ladder.measure.check.judge import case_error
 from ladder.measure.check.worker import Buffer, buffer
 from ladder.measure.devices import EMULATED_SMS, GUARD, SENTINEL, Call, CudaDevice, EmulatedDevice
 from ladder.measure.inputs import draw_inputs
-from ladder.model.cases import EMULATED_FLOP, EMULATED_SHORT, MANY_ELEMENTS, OTHER_ARGUMENTS, Case, is_unfinished
+from ladder.model.cases import (
+    EMULATED_FLOP,
+    EMULATED_SHORT,
+    LARGE_WORKSPACE,
+    MANY_ELEMENTS,
+    OTHER_ARGUMENTS,
+    Case,
+    is_unfinished,
+)
 from ladder.model.shape import Shape
 
 Device = CudaDevice | EmulatedDevice
@@ -30,8 +38,10 @@ REPLAYS = 2
 OBSERVED_BYTES = {"launch_observer": 8, "observed_sms": 4}  # of the variables of launch.cuh
 LARGEST_OF_ONES = 1 << 22  # elements of A or B that are ones: more are reserved, and 0
 MANY_BLOCKS = 64  # of a C of more than 2^32 elements, or of more than 2^16 tiles, are computed,
+LARGE_WORKSPACE_S = 0.5  # of CPU time, after which a launch is not waited for that may fill more than 2^32 bytes
 MANY_ACCESSES = 1 << 24  # of C by kernels, in which blocks that compute one tile after the other do not end
 BEYOND_32_BITS = (1 << 32) + 1  # a leading dimension
+FLOATS_OF_32_BITS = 1 << 30  # in 2^32 bytes
 MOST_LAUNCHES = 64  # of a product that the emulator remembers,
 NAMED_LAUNCHES = 4  # and that a message names
 EVERY_CALL = (1 << 64) - 1  # of the CUDA runtime fails, as where there is no driver
@@ -484,6 +494,31 @@ def _many_elements(device: Device, library: Library, case: Case, make: _Make) ->
     return ""
 
 
+def _large_workspace(device: Device, library: Library, case: Case, make: _Make) -> str:
+    """No offset into a workspace that holds a copy of a matrix of more than 2^32 bytes overflows; of a rung with none.
+
+    In the emulator, which ends the first launches early. All memory is reserved. Raises OSError where that cannot be
+    had.
+    """
+    assert isinstance(device, EmulatedDevice)
+    shape = case.shape
+    A, B, C = (device.reserve(size) for size in (shape.m * shape.k, shape.k * shape.n, shape.m * shape.n))
+    operands = Operands(device.address(A), shape.k, device.address(B), shape.n, device.address(C), shape.n)
+    needed = library.workspace_bytes(shape, case.alpha, case.beta, operands)
+    if not needed:
+        return ""
+    workspace = device.reserve(needed // 4 + 1)
+    call = Call(shape, case.alpha, case.beta, operands, workspace, needed, MANY_BLOCKS)
+    device.begin(library, [call])
+    library.functions.emulator_set_timeout(ctypes.c_double(LARGE_WORKSPACE_S))
+    library.functions.emulator_set_most_accesses(ctypes.c_uint64(MANY_ACCESSES))
+    library.queue(shape, case.alpha, case.beta, operands, device.address(workspace), device.stream)
+    wrong = device.found_beside_unwritten(library, call)
+    if is_unfinished(wrong):
+        wrong, device.stuck = "", False
+    return wrong
+
+
 def _queued_only(device: Device, library: Library, case: Case, make: _Make) -> str:
     """Host code and launches have no limit of size but the GPU's: a large product is captured, and not computed.
 
@@ -610,6 +645,27 @@ def _other_arguments(device: Device, library: Library, case: Case, make: _Make) 
         library.workspace_bytes(other, case.alpha, case.beta, Operands(NOWHERE, other.k, NOWHERE, 1, NOWHERE, 1))
         if wrong := device.compute(library, product.call, 0) or product.judge():
             return f"after other calls in the same memory, with {words}: {wrong}"
+    now |= {"shape": case.shape, "gaps": (0, 0, 0), "at": (0, 0, 0)}
+    return _far_apart(device, library, product, now, [len(room) for room in rooms])
+
+
+def _far_apart(device: Device, library: Library, product: _Product, now: dict[str, Any], sizes: list[int]) -> str:
+    """The same product twice, the second time with each matrix 2^32 bytes away: low halves of addresses tell nothing.
+
+    In the emulator, where such memory can be reserved.
+    """
+    if not isinstance(device, EmulatedDevice):
+        return ""
+    try:
+        reserved = [device.reserve(FLOATS_OF_32_BITS + size) for size in sizes]
+    except OSError:
+        return ""
+    for first in (0, FLOATS_OF_32_BITS):
+        rooms = [memory[first : first + size] for memory, size in zip(reserved, sizes, strict=True)]
+        product.become(rooms, **now)
+        if wrong := device.compute(library, product.call, 0) or product.judge():
+            away = " after the same one with all matrices 2^32 bytes before" if first else ""
+            return f"a product of aligned matrices{away}: {wrong}"
     return ""
 
 
@@ -634,6 +690,7 @@ _PROBES: dict[str, Callable[[Device, Library, Case, _Make], str]] = {
     "query": _query,
     "errors": _errors,
     MANY_ELEMENTS: _many_elements,
+    LARGE_WORKSPACE: _large_workspace,
     "observed": _observed,
     "queued only": _queued_only,
     "capture": _capture,
