@@ -343,6 +343,7 @@ def test_the_measured_ceilings_are_those_of_the_floors():
 def test_the_figure_has_a_mark_for_each_prediction_and_says_the_median_error(predictions):
     figure = predicted.figure(predictions, list(predictions["rung"].unique()))
     assert len(figure.layers[-1].data) == predictions["timed"].sum()
+    assert (predictions["timed"] | (predictions["n"] == LARGEST)).all()
     few = predictions.assign(timed=predictions["timed"] & (predictions["n"] < LARGEST))
     assert len(predicted.figure(few, list(few["rung"].unique())).layers[-1].data) == few["timed"].sum() < len(few)
     assert f"{predictions['error_percent'].abs().median():.0f} %" in figure.title
