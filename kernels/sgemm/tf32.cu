@@ -496,7 +496,8 @@ struct Choice {
 // - The first wave of blocks takes `first` cycles more than its steps, to fill the stages and to store, and a later one
 //   `later`. Each block takes unaligned_C more where rows of C are not aligned.
 // - A step of 32 takes `alone` cycles, but at least `full` for each block on the SM.
-// - A cluster takes `cluster` more, for its barriers and to add the sums.
+// - A cluster takes `cluster` more, for its barriers and to add the sums. All of its blocks run in one GPC, a group of 14
+//   to 18 SMs. So clusters of more than two SMs leave some SMs empty: of 132 SMs, 15 clusters use 8 each at a time, not 16.
 // - A copied matrix costs a launch, and its elements are read and written at BYTES a cycle and SM.
 struct Costs {
   double first, later, alone, full, cluster, unaligned_C;
@@ -518,7 +519,8 @@ void consider(const fp32::Source& source, int sms, const Costs& costs, Choice* b
   int all_steps = ceil_div(g.k, STEPS);
   for (int parts = 1; parts <= std::min(MOST_BLOCKS, all_steps); parts *= 2) {
     double steps = ceil_div(all_steps, parts);
-    int64_t slots = std::max(1, sms * T::BLOCKS / parts * parts), full_waves = tiles * parts / slots;
+    int reached = parts > 2 * T::BLOCKS ? sms * 15 / 16 : sms;
+    int64_t slots = std::max(1, reached * T::BLOCKS / parts * parts), full_waves = tiles * parts / slots;
     int64_t on_sm = (tiles * parts % slots + sms - 1) / sms;  // in the last wave, if it is not full
     auto wave = [&](int64_t blocks) { return steps * std::max(costs.alone, blocks * costs.full) + blocks * stores; };
     double cycles = copy_cycles(source, sms) + (parts > 1 ? costs.cluster : 0.0) + costs.first - costs.later;
