@@ -302,6 +302,22 @@ COPIED = {
             },
             "1073741825x3x37, SMs 192, probe queued only: launch: ",
         ),
+        *(
+            (
+                SOURCE,
+                {
+                    "FIRST": f"if (g.k > 8 && {one} && {many} > 1 << 21) {{"
+                    f" if (auto e = launch(halves, dim3(1, {many} / 32), dim3(32), 0, stream, g, sums)) return e; }}"
+                },
+                f"{shape}, SMs 192, probe queued only: launch: ",
+            )
+            for one, many, shape in (
+                ("g.m == 1", "g.n", "1x1073741825x37"),
+                ("g.n == 1", "g.m", "1073741825x1x37"),
+                ("g.m == 1", "g.k", "1x1x1073741825"),
+                ("g.m == 3", "g.k", "3x5x1073741825"),
+            )
+        ),
         (
             SOURCE.replace("dim3(256), 0, stream, g, sums);\n  if", "dim3(256), 4 * g.k, stream, g, sums);\n  if"),
             {},
@@ -455,7 +471,7 @@ def test_an_offset_into_a_workspace_of_more_than_32_bits_is_found(tmp_path, monk
     monkeypatch.setitem(globals(), "CASES", [CASES[0], *probes([LARGE_WORKSPACE])])
     found = emulated(tmp_path, COPIED_FIRST, FLOAT=of_a_float)
     assert found[0] == status, found
-    assert found[1].startswith("1048641x68x1028, alpha 1.5, beta 0.5, probe large workspace: " if found[1] else "")
+    assert found[1].startswith("2097217x68x1028, alpha 1.5, beta 0.5, probe large workspace: " if found[1] else "")
 
 
 ON_A_GPU = {

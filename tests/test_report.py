@@ -67,9 +67,7 @@ def test_every_rung_has_its_section_and_its_source(page, material):
 
 def test_the_answer_names_the_fastest_rung_and_its_share(material):
     timings = material.tables["timings"]
-    of_rungs = timings[timings["rung"].isin([rung.name for rung in material.rungs if rung.role == "rung"])]
-    rungs = of_rungs.groupby("n")["rung"].nunique()
-    shape = rungs[rungs == rungs.max()].index.max()  # the largest that all were timed at
+    shape = max(timings["n"])
     at = timings[(timings["n"] == shape) & (timings["precision"] == "fp32") & (timings["rung"] != "cublas")]
     best = at.loc[at["gflops"].idxmax()]
     first = answer(material)[0]

@@ -496,8 +496,9 @@ struct Choice {
 // - The first wave of blocks takes `first` cycles more than its steps, to fill the stages and to store, and a later one
 //   `later`. Each block takes unaligned_C more where rows of C are not aligned.
 // - A step of 32 takes `alone` cycles, but at least `full` for each block on the SM.
-// - A cluster takes `cluster` more, for its barriers and to add the sums. All of its blocks run in one GPC, a group of 14
-//   to 18 SMs. So clusters of more than two SMs leave some SMs empty: of 132 SMs, 15 clusters use 8 each at a time, not 16.
+// - A cluster takes `cluster` more, for its barriers and to add the sums. All of its blocks run in one GPC, a group of at
+//   most 18 SMs. So clusters of more than two SMs leave some SMs empty: of 132 SMs, 15 clusters use 8 each at a time, not
+//   16 (docs/performance.md, story 21).
 // - A copied matrix costs a launch, and its elements are read and written at BYTES a cycle and SM.
 struct Costs {
   double first, later, alone, full, cluster, unaligned_C;

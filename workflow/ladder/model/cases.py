@@ -222,6 +222,19 @@ EMULATED_ALONE = (
     # Sums that many SMs split into many parts, two of them of 64 tiles and more; more than 256 small tiles.
     *(Case(shape, sms=sms) for shape, sms in ((Shape(9, 6, 5200), 160), (Shape(3, 5, 20011), 132))),
     *(Case(shape, beta=1, sms=160) for shape in (Shape(70, 2044, 132), Shape(8500, 3, 130), Shape(129, 2044, 68))),
+    # Tiles about as many as SMs, whose sums may be split: the workspace may be too small for another number of SMs than
+    # a source names. For some sizes of tiles their number is a power of 2, where limits are.
+    *(
+        Case(Shape(*sides, k), sms=sms, blocks=EMULATED_FEW)
+        for sms in (132, LARGEST_SMS)
+        for *sides, k in ((256, 256, 512), (384, 384, 256), (512, 1024, 128))
+    ),
+    # Betas that count as 0 or are not numbers, where C is read by vectors: with guards and without.
+    *(
+        Case(Shape(*sides), beta=beta)
+        for sides in ((65, 68, 36), (128, 128, 32))
+        for beta in (-0.0, math.nan, math.inf)
+    ),
     # A sum whose last steps are far larger; parts of sums whose offsets into A and C are beyond 31 bits.
     Case(Shape(17, 36, 5204), family="late", sms=1),
     Case(Shape(9, 12, 613), padding=(1 << 29, 1 << 22, 1 << 29), sms=1),
@@ -290,15 +303,18 @@ _MANY = (
     Shape((1 << 25) + 65, 3, 4),
     Shape(3, (1 << 25) + 65, 4),
 )
-# A copy of A, or of B, has more than 2^32 bytes.
-_LARGE_COPIES = (Shape((1 << 20) + 65, 68, 1028), Shape(68, (1 << 20) + 68, 1028))
+# A copy of A, or of B, has more than 2^31 elements, which are more than 2^32 bytes.
+_LARGE_COPIES = (Shape((1 << 21) + 65, 68, 1028), Shape(68, (1 << 21) + 68, 1028))
 # Beyond what is computed anywhere, for so many SMs that their number times that of tiles needs more than 31 bits; a row
-# of A that fits in no shared memory; and large matrices whose rows are not aligned, which a rung may copy first.
+# of A that fits in no shared memory; large matrices whose rows are not aligned, which a rung may copy first; and a
+# single row, column or element, for which a rung may have a kernel of its own, the last with a sum of very many tiles.
+_MOST = (1 << 30) + 1
 _QUEUED_ONLY = (
-    Case(Shape((1 << 30) + 1, 3, 37), sms=LARGEST_SMS),
-    Case(Shape(3, (1 << 30) + 1, 37), sms=LARGEST_SMS),
+    Case(Shape(_MOST, 3, 37), sms=LARGEST_SMS),
+    Case(Shape(3, _MOST, 37), sms=LARGEST_SMS),
     Case(Shape(3, 5, (1 << 17) + 1)),
     Case(Shape(4095, 4097, 4099)),
+    *(Case(Shape(*sides), sms=LARGEST_SMS) for sides in ((_MOST, 1, 37), (1, _MOST, 37), (1, 1, _MOST), (3, 5, _MOST))),
 )
 
 
