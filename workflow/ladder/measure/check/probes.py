@@ -495,7 +495,7 @@ def _many_elements(device: Device, library: Library, case: Case, make: _Make) ->
 
 
 def _large_workspace(device: Device, library: Library, case: Case, make: _Make) -> str:
-    """No offset into a workspace that holds a copy of a matrix of more than 2^32 bytes overflows.
+    """No offset into a workspace that holds a copy of a matrix of more than 2^31 elements overflows.
 
     A rung that asks for no workspace has no such offset. In the emulator, which ends the first launches early. All
     memory is reserved. Raises OSError where that cannot be had.
