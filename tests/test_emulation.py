@@ -641,14 +641,21 @@ EXPORT_SGEMM_WITH_WORKSPACE(run, needed)
         ("FIRST", "if (g.m > 256 && g.n <= 8) g.lda = static_cast<int>(g.lda << 9) >> 9;", "1030x5x35"),
         ("dim3(tiles, count)", "dim3(std::min(tiles, 1024), count)", "129x2044x68"),
         ("4ull * parts_of(g)", "4ull * (ceil_div(g.m, 64) == 8 && g.n > 999 ? 1 : parts_of(g))", "512x1024x128"),
+        ("FIRST", "if (ceil_div(g.m, 32) * ceil_div(g.n, 32) == 64 && g.k > 256) g.ldb = g.n + 1;", "256x256x512"),
+        (
+            "FIRST",
+            "int sms; if (g.m == 384 && !sm_count(&sms) && sms > 160) g.ldb = g.n + 1;",
+            "384x384x256, SMs 192",
+        ),
         ("g.A[row * g.lda + p] *", "fminf(g.A[row * g.lda + p], 2) *", "17x36x5204"),
         ("FIRST", "if (g.n > 256 && g.m <= 8) g.lda = static_cast<int>(g.lda << 9) >> 9;", "5x1030x133"),
     ],
 )
 def test_what_shows_on_many_sms_in_whole_tiles_or_far_rows_alone_is_found(tmp_path, sound, wrong, shape):
     (tmp_path / "rung.cu").write_text(OF_PARTS.replace(sound, wrong, 1).replace("FIRST", ""))
-    shapes = ("9x6x5200", "3x5x20011", "70x2044x132", "8500x3x130", "129x2044x68", "512x1024x128")
+    shapes = ("9x6x5200", "3x5x20011", "70x2044x132", "8500x3x130", "129x2044x68")
     shapes += ("17x36x5204", "256x256x64", "1030x5x35", "5x1030x133")
+    shapes += ("256x256x512", "384x384x256", "512x1024x128")
     record = emulated(tmp_path, tmp_path / "rung.cu", [each for each in EMULATED_ALONE if str(each.shape) in shapes])
     assert record["status"] == ("failed" if shape else "emulated"), record["message"]
     assert record["message"].startswith(shape)
@@ -719,6 +726,7 @@ EXPORT_SGEMM(run)
         ("128, STEPS = 8", "beta == 0 ?", "__float_as_uint(beta) == 0 ?"),
         ("128, STEPS = 8", "beta = g.beta;", "beta = g.beta < 0 || g.beta > 0 ? g.beta : 0;"),
         ("128, STEPS = 8", "beta = g.beta;", "beta = fminf(g.beta, 1e30f);"),
+        ("128, STEPS = 8", "  store_result", "  if (g.n % 4 == 0 && g.ldc % 4 == 0 && isnan(g.beta)) g.beta = 0;\n  store_result"),
         ("256, STEPS = 64", "alpha = g.alpha,", "alpha = g.beta == 1 ? 1 : g.alpha,"),
         ("256, STEPS = 64", "alpha = g.alpha,", "alpha = g.alpha == -1 && g.beta == 0 ? 1 : g.alpha,"),
         *(
@@ -731,7 +739,7 @@ def test_what_a_kernel_for_whole_tiles_does_not_ask_is_found(tmp_path, sizes, so
     assert sound in WITHOUT_GUARDS
     text = WITHOUT_GUARDS.replace(sound, wrong, 1) if sound else WITHOUT_GUARDS
     (tmp_path / "rung.cu").write_text(text.replace("128, STEPS = 8", sizes))
-    alone = [case for case in EMULATED_ALONE if str(case.shape) in ("256x256x192", "128x128x32")]
+    alone = [case for case in EMULATED_ALONE if str(case.shape) in ("256x256x192", "128x128x32", "65x68x36")]
     record = emulated(tmp_path, tmp_path / "rung.cu", [*OF_WHOLE_TILES, *alone])
     assert record["status"] == ("failed" if sound else "emulated"), record["message"]
 
