@@ -726,7 +726,11 @@ EXPORT_SGEMM(run)
         ("128, STEPS = 8", "beta == 0 ?", "__float_as_uint(beta) == 0 ?"),
         ("128, STEPS = 8", "beta = g.beta;", "beta = g.beta < 0 || g.beta > 0 ? g.beta : 0;"),
         ("128, STEPS = 8", "beta = g.beta;", "beta = fminf(g.beta, 1e30f);"),
-        ("128, STEPS = 8", "  store_result", "  if (g.n % 4 == 0 && g.ldc % 4 == 0 && isnan(g.beta)) g.beta = 0;\n  store_result"),
+        (
+            "128, STEPS = 8",
+            "  store_result",
+            "  if (g.n % 4 == 0 && g.ldc % 4 == 0 && isnan(g.beta)) g.beta = 0;\n  store_result",
+        ),
         ("256, STEPS = 64", "alpha = g.alpha,", "alpha = g.beta == 1 ? 1 : g.alpha,"),
         ("256, STEPS = 64", "alpha = g.alpha,", "alpha = g.alpha == -1 && g.beta == 0 ? 1 : g.alpha,"),
         *(
