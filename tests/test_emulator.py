@@ -77,11 +77,18 @@ def test_a_thin_kernel_of_fastest_is_right_however_its_work_is_cut(for_the_emula
             assert len(results) == 1, f"{case}: the order of threads and blocks changes the result"
 
 
-# By way and parts, as one_tf32_product.cu chooses them: floats in small and square tiles, then the engine's.
+# By way and parts, as one_tf32_product.cu chooses them: raw lines in small and square tiles, then aligned rows.
 TF32 = [
     *(Case(m, 72, 261, 1.5, 0.5, (1, 2, 3), 1) for m in (68, 69, 70, 71)),
     *(Case(m, 133, 261, 1.5, 0.5, (1, 2, 3), 1) for m in (132, 133, 134, 135)),
-    Case(26, 42, 252, -1.0, -1.25, (0, 1, 14), (0, 3, 6)),  # four blocks of 256 threads; the engine brings A
+    # raw lines of B alone, then of A alone; with heads that differ from row to row, or in pairs of rows, or not at all
+    Case(26, 42, 252, -1.0, -1.25, (0, 1, 14), (0, 3, 6)),
+    Case(68, 138, 132, -1.0, 0.0, (0, 2, 0)),
+    Case(69, 72, 261, 1.5, 0.5),
+    Case(70, 133, 258, -1.0, -1.25, (0, 3, 0)),
+    Case(136, 192, 68, 1.5, 0.5, (0, 0, 0), (2, 0, 0)),
+    Case(140, 133, 100, 1.5, 0.5, (0, 3, 0), (3, 1, 2)),
+    Case(4, 6, 4, 1.5, 0.5, (1, 2, 0)),  # the fewest rows, columns and steps
     *(Case(m, 68, 260, 1.5, 0.5, (4, 8, 1)) for m in (68, 71)),
     *(Case(m, 129, 260, -1.0, 0.0, (0, 3, 3)) for m in (132, 135)),
     *(Case(m, 130, 260, 1.5, 0.5, (0, 2, 2)) for m in (68, 71)),

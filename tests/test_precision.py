@@ -263,7 +263,7 @@ def one_product(for_the_emulator):
     return Library(for_the_emulator(ROOT / "tests/kernels/one_tf32_product.cu"))
 
 
-@pytest.mark.parametrize(("n", "k"), [(8, 96), (7, 97)])  # brought by the copy engine, and float by float
+@pytest.mark.parametrize(("n", "k"), [(8, 96), (7, 97)])  # by the copy engine, as boxes and as raw lines
 @pytest.mark.parametrize("value", [0x7FFFFFFF, 0x7FC00000, 0xFFC00000, 0x7F800000, 0xFF800000, 0x7F7FEFFF, 0xFF7FEFFF])
 def test_one_product_of_rounded_numbers_keeps_nan_infinities_and_the_largest_number(one_product, value, n, k):
     """0x7FFFFFFF is the NaN of CUDA's arithmetic, of which rounding by adding to the bits would make a zero.

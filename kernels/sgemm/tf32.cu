@@ -12,8 +12,8 @@
 //   steps of k. Their sums meet in shared memory, always in the same order, so that no second kernel has to add them.
 //   Results pass through shared memory on their way to C, so that lanes store neighbours.
 // - The copy engine cannot read a matrix that is not aligned to 16 bytes, or whose leading dimension is no multiple of
-//   4. Such a matrix is first copied to the workspace (aligned_copy.cuh). Or, where it is read only a few times, as
-//   many warps as multiply copy it to shared memory float by float (tf32_copies.cuh).
+//   4. Such a matrix is first copied to the workspace (aligned_copy.cuh). Or, where it is read only a few times, the
+//   engine brings its lines four rows apart, and four warps mend what they lack (raw_lines.cuh).
 //
 // Which kernel computes a product (`choose`): the one that takes the fewest cycles by a model. `fastest`, with FP32
 // multiply-adds, is one of them. It is chosen where rows, columns or steps of k are few, and for some small products.
@@ -26,7 +26,7 @@
 #include "aligned_copy.cuh"
 #include "copying_warps.cuh"
 #include "fastest_copies.cuh"
-#include "tf32_copies.cuh"
+#include "raw_lines.cuh"
 #include "thin_sums.cuh"
 #include "wgmma_tf32.cuh"
 
@@ -87,6 +87,30 @@ struct OwnColumns {
         uint2 two = *reinterpret_cast<const uint2*>(B + places[later] + i * 1024);
         to[i][2 * later] = two.x;
         to[i][2 * later + 1] = two.y;
+      }
+    }
+  }
+};
+
+// The same for a stage that has B's raw lines. Lanes of the four classes read the lines of their class, 4 columns apart.
+template <int COLS>
+struct OwnRawColumns {
+  using Lines = RawLinesOfB<COLS>;
+  int cols;
+  int place;  // of the first step of k
+
+  __device__ OwnRawColumns(const Gemm& g, int group) {
+    int lane = threadIdx.x % 32, warp = threadIdx.x % 128 / 32, step = lane % 4;
+    cols = group * 64 + warp / 2 * 32 + lane / 4 * 4 + warp % 2 * 2;
+    place = Lines::line(step) + (Lines::shift(head_of(g.B, g.ldb, step)) + cols) * 4;
+  }
+
+  __device__ void load(uint32_t (&to)[STEPS / 8][4], const char* B) const {
+#pragma unroll
+    for (int i = 0; i < STEPS / 8; ++i) {
+#pragma unroll
+      for (int v = 0; v < 4; ++v) {
+        to[i][v] = *reinterpret_cast<const uint32_t*>(B + place + Lines::line(8 * i + v / 2 * 4) + v % 2 * 4);
       }
     }
   }
@@ -214,15 +238,21 @@ template <int ROWS_, int GROUPS_, int STAGES_, int BLOCKS_>
 struct ClusterTiling {
   static constexpr int ROWS = ROWS_, GROUPS = GROUPS_, STAGES = STAGES_, BLOCKS = BLOCKS_;
   static constexpr int COLS = 64 * GROUPS, CONSUMERS = 128 * GROUPS;
-  static constexpr int BYTES_A = ROWS * STEPS * 4, STAGE_BYTES = BYTES_A + COLS * STEPS * 4;
+  static constexpr int BYTES_A = ROWS * STEPS * 4, BYTES_B = COLS * STEPS * 4, STAGE_BYTES = BYTES_A + BYTES_B;
   static constexpr int PITCH = COLS + 4;  // of a row of sums, so that lanes store to different banks
   static constexpr int SUM_BYTES = ROWS * PITCH * 4;
   static constexpr bool MANY_SUMS = ROWS > 128;  // for the registers of a thread
-  // Where threads copy float by float, as many do as multiply. Else one does, but only a warp group can give registers.
-  template <bool FLOATS>
-  static constexpr int COPIERS = FLOATS      ? CONSUMERS
+  // One thread asks the engine for copies, and four warps mend raw lines. Registers move between whole warp groups alone:
+  // with 128 columns three warps more stand idle, with 64 the warp that asks keeps what it has.
+  template <bool RAW>
+  static constexpr bool MOVES_REGISTERS = RAW || MANY_SUMS;
+  template <bool RAW>
+  static constexpr int COPIERS = RAW         ? (GROUPS == 2 ? 256 : 160)
                                  : MANY_SUMS ? 128
                                              : 32;
+  static constexpr int RAW_STAGE_BYTES = (BYTES_A + RawLinesOfB<COLS>::COPIED_BYTES + 1023) / 1024 * 1024;
+  template <bool RAW>
+  static constexpr int BYTES = RAW ? RAW_STAGE_BYTES : STAGE_BYTES;
   static_assert(SUM_BYTES <= STAGES * STAGE_BYTES, "the sums take the place of the stages");
 };
 using Big = ClusterTiling<256, 2, 4, 1>;
@@ -235,83 +265,103 @@ struct Cut {
   int parts, stages;
 };
 
-// FLOATS: the warps that copy do so themselves, float by float, where the engine cannot read a matrix.
-template <class T, bool FLOATS>
-__global__ void __launch_bounds__(T::CONSUMERS + T::template COPIERS<FLOATS>, 1)
-    sgemm_parts(Gemm g, Cut cut, bool engine_A, bool engine_B, const __grid_constant__ CUtensorMap map_A,
-                const __grid_constant__ CUtensorMap map_B) {
-  engine_A = engine_A || !FLOATS;  // which the compiler then knows
-  engine_B = engine_B || !FLOATS;
-  constexpr int WARPS = T::template COPIERS<FLOATS> / 32;
-  constexpr bool MOVES_REGISTERS = T::MANY_SUMS || (FLOATS && T::GROUPS == 2);
+// RAW: of the matrices that the engine cannot read as they are, it brings raw lines, by four maps (raw_lines.cuh).
+template <class T, bool RAW>
+__global__ void __launch_bounds__(T::CONSUMERS + T::template COPIERS<RAW>, RAW ? T::BLOCKS : 1)
+    sgemm_parts(Gemm g, Cut cut, bool raw_A, bool raw_B, const __grid_constant__ ClassMaps maps_A,
+                const __grid_constant__ ClassMaps maps_B) {
+  raw_A = raw_A && RAW;  // which the compiler then knows
+  raw_B = raw_B && RAW;
+  using LinesOfB = RawLinesOfB<T::COLS>;
+  constexpr int BYTES = T::template BYTES<RAW>, CLASS_ROWS = T::ROWS / CLASSES;
   char* shared = dynamic_shared<char>();
-  __shared__ uint64_t full[T::STAGES];
+  __shared__ uint64_t arrived[T::STAGES];  // from the engine
+  __shared__ uint64_t mended[T::STAGES];
   __shared__ uint64_t empty[T::STAGES];
   if (threadIdx.x == 0) {
     for (int stage = 0; stage < cut.stages; ++stage) {
-      mbarrier_init(&full[stage], FLOATS ? 1 + WARPS : 1);
+      mbarrier_init(&arrived[stage], 1);
+      mbarrier_init(&mended[stage], CLASSES);
       mbarrier_init(&empty[stage], T::CONSUMERS / 32);
     }
     mbarrier_init_fence();
+  }
+  if (int i = static_cast<int>(threadIdx.x); RAW && i < 2 * CLASSES) {
+    if (i % CLASSES == 0 || (i < CLASSES ? raw_A : raw_B)) {
+      fetch_tensor_map(i < CLASSES ? &maps_A.of[i] : &maps_B.of[i - CLASSES]);
+    }
   }
   __syncthreads();
   int part = static_cast<int>(blockIdx.x % cut.parts);  // and the block's rank in the cluster
   Tile tile = tile_number(g, blockIdx.x / cut.parts, T::ROWS, T::COLS, GROUP);
   int steps = ceil_div(g.k, STEPS);
   int first = steps * part / cut.parts, end = steps * (part + 1) / cut.parts;
+  bool heads_of_B = raw_B && tile.col == 0;
+  uint64_t* full = raw_A || heads_of_B ? mended : arrived;
   wait_for_first_kernel();
 
   if (threadIdx.x >= T::CONSUMERS) {
-    if constexpr (MOVES_REGISTERS) {
-      give_registers<FLOATS ? 88 : 40>();
+    int warp = threadIdx.x / 32 - T::CONSUMERS / 32, asker = RAW ? CLASSES : 0;
+    if constexpr (RAW && T::GROUPS == 2) {
+      give_registers<104>();
+    } else if constexpr (RAW) {
+      if (warp < CLASSES) {
+        give_registers<72>();
+      }
+    } else if constexpr (T::MANY_SUMS) {
+      give_registers<40>();
     }
     int stage = 0;
     int parity = 1;
-    int lane = threadIdx.x % 32, warp = threadIdx.x / 32 - T::CONSUMERS / 32;
-    bool asks = threadIdx.x == T::CONSUMERS;
-    auto ask = [&](int s) {
-      char* to = shared + stage * T::STAGE_BYTES;
-      mbarrier_arrive_expect(&full[stage], (engine_A ? T::BYTES_A : 0) + (engine_B ? T::STAGE_BYTES - T::BYTES_A : 0));
-      if (engine_A) {
-        bulk_copy_box(to, &map_A, tile.row, s * STEPS, &full[stage]);
-      }
-      if (engine_B) {
-        for (int slab = 0; slab < T::COLS / 32; ++slab) {
-          bulk_copy_box(to + T::BYTES_A + slab * SLAB_BYTES, &map_B, s * STEPS, tile.col + 32 * slab, &full[stage]);
-        }
-      }
-    };
-    if constexpr (!FLOATS) {
-      for (int s = first; s < end && asks; ++s) {
+    int lane = threadIdx.x % 32;
+    if (warp == asker) {
+      for (int s = first; s < end && lane == 0; ++s) {
         mbarrier_wait(&empty[stage], parity);
-        ask(s);
+        mbarrier_arrive_expect(&arrived[stage], T::STAGE_BYTES + (raw_B ? LinesOfB::COPIED_BYTES - T::BYTES_B : 0));
+        char *to_A = shared + stage * BYTES, *to_B = to_A + T::BYTES_A;
+        if (raw_A) {
+          for (int i = 0; i < CLASSES; ++i) {
+            bulk_copy_box(to_A + i * CLASS_ROWS * 128, &maps_A.of[i], tile.row / CLASSES, s * STEPS, &arrived[stage]);
+          }
+        } else {
+          bulk_copy_box(to_A, &maps_A.of[0], tile.row, s * STEPS, &arrived[stage]);
+        }
+        if (raw_B) {
+          for (int i = 0; i < CLASSES; ++i) {
+            bulk_copy_box(to_B + i * LinesOfB::CLASS_BYTES, &maps_B.of[i], s * STEPS / CLASSES, tile.col - 4,
+                          &arrived[stage]);
+          }
+        } else {
+          for (int slab = 0; slab < T::COLS / 32; ++slab) {
+            bulk_copy_box(to_B + slab * SLAB_BYTES, &maps_B.of[0], s * STEPS, tile.col + 32 * slab, &arrived[stage]);
+          }
+        }
         stage = stage + 1 < cut.stages ? stage + 1 : 0;
         parity ^= stage == 0;
       }
-    } else {
-      FloatCopies<T, WARPS> copies(g, tile, first * STEPS, warp);
+    } else if (warp < asker && full == mended) {
+      parity = 0;
+      MovedLines<T::ROWS, CLASSES> lines_A(g, tile.row, first * STEPS, warp);
+      LinesOfB lines_B(g, first * STEPS);
+      bool mends_A = raw_A && lines_A.head > 0, mends_B = heads_of_B && warp == 0;
       for (int s = first; s < end; ++s) {
-        if (!engine_A) {
-          copies.load_A();
+        if (mends_B) {
+          lines_B.load(g.ldb);
         }
-        if (!engine_B) {
-          copies.load_B();
+        mbarrier_wait(&arrived[stage], parity);
+        char* at = shared + stage * BYTES;
+        if (mends_A) {
+          lines_A.move(at);
         }
-        mbarrier_wait(&empty[stage], parity);
-        if (asks) {
-          ask(s);
+        if (mends_B) {
+          lines_B.store(at + T::BYTES_A);
         }
-        char* to = shared + stage * T::STAGE_BYTES;
-        if (!engine_A) {
-          copies.store_A(to);
+        if (mends_A || mends_B) {
+          bulk_copy_fence();  // wgmma, and the engine when it fills the stage again, come after what was written
         }
-        if (!engine_B) {
-          copies.store_B(to);
-        }
-        bulk_copy_fence();
         __syncwarp();
         if (lane == 0) {
-          mbarrier_arrive(&full[stage]);
+          mbarrier_arrive(&mended[stage]);
         }
         stage = stage + 1 < cut.stages ? stage + 1 : 0;
         parity ^= stage == 0;
@@ -319,20 +369,25 @@ __global__ void __launch_bounds__(T::CONSUMERS + T::template COPIERS<FLOATS>, 1)
     }
     __syncwarp();
   } else {
-    if constexpr (MOVES_REGISTERS) {
-      take_registers<FLOATS ? 168 : 232>();
+    if constexpr (T::template MOVES_REGISTERS<RAW>) {
+      take_registers<!RAW ? 232 : T::GROUPS == 2 ? 152 : 120>();
     }
     int stage = 0;
     int parity = 0;
     int last = 0;
     int lane = threadIdx.x % 32;
     OwnColumns own(threadIdx.x / 128);
+    OwnRawColumns<T::COLS> own_raw(g, threadIdx.x / 128);
     float sum[T::ROWS / 2];
     uint32_t B[2][STEPS / 8][4];
     auto multiply = [&](int s, uint32_t (&b)[STEPS / 8][4]) {
       mbarrier_wait(&full[stage], parity);
-      const char* at = shared + stage * T::STAGE_BYTES;
-      own.load(b, at + T::BYTES_A);
+      const char* at = shared + stage * BYTES;
+      if (raw_B) {
+        own_raw.load(b, at + T::BYTES_A);
+      } else {
+        own.load(b, at + T::BYTES_A);
+      }
       uint64_t A = tile_descriptor(at);
       hold(sum);
       wgmma_fence();
@@ -362,7 +417,8 @@ __global__ void __launch_bounds__(T::CONSUMERS + T::template COPIERS<FLOATS>, 1)
     wgmma_wait<0>();
     hold(sum);
     barrier_of<T::CONSUMERS>();  // all stages have been read
-    float* sums = reinterpret_cast<float*>(shared) + lane % 4 * 2 * T::PITCH + own.cols;
+    int cols = raw_B ? own_raw.cols : own.cols;
+    float* sums = reinterpret_cast<float*>(shared) + lane % 4 * 2 * T::PITCH + cols;
 #pragma unroll
     for (int i = 0; i < T::ROWS / 8; ++i) {
 #pragma unroll
@@ -383,6 +439,8 @@ __global__ void __launch_bounds__(T::CONSUMERS + T::template COPIERS<FLOATS>, 1)
       const float* own = reinterpret_cast<const float*>(shared) + col;
       int begin = T::ROWS * part / cut.parts;
       int rows = min(T::ROWS * (part + 1) / cut.parts, g.m - tile.row);
+      // Raw lines of A are ordered by class, and so are the rows of sums.
+      auto place = [&](int row) { return (raw_A ? row % CLASSES * CLASS_ROWS + row / CLASSES : row) * T::PITCH; };
       auto store = [&](int row, const float* total) {
         if constexpr (WIDTH == 4) {
           store_vector(g, tile.row + row, tile.col + col, total, 0, g.n - tile.col - col, 4);
@@ -394,7 +452,7 @@ __global__ void __launch_bounds__(T::CONSUMERS + T::template COPIERS<FLOATS>, 1)
 #pragma unroll 4
         for (int row = first_row; row < rows; row += ROWS) {
           alignas(16) float total[WIDTH];
-          copy_vector<WIDTH>(total, own + row * T::PITCH);
+          copy_vector<WIDTH>(total, own + place(row));
           store(row, total);
         }
         return;
@@ -408,7 +466,7 @@ __global__ void __launch_bounds__(T::CONSUMERS + T::template COPIERS<FLOATS>, 1)
           float more[BATCH][WIDTH];
 #pragma unroll
           for (int i = 0; i < BATCH; ++i) {
-            read_in_cluster(more[i], own + min(row + i * ROWS, T::ROWS - 1) * T::PITCH, other);
+            read_in_cluster(more[i], own + place(min(row + i * ROWS, T::ROWS - 1)), other);
           }
 #pragma unroll
           for (int i = 0; i < BATCH * WIDTH; ++i) {
@@ -453,22 +511,29 @@ cudaError_t launch_tf32(const Gemm& g, Cut, int sms, cudaStream_t stream) {
                              pairs, map_A, map_B);
 }
 
-template <class T, bool FLOATS>
+template <class T, bool RAW>
 cudaError_t launch_parts(const Gemm& g, Cut cut, int, cudaStream_t stream) {
-  CUtensorMap map_A = {}, map_B = {};
-  bool engine_A = make_map_A(g, T::ROWS, &map_A), engine_B = make_map_B(g, &map_B);
-  if (!FLOATS && !(engine_A && engine_B)) {
+  ClassMaps maps_A = {}, maps_B = {};
+  bool raw_A = !make_map_A(g, T::ROWS, &maps_A.of[0]), raw_B = !make_map_B(g, &maps_B.of[0]);
+  bool made = RAW || !(raw_A || raw_B);
+  if (made && raw_A) {
+    made = make_class_maps(&maps_A, g.A, g.m, g.k, g.lda, T::ROWS / CLASSES, STEPS, CU_TENSOR_MAP_SWIZZLE_128B);
+  }
+  if (made && raw_B) {
+    made = make_class_maps(&maps_B, g.B, g.k, g.n, g.ldb, STEPS / CLASSES, T::COLS + 4, CU_TENSOR_MAP_SWIZZLE_NONE);
+  }
+  if (!made) {
     return cudaErrorNotSupported;
   }
   dim3 grid = tile_grid(g, T::ROWS, T::COLS);
   grid.x *= cut.parts;
-  dim3 block(T::CONSUMERS + T::template COPIERS<FLOATS>);
-  int least = ceil_div(T::SUM_BYTES, T::STAGE_BYTES);
+  dim3 block(T::CONSUMERS + T::template COPIERS<RAW>);
+  int least = ceil_div(T::SUM_BYTES, T::template BYTES<RAW>);
   cut.stages = std::min(T::STAGES, std::max(least, ceil_div(ceil_div(g.k, STEPS), cut.parts)));
-  size_t shared_bytes = static_cast<size_t>(cut.stages) * T::STAGE_BYTES;
-  auto kernel = sgemm_parts<T, FLOATS>;
+  size_t shared_bytes = static_cast<size_t>(cut.stages) * T::template BYTES<RAW>;
+  auto kernel = sgemm_parts<T, RAW>;
   if (launch_observer != nullptr) {
-    return launch(kernel, grid, block, shared_bytes, stream, g, cut, engine_A, engine_B, map_A, map_B);
+    return launch(kernel, grid, block, shared_bytes, stream, g, cut, raw_A, raw_B, maps_A, maps_B);
   }
   cudaError_t error =
       cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared_bytes));
@@ -479,7 +544,7 @@ cudaError_t launch_parts(const Gemm& g, Cut cut, int, cudaStream_t stream) {
   attributes[1].val.clusterDim.x = static_cast<unsigned>(cut.parts);
   attributes[1].val.clusterDim.y = attributes[1].val.clusterDim.z = 1;
   cudaLaunchConfig_t config = {grid, block, shared_bytes, stream, attributes, 2};
-  return error != cudaSuccess ? error : cudaLaunchKernelEx(&config, kernel, g, cut, engine_A, engine_B, map_A, map_B);
+  return error != cudaSuccess ? error : cudaLaunchKernelEx(&config, kernel, g, cut, raw_A, raw_B, maps_A, maps_B);
 }
 
 // A way to compute a product, and its cycles by the model.
@@ -491,7 +556,8 @@ struct Choice {
 };
 
 // The model: cycles on the busiest SM, comparable with those of `fastest`. Its constants are fitted to the times of all
-// ways to compute 900 drawn products on an H100; those times are not recorded. The survey draws other products.
+// ways to compute 900 drawn products on an H100, those of raw lines to 128 on an H200; those times are not recorded. The
+// survey draws other products.
 //
 // - The first wave of blocks takes `first` cycles more than its steps, to fill the stages and to store, and a later one
 //   `later`. Each block takes unaligned_C more where rows of C are not aligned.
@@ -512,7 +578,7 @@ double copy_cycles(const fp32::Source& source, int sms) {
 }
 
 // Replaces `best` by the best number of parts for one tiling if this has fewer cycles.
-template <class T, bool FLOATS>
+template <class T, bool RAW>
 void consider(const fp32::Source& source, int sms, const Costs& costs, Choice* best) {
   const Gemm& g = source.g;
   int64_t tiles = static_cast<int64_t>(ceil_div(g.m, T::ROWS)) * ceil_div(g.n, T::COLS);
@@ -527,7 +593,7 @@ void consider(const fp32::Source& source, int sms, const Costs& costs, Choice* b
     double cycles = copy_cycles(source, sms) + (parts > 1 ? costs.cluster : 0.0) + costs.first - costs.later;
     cycles += full_waves * (costs.later + wave(T::BLOCKS)) + (on_sm > 0 ? costs.later + wave(on_sm) : 0.0);
     if (cycles < best->cycles) {
-      *best = {cycles, source, {parts, 0}, launch_parts<T, FLOATS>};
+      *best = {cycles, source, {parts, 0}, launch_parts<T, RAW>};
     }
   }
 }
@@ -546,8 +612,8 @@ void consider_pairs(const fp32::Source& source, int sms, Choice* best) {
   }
 }
 
-// The way with the fewest cycles. Where the engine cannot read a matrix, all tiles can read a copy of it, and two kinds
-// of them the matrix itself.
+// The way with the fewest cycles. Where the engine cannot read a matrix as it is, all tiles can read a copy of it, and
+// two kinds of them its raw lines.
 cudaError_t choose(const Gemm& g, void* workspace, int* sms, Choice* best) {
   fp32::Choice by_fma;
   cudaError_t error = fp32::choose(g, workspace, sms, &by_fma);
@@ -559,9 +625,10 @@ cudaError_t choose(const Gemm& g, void* workspace, int* sms, Choice* best) {
   consider<Square, false>(source, *sms, {9020, 7270, 693, 693, 2770, 1490}, best);
   consider<Flat, false>(source, *sms, {5740, 5460, 546, 546, 5130, 0.0}, best);
   consider<Small, false>(source, *sms, {5330, 2770, 358, 370, 3590, 872}, best);
-  if (copies_A || copies_B) {
-    consider<Square, true>({g}, *sms, {6890, 4780, 2160, 2160, 8400, 2880}, best);
-    consider<Small, true>({g}, *sms, {6900, 3060, 1450, 828, 3320, 1680}, best);
+  bool lines_A = !copies_A || has_class_maps(g.m, g.k, g.lda), lines_B = !copies_B || has_class_maps(g.k, g.n, g.ldb);
+  if ((copies_A || copies_B) && lines_A && lines_B) {
+    consider<Square, true>({g}, *sms, {12300, 10300, 1000, 1000, 3720, 2460}, best);
+    consider<Small, true>({g}, *sms, {10400, 5160, 693, 636, 1930, 1340}, best);
   }
   return error;
 }

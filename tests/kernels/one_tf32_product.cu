@@ -1,5 +1,5 @@
 // Right: one product of numbers rounded to TF32, by the kernels that the rung tf32 has for products that do not fill the GPU.
-// The sides choose the kernel: way n % 6 below, in 2^(m % 4) parts. Only the first two take what the engine cannot read.
+// The sides choose the kernel: way n % 6 below, in 2^(m % 4) parts. Only the first two take what the engine cannot read as it is.
 #include "gemm.cuh"
 #pragma push_macro("EXPORT_SGEMM_WITH_WORKSPACE")
 #undef EXPORT_SGEMM_WITH_WORKSPACE
