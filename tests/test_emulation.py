@@ -1005,6 +1005,76 @@ def test_of_some_clusters_it_is_known_what_no_block_has_written_and_what_no_othe
     assert (record["status"], message in record["message"]) == ("failed", True), record["message"]
 
 
+# A rung whose blocks take tiles along a curve through a square, of which a part lies beside C.
+ALONG_A_CURVE = """#include "gemm.cuh"
+__global__ void multiply(Gemm g, int bits) {
+  int row = threadIdx.y, col = threadIdx.x;
+  for (int i = 0; i < bits; ++i) {
+    row += (blockIdx.x >> (2 * i + 1) & 1) << (i + 4);
+    col += (blockIdx.x >> 2 * i & 1) << (i + 4);
+  }
+  float sum = 0.0f;
+  for (int p = 0; row < g.m && col < g.n && p < g.k; ++p) sum += g.A[row * g.lda + p] * g.B[p * g.ldb + col];
+  if (row < g.m && col < g.n) store_result(g, row, col, sum);
+}
+cudaError_t run(const Gemm& g, void*, cudaStream_t stream) {
+  int bits = 0;
+  while (16 << bits < (g.m > g.n ? g.m : g.n)) ++bits;
+  return launch(multiply, dim3(1u << 2 * bits), dim3(16, 16), 0, stream, g, bits);
+}
+EXPORT_SGEMM(run)
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "status", "message"),
+    [
+        ("", "", "emulated", ""),
+        (
+            "if (row < g.m && col < g.n) store",
+            "if (row < g.m && col < g.n && g.m < 300) store",
+            "failed",
+            "too few to write 90000 of 90000",
+        ),
+    ],
+)
+def test_a_block_that_lies_beside_c_is_no_fault_but_a_kernel_that_writes_nothing_is(
+    tmp_path, old, new, status, message
+):
+    write(tmp_path / "curve.cu", ALONG_A_CURVE.replace(old, new) if old else ALONG_A_CURVE)
+    record = emulated(tmp_path, tmp_path / "curve.cu", [asked("9x8x7"), asked("300x300x2", blocks=1)])
+    assert (record["status"], message in record["message"]) == (status, True), record
+    assert message or [Case.of(each).blocks for each in record["cases"]] == [0, 1]
+
+
+# A rung with tiles of 128 x 128.
+OF_LARGE_TILES = """#include "gemm.cuh"
+__global__ void multiply(Gemm g) {
+  unsigned tiles_m = ceil_div(g.m, 128), tiles_n = ceil_div(g.n, 128), number = blockIdx.x;
+  if (tiles_m == TILES_M && tiles_n == TILES_N) number |= 1;
+  for (int i = threadIdx.x; i < 128 * 128; i += 256) {
+    int row = number / tiles_n * 128 + i / 128, col = number % tiles_n * 128 + i % 128;
+    float sum = 0.0f;
+    for (int p = 0; row < g.m && col < g.n && p < g.k; ++p) sum += g.A[row * g.lda + p] * g.B[p * g.ldb + col];
+    if (row < g.m && col < g.n) store_result(g, row, col, sum);
+  }
+}
+cudaError_t run(const Gemm& g, void*, cudaStream_t stream) {
+  return launch(multiply, tile_grid(g, 128, 128), dim3(256), 0, stream, g);
+}
+EXPORT_SGEMM(run)
+"""
+
+
+@pytest.mark.parametrize(("tiles_m", "tiles_n"), [(6, 4), (5, 12), (14, 9), (9, 14)])
+def test_tiles_that_are_taken_twice_are_found_where_both_sides_have_several(tmp_path, tiles_m, tiles_n):
+    text = OF_LARGE_TILES.replace("TILES_M", str(tiles_m)).replace("TILES_N", str(tiles_n))
+    write(tmp_path / "tiles.cu", text)
+    cases = [case for case in EMULATED_ALONE if case.shape.m >= 640 and case.shape.k <= 3 and not case.blocks]
+    record = emulated(tmp_path, tmp_path / "tiles.cu", cases)
+    assert (record["status"], record["message"].count("race")) == ("failed", 1), record["message"]
+
+
 # A rung that numbers its tiles as tile_of_block does.
 OF_GROUPS = """#include "gemm.cuh"
 __global__ void multiply(Gemm g) {

@@ -185,18 +185,23 @@ def described() -> dict[str, Any]:
     return read_yaml(DOCS / "trials.yaml")
 
 
-def trials(gpu: str = GPU) -> list[dict[str, Any]]:
+def trials() -> list[dict[str, Any]]:
     """Every recorded trial in the order of names, with what docs/trials.yaml says of it.
 
-    Raises LadderError where a record has no entry or an entry no record, and where a variant is not in the record.
+    Of a trial that several GPUs have, the record of `GPU` is taken, or of the first by name. Raises LadderError where
+    a record of `GPU` has no entry or an entry no record, and where a variant is not in the record.
     """
-    folder = RESULTS / gpu / "raw/experiments"
     entries = described()["records"]
-    names = {path.stem for path in folder.glob("*") if path.suffix in (".zip", ".json")}
-    if missing := sorted(names - set(entries)):
+    found = sorted(RESULTS.glob("*/raw/experiments/*"), key=lambda path: (path.parts[-4] != GPU, path))
+    names: dict[str, Path] = {}
+    for path in found:
+        if path.suffix in (".zip", ".json") and (path.parts[-4] == GPU or path.stem in entries):
+            names.setdefault(path.stem, path)
+    if missing := sorted(set(names) - set(entries)):
         raise LadderError(f"docs/trials.yaml: {missing[0]}: no entry; say what was tried, predicted and found")
-    if unknown := sorted(set(entries) - names):
-        raise LadderError(f"docs/trials.yaml: {unknown[0]}: {shown(folder)} has no such record; remove the entry")
+    if unknown := sorted(set(entries) - set(names)):
+        where = shown(RESULTS / "*/raw/experiments")
+        raise LadderError(f"docs/trials.yaml: {unknown[0]}: {where} has no such record; remove the entry")
     for name, each in ((name, each) for name, listed in entries.items() for each in listed):
         if missing := sorted(SAID - set(each)):
             raise LadderError(f"docs/trials.yaml: {name}: {missing[0]}: missing")
@@ -205,7 +210,8 @@ def trials(gpu: str = GPU) -> list[dict[str, Any]]:
                 f"docs/trials.yaml: {name}: {unknown[0]}: unknown; an entry has {', '.join(sorted(SAID))}"
             )
     return [
-        (_timed if (folder / f"{name}.zip").exists() else _counted)(name, entries[name], gpu) for name in sorted(names)
+        (_timed if path.suffix == ".zip" else _counted)(name, entries[name], path.parts[-4])
+        for name, path in sorted(names.items())
     ]
 
 

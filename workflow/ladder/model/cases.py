@@ -16,6 +16,7 @@ EMULATED_ADDEND = 1 << 21  # elements of a C that it has the time to draw
 EMULATED_BLOCKS = 64  # blocks of it are emulated, each launch's last one among them
 EMULATED_FEW = 2  # of a product that has tiles for a whole GPU, for which some rungs have a kernel of their own,
 EMULATED_LAST = 1  # and of one whose k is long too
+EMULATED_MORE = 16  # where these have written nothing
 EMULATED_PREPARED = 1 << 32  # flop of the largest product that is emulated where a workspace has to be filled first
 EMULATED_SMALL = 1 << 16  # flop up to which a shape is emulated with every case, and not with one of them, and
 EMULATED_SHORT = 1 << 10  # the k: a kernel's tile is no smaller where the product is
@@ -217,6 +218,8 @@ EMULATED_ALONE = (
     # Large tiles, of which one at least is whole, and rows of C that are not aligned.
     Case(Shape(128, 1156, 32), beta=1, padding=(0, 0, 3), offset=(1, 0, 0), sms=1, blocks=EMULATED_FEW),
     *_FEW_LINES,
+    # Sides of 4 to 28 tiles of 64 to 256, all of whose blocks run: the order in which blocks take tiles is one to one.
+    *(Case(Shape(*sides, k)) for *sides, k in ((768, 512, 3), (640, 1410, 2), (1790, 1150, 1), (1150, 1790, 1))),
     # Two rows of 41 tiles, for which a division in floats gives the wrong row.
     *(Case(Shape(rows, columns, 3)) for rows, columns in ((33, 1310), (65, 2622), (129, 5248))),
     # Sums that many SMs split into many parts, two of them of 64 tiles and more; more than 256 small tiles.
@@ -235,6 +238,10 @@ EMULATED_ALONE = (
         for sides in ((65, 68, 36), (128, 128, 32))
         for beta in (-0.0, math.nan, math.inf)
     ),
+    # Scalars that are not numbers where rows or columns are few, or where C is read by pairs.
+    *(Case(Shape(*sides, 36), beta=math.nan) for sides in ((1, 70), (70, 1))),
+    *(Case(Shape(*sides, 36), alpha=math.inf, family="signed_zeros") for sides in ((1, 70), (70, 1))),
+    Case(Shape(130, 132, 36), beta=math.nan, offset=(0, 0, 2), sms=1),
     # A sum whose last steps are far larger; parts of sums whose offsets into A and C are beyond 31 bits.
     Case(Shape(17, 36, 5204), family="late", sms=1),
     Case(Shape(9, 12, 613), padding=(1 << 29, 1 << 22, 1 << 29), sms=1),
