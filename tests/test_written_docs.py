@@ -121,6 +121,22 @@ def test_a_trial_is_shown_with_its_words_numbers_and_sources(trial):
     assert found["runs"][0]["where"]["measured_at"] == "2026-01-02T03:04:05+00:00"
 
 
+def test_a_record_of_another_gpu_is_shown_where_it_has_an_entry_and_the_first_gpu_has_none(trial, house):
+    for name, gpu, cycles in (
+        ("first", "h200-sxm", 1),
+        ("both", "h100-sxm", 2),
+        ("both", "h200-sxm", 3),
+        ("no", "x", 4),
+    ):
+        path = house / f"results/{gpu}/raw/experiments/{name}.json"
+        write(path, json.dumps({"what": "cycles", "rates": [{"cycles": cycles}]}))
+    entry = {"lever": "none", "prediction": "none", "verdict": "none"}
+    trial(first=[entry], both=[entry])
+    counted = {each["name"]: each["counted"] for each in write_docs.trials()}
+    assert counted.pop("a_trial") is None
+    assert {name: each["rates"][0]["cycles"] for name, each in counted.items()} == {"first": 1, "both": 2}
+
+
 def test_a_record_without_an_entry_is_told(trial, house):
     write(house / "docs/trials.yaml", '{"macros": [], "records": {}}')
     assert line_of(write_docs.trials).startswith("docs/trials.yaml: a_trial: no entry; say what was tried")
