@@ -1047,6 +1047,24 @@ def test_a_block_that_lies_beside_c_is_no_fault_but_a_kernel_that_writes_nothing
     assert message or [Case.of(each).blocks for each in record["cases"]] == [0, 1]
 
 
+@pytest.mark.parametrize(
+    ("where", "slip"),
+    [
+        *((f"g.{side} == 1 && isnan(g.beta)", "g.beta = 0") for side in "mn"),
+        *((f"g.{side} == 1 && sum == 0", "g.alpha = 1") for side in "mn"),
+        ("reinterpret_cast<uintptr_t>(g.C) % 16 == 8 && isnan(g.beta)", "g.beta = 0"),
+        ("", ""),
+    ],
+)
+def test_scalars_that_are_not_numbers_are_asked_of_one_row_one_column_and_pairs_of_c(tmp_path, where, slip):
+    stores = "  if (row < g.m && col < g.n) store_result"
+    assert stores in ALONG_A_CURVE
+    text = ALONG_A_CURVE.replace(stores, f"  if ({where}) {slip};\n{stores}") if where else ALONG_A_CURVE
+    cases = [case for case in EMULATED_ALONE if str(case.shape) in ("1x70x36", "70x1x36", "130x132x36")]
+    record = emulated(tmp_path, write(tmp_path / "curve.cu", text), cases)
+    assert record["status"] == ("failed" if where else "emulated"), record["message"]
+
+
 # A rung with tiles of 128 x 128.
 OF_LARGE_TILES = """#include "gemm.cuh"
 __global__ void multiply(Gemm g) {
