@@ -107,6 +107,40 @@ def test_a_tile_of_tf32_is_right_however_its_steps_are_cut(for_the_emulator, cas
     assert len(results) == 1, f"{case}: the order of threads and blocks changes the result"
 
 
+# Edges on both sides, steps of k in one stage, in as many as there are, in more, and not whole ones. Rows of C are aligned to
+# pairs, to vectors or not at all. Where threads load A and B, these begin anywhere.
+SHORT_TF32 = [
+    *(Case(m, n, k, 1.5, beta, (0, 0, pad)) for m, n, k, beta, pad in ((130, 132, 20, 0, 0), (66, 68, 228, 0.5, 3))),
+    *(Case(m, n, k, -1.0, beta, (0, 1, 1)) for m, n, k, beta in ((197, 67, 96, 0), (5, 131, 100, 0))),
+    Case(70, 66, 64, 1.5, 0.0, (4, 2, 4), (0, 0, 2)),
+]
+SHORT_TF32_BY_THREADS = [
+    Case(130, 133, 33, 1.5, 0.5, (1, 2, 3), (1, 3, 2)),
+    Case(67, 71, 101, -1.0, 0.0, (0, 0, 0), (0, 1, 0)),
+    Case(3, 2, 1, 1.5),
+    Case(65, 130, 197, 1.5, 0.0, (0, 1, 0)),
+]
+
+
+@pytest.mark.parametrize(
+    ("way", "cases"),
+    [
+        *((f"launch_short<{tiling}>", SHORT_TF32) for tiling in ("ShortSquare", "ShortTall", "ShortSmall")),
+        *((f"launch_short_by_threads<{tiling}>", SHORT_TF32_BY_THREADS) for tiling in ("ShortSquare", "ShortSmall")),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_a_tile_of_tf32_with_few_steps_is_right(for_the_emulator, way, cases):
+    library = Library(for_the_emulator(ROOT / "tests/kernels/one_tf32_product.cu", {"WAY": way}))
+    for case in cases:
+        results = set()
+        for seed in (1, 2):
+            result, kinds, report = run(library, case, seed, data=0, precision="tf32")
+            assert not kinds, f"{case}: {kinds} " + "\n".join(report)
+            results.add(result)
+        assert len(results) == 1, f"{case}: the order of threads and blocks changes the result"
+
+
 def test_a_wait_that_is_not_repeated_is_found(for_the_emulator, tmp_path):
     """try_wait may end before the phase is complete, and who goes on then meets what is still being written."""
     text = (ROOT / "tests/faults/control_mbarrier.cu").read_text()

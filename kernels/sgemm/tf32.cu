@@ -10,10 +10,14 @@
 //   and take one tile after the other.
 // - sgemm_parts, for others: a block computes one tile, of four kinds, and up to eight blocks of a cluster split its
 //   steps of k. Their sums meet in shared memory, always in the same order, so that no second kernel has to add them.
-//   Results pass through shared memory on their way to C, so that lanes store neighbours.
+// - sgemm_short, for few steps of k: two or four blocks share an SM, so that one multiplies while others wait for their
+//   first tiles or store. No warp only copies, because its registers are needed.
+// - A thread has pairs of neighbouring results. It stores them to C as they are, where they are aligned and beta is 0.
+//   Otherwise results pass through shared memory, so that lanes store neighbours.
 // - The copy engine cannot read a matrix that is not aligned to 16 bytes, or whose leading dimension is no multiple of
 //   4. Such a matrix is first copied to the workspace (aligned_copy.cuh). Or, where it is read only a few times, the
-//   engine brings its lines four rows apart, and four warps mend what they lack (raw_lines.cuh).
+//   engine brings its lines four rows apart, and four warps mend what they lack (raw_lines.cuh). Or, for few steps of k,
+//   threads load their share of a stage while they multiply the stage before (sgemm_short_by_threads).
 //
 // Which kernel computes a product (`choose`): the one that takes the fewest cycles by a model. `fastest`, with FP32
 // multiply-adds, is one of them. It is chosen where rows, columns or steps of k are few, and for some small products.
@@ -116,6 +120,38 @@ struct OwnRawColumns {
   }
 };
 
+// Asks the engine for B's part of a stage, one slab after the other.
+template <int COLS>
+__device__ inline void ask_for_B(char* to, const CUtensorMap* map, int step, int col, uint64_t* arrived) {
+  for (int slab = 0; slab < COLS / 32; ++slab) {
+    bulk_copy_box(to + slab * SLAB_BYTES, map, step, col + 32 * slab, arrived);
+  }
+}
+
+// Whether threads store pairs of results: those are aligned to 8 bytes, none reaches beyond the last column, and C is
+// not read.
+__device__ inline bool stores_pairs(const Gemm& g) {
+  return reinterpret_cast<uintptr_t>(g.C) % 8 == 0 && g.ldc % 2 == 0 && g.n % 2 == 0 && g.beta == 0.0f;
+}
+
+// Stores a thread's pairs. `row` and `col` are those of its first; the next are one row below it, then 8 and 9, and so on.
+template <int SUMS>
+__device__ inline void store_pairs(const Gemm& g, int row, int col, const float (&sum)[SUMS]) {
+  if (col < g.n) {
+    float* C = g.C + row * g.ldc + col;
+#pragma unroll
+    for (int j = 0; j < SUMS / 4; ++j) {
+#pragma unroll
+      for (int v = 0; v < 2; ++v) {
+        if (row + 8 * j + v < g.m) {
+          *reinterpret_cast<float2*>(C + (8 * j + v) * g.ldc) =
+              float2{g.alpha * sum[4 * j + v], g.alpha * sum[4 * j + 2 + v]};
+        }
+      }
+    }
+  }
+}
+
 __global__ void __launch_bounds__((CONSUMERS + 1) * 128, 1) __cluster_dims__(2, 1, 1)
     sgemm_tf32(Gemm g, unsigned pairs, const __grid_constant__ CUtensorMap map_A,
                const __grid_constant__ CUtensorMap map_B) {
@@ -149,9 +185,7 @@ __global__ void __launch_bounds__((CONSUMERS + 1) * 128, 1) __cluster_dims__(2, 
           mbarrier_arrive_expect(&full[stage], STAGE_BYTES);
           char* to = shared + stage * STAGE_BYTES;
           bulk_copy_box_to(3, to + rank * (BYTES_A / 2), &map_A, row, s * STEPS, &full[stage]);
-          for (int slab = 0; slab < TILE_COLS / 32; ++slab) {
-            bulk_copy_box(to + BYTES_A + slab * SLAB_BYTES, &map_B, s * STEPS, col + 32 * slab, &full[stage]);
-          }
+          ask_for_B<TILE_COLS>(to + BYTES_A, &map_B, s * STEPS, col, &full[stage]);
           stage = stage + 1 < STAGES ? stage + 1 : 0;
           parity ^= stage == 0;
         }
@@ -164,7 +198,6 @@ __global__ void __launch_bounds__((CONSUMERS + 1) * 128, 1) __cluster_dims__(2, 
     int lane = threadIdx.x % 32;
     bool releases = lane < 2;
     OwnColumns own(group);
-    bool pairs_C = reinterpret_cast<uintptr_t>(g.C) % 8 == 0 && g.ldc % 2 == 0;
     for (unsigned t = blockIdx.x / 2; t < pairs; t += gridDim.x / 2) {
       Tile tile = pair_of_tiles(g, t);
       float sum[128];
@@ -207,18 +240,10 @@ __global__ void __launch_bounds__((CONSUMERS + 1) * 128, 1) __cluster_dims__(2, 
       }
       int r = tile.row + lane % 4 * 2;
       int c = tile.col + rank * TILE_COLS + own.cols;
-      if (pairs_C && g.beta == 0.0f && tile.row + TILE_ROWS <= g.m && c - own.cols + TILE_COLS <= g.n) {
+      if (stores_pairs(g)) {
         // Most tiles take a short path, because an instruction that runs for the first time has to be fetched from
         // memory.
-        float* C = g.C + r * g.ldc + c;
-#pragma unroll
-        for (int j = 0; j < 32; ++j) {
-#pragma unroll
-          for (int v = 0; v < 2; ++v) {
-            *reinterpret_cast<float2*>(C + (8 * j + v) * g.ldc) =
-                float2{g.alpha * sum[4 * j + v], g.alpha * sum[4 * j + 2 + v]};
-          }
-        }
+        store_pairs(g, r, c, sum);
         continue;
       }
 #pragma unroll
@@ -233,9 +258,10 @@ __global__ void __launch_bounds__((CONSUMERS + 1) * 128, 1) __cluster_dims__(2, 
   cluster_barrier();
 }
 
-// Tiles of products that do not fill the GPU: ROWS x COLS results, 64 columns a warp group; BLOCKS of them on an SM.
+// Tiles of products that do not fill the GPU, or have few steps of k: ROWS x COLS results, 64 columns a warp group, with
+// so many stages at most; BLOCKS of them on an SM.
 template <int ROWS_, int GROUPS_, int STAGES_, int BLOCKS_>
-struct ClusterTiling {
+struct WgmmaTiling {
   static constexpr int ROWS = ROWS_, GROUPS = GROUPS_, STAGES = STAGES_, BLOCKS = BLOCKS_;
   static constexpr int COLS = 64 * GROUPS, CONSUMERS = 128 * GROUPS;
   static constexpr int BYTES_A = ROWS * STEPS * 4, BYTES_B = COLS * STEPS * 4, STAGE_BYTES = BYTES_A + BYTES_B;
@@ -250,15 +276,261 @@ struct ClusterTiling {
   static constexpr int COPIERS = RAW         ? (GROUPS == 2 ? 256 : 160)
                                  : MANY_SUMS ? 128
                                              : 32;
+  // of a thread that copies and of one that multiplies, if they move
+  template <bool RAW>
+  static constexpr int COPIER_REGISTERS = !RAW          ? 40
+                                          : GROUPS == 2 ? 104
+                                                        : 72;
+  template <bool RAW>
+  static constexpr int CONSUMER_REGISTERS = !RAW          ? 232
+                                            : GROUPS == 2 ? 152
+                                                          : 120;
   static constexpr int RAW_STAGE_BYTES = (BYTES_A + RawLinesOfB<COLS>::COPIED_BYTES + 1023) / 1024 * 1024;
   template <bool RAW>
   static constexpr int BYTES = RAW ? RAW_STAGE_BYTES : STAGE_BYTES;
   static_assert(SUM_BYTES <= STAGES * STAGE_BYTES, "the sums take the place of the stages");
 };
-using Big = ClusterTiling<256, 2, 4, 1>;
-using Square = ClusterTiling<128, 2, 6, 1>;
-using Flat = ClusterTiling<64, 2, 8, 1>;
-using Small = ClusterTiling<64, 1, 6, 2>;
+using Big = WgmmaTiling<256, 2, 4, 1>;
+using Square = WgmmaTiling<128, 2, 6, 1>;
+using Flat = WgmmaTiling<64, 2, 8, 1>;
+using Small = WgmmaTiling<64, 1, 6, 2>;
+// For sgemm_short:
+using ShortSquare = WgmmaTiling<128, 2, 3, 2>;
+using ShortTall = WgmmaTiling<128, 1, 2, 4>;
+using ShortSmall = WgmmaTiling<64, 1, 3, 4>;
+
+// One thread asks the engine for the tiles of a stage, whose first step of k is `step`.
+template <class T>
+__device__ inline void ask_for_tiles(char* to, const CUtensorMap* map_A, const CUtensorMap* map_B, Tile tile, int step,
+                                     uint64_t* arrived) {
+  mbarrier_arrive_expect(arrived, T::STAGE_BYTES);
+  bulk_copy_box(to, map_A, tile.row, step, arrived);
+  ask_for_B<T::COLS>(to + T::BYTES_A, map_B, step, tile.col, arrived);
+}
+
+// A thread's sums to shared memory. `col` is its first column, counted from the tile's.
+template <class T>
+__device__ inline void share_sums(char* shared, int col, const float (&sum)[T::ROWS / 2]) {
+  float* sums = reinterpret_cast<float*>(shared) + threadIdx.x % 4 * 2 * T::PITCH + col;
+#pragma unroll
+  for (int i = 0; i < T::ROWS / 8; ++i) {
+#pragma unroll
+    for (int v = 0; v < 2; ++v) {
+      *reinterpret_cast<float2*>(sums + (8 * i + v) * T::PITCH) = float2{sum[4 * i + v], sum[4 * i + 2 + v]};
+    }
+  }
+}
+
+// Where the sums of a row of the tile begin: raw lines of A are ordered by class, and so are the rows of sums.
+template <class T>
+__device__ inline int place_of_sums(int row, bool by_class) {
+  return (by_class ? row % CLASSES * (T::ROWS / CLASSES) + row / CLASSES : row) * T::PITCH;
+}
+
+// Results of a row, WIDTH neighbours, to C.
+template <int WIDTH>
+__device__ inline void store_neighbours(const Gemm& g, int row, int col, const float (&total)[WIDTH]) {
+  if constexpr (WIDTH == 4) {
+    store_vector(g, row, col, total, 0, g.n - col, 4);
+  } else if (col < g.n) {
+    store_result(g, row, col, *total);
+  }
+}
+
+// The sums of a tile to C, if one block has them all.
+template <class T, int WIDTH>
+__device__ inline void store_sums(const Gemm& g, Tile tile, const char* shared, bool by_class) {
+  constexpr int VECTORS = T::COLS / WIDTH, ROWS = T::CONSUMERS / VECTORS;
+  int col = threadIdx.x % VECTORS * WIDTH;
+  int rows = min(T::ROWS, g.m - tile.row);
+#pragma unroll 4
+  for (int row = threadIdx.x / VECTORS; row < rows; row += ROWS) {
+    alignas(16) float total[WIDTH];
+    copy_vector<WIDTH>(total, reinterpret_cast<const float*>(shared) + place_of_sums<T>(row, by_class) + col);
+    store_neighbours(g, tile.row + row, tile.col + col, total);
+  }
+}
+template <class T>
+__device__ inline void store_sums(const Gemm& g, Tile tile, const char* shared, bool by_class) {
+  if (vector_width(g.C, g.ldc) == 4) {
+    store_sums<T, 4>(g, tile, shared, by_class);
+  } else {
+    store_sums<T, 1>(g, tile, shared, by_class);
+  }
+}
+
+// The same if the blocks of a cluster have parts of the sums. They store different rows of the tile.
+template <class T, int WIDTH>
+__device__ inline void store_sums_of_parts(const Gemm& g, Tile tile, const char* shared, bool by_class, int part,
+                                           int parts) {
+  constexpr int VECTORS = T::COLS / WIDTH, ROWS = T::CONSUMERS / VECTORS, BATCH = 2;  // rows that are read at a time
+  int col = threadIdx.x % VECTORS * WIDTH;
+  const float* own = reinterpret_cast<const float*>(shared) + col;
+  int begin = T::ROWS * part / parts;
+  int rows = min(T::ROWS * (part + 1) / parts, g.m - tile.row);
+#pragma unroll 1
+  for (int row = begin + threadIdx.x / VECTORS; row < rows; row += BATCH * ROWS) {
+    alignas(16) float total[BATCH][WIDTH] = {};
+#pragma unroll 4
+    for (int other = 0; other < parts; ++other) {
+      float more[BATCH][WIDTH];
+#pragma unroll
+      for (int i = 0; i < BATCH; ++i) {
+        read_in_cluster(more[i], own + place_of_sums<T>(min(row + i * ROWS, T::ROWS - 1), by_class), other);
+      }
+#pragma unroll
+      for (int i = 0; i < BATCH * WIDTH; ++i) {
+        total[i / WIDTH][i % WIDTH] += more[i / WIDTH][i % WIDTH];
+      }
+    }
+#pragma unroll
+    for (int i = 0; i < BATCH; ++i) {
+      if (row + i * ROWS < rows) {
+        store_neighbours(g, tile.row + row + i * ROWS, tile.col + col, total[i]);
+      }
+    }
+  }
+}
+
+// The sums of a tile to C, from the registers of the block's threads.
+template <class T>
+__device__ inline void store_tile(const Gemm& g, Tile tile, char* shared, int col, const float (&sum)[T::ROWS / 2]) {
+  if (stores_pairs(g)) {
+    store_pairs(g, tile.row + threadIdx.x % 4 * 2, tile.col + col, sum);
+    return;
+  }
+  __syncthreads();  // all stages have been read
+  share_sums<T>(shared, col, sum);
+  __syncthreads();
+  store_sums<T>(g, tile, shared, false);
+}
+
+// The product of a stage's tiles, added to `sum` if there is one yet.
+template <class T>
+__device__ inline void multiply_stage(float (&sum)[T::ROWS / 2], const OwnColumns& own, const char* at, bool add) {
+  uint32_t B[STEPS / 8][4];
+  own.load(B, at + T::BYTES_A);
+  uint64_t A = tile_descriptor(at);
+  hold(sum);
+  wgmma_fence();
+#pragma unroll
+  for (int i = 0; i < STEPS / 8; ++i) {
+    wgmma_tf32_wide(sum, B[i], A + 2 * i, add || i > 0);
+  }
+  wgmma_commit();
+  wgmma_wait<0>();
+  hold(sum);
+}
+
+// One block computes one tile. All warps multiply, and the first thread asks for copies.
+template <class T>
+__global__ void __launch_bounds__(T::CONSUMERS, T::BLOCKS)
+    sgemm_short(Gemm g, const __grid_constant__ CUtensorMap map_A, const __grid_constant__ CUtensorMap map_B) {
+  char* shared = dynamic_shared<char>();
+  __shared__ uint64_t arrived[T::STAGES];
+  if (threadIdx.x == 0) {
+    for (int stage = 0; stage < T::STAGES; ++stage) {
+      mbarrier_init(&arrived[stage], 1);
+    }
+    mbarrier_init_fence();
+  }
+  __syncthreads();
+  Tile tile = tile_number(g, blockIdx.x, T::ROWS, T::COLS, GROUP);
+  int steps = ceil_div(g.k, STEPS);
+  wait_for_first_kernel();
+  if (threadIdx.x == 0) {
+    for (int s = 0; s < steps && s < T::STAGES; ++s) {
+      ask_for_tiles<T>(shared + s * T::STAGE_BYTES, &map_A, &map_B, tile, s * STEPS, &arrived[s]);
+    }
+  }
+  OwnColumns own(threadIdx.x / 128);
+  float sum[T::ROWS / 2];
+  int stage = 0;
+  int parity = 0;
+  for (int s = 0; s < steps; ++s) {
+    char* at = shared + stage * T::STAGE_BYTES;
+    mbarrier_wait(&arrived[stage], parity);
+    multiply_stage<T>(sum, own, at, s > 0);
+    if (int next = s + T::STAGES; next < steps) {
+      __syncthreads();  // all warps have read the stage
+      if (threadIdx.x == 0) {
+        ask_for_tiles<T>(at, &map_A, &map_B, tile, next * STEPS, &arrived[stage]);
+      }
+    }
+    stage = stage + 1 < T::STAGES ? stage + 1 : 0;
+    parity ^= stage == 0;
+  }
+  store_tile<T>(g, tile, shared, own.cols, sum);
+}
+
+// What a thread loads of the tiles of a stage: lanes take neighbours, and a warp every WARPS-th row. Zeros stand for what
+// lies outside of the matrices.
+template <class T>
+struct LoadedTiles {
+  static constexpr int WARPS = T::CONSUMERS / 32, SLABS = T::COLS / 32;
+  float A[T::ROWS / WARPS], B[STEPS / WARPS][SLABS];
+
+  // For the steps of k from `step` on.
+  __device__ void load(const Gemm& g, Tile tile, int step) {
+    int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    const float* from = g.A + (tile.row + warp) * g.lda + step + lane;
+#pragma unroll
+    for (int i = 0; i < T::ROWS / WARPS; ++i) {
+      bool inside = tile.row + warp + i * WARPS < g.m && step + lane < g.k;
+      A[i] = inside ? from[i * WARPS * g.lda] : 0.0f;
+    }
+    from = g.B + (step + warp) * g.ldb + tile.col + lane;
+#pragma unroll
+    for (int i = 0; i < STEPS / WARPS; ++i) {
+#pragma unroll
+      for (int slab = 0; slab < SLABS; ++slab) {
+        bool inside = step + warp + i * WARPS < g.k && tile.col + slab * 32 + lane < g.n;
+        B[i][slab] = inside ? from[i * WARPS * g.ldb + slab * 32] : 0.0f;
+      }
+    }
+  }
+
+  // To a stage, as the engine would copy them.
+  __device__ void store(char* to) const {
+    int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    auto place = [&](int line) { return line * 128 + (lane / 4 ^ line % 8) * 16 + lane % 4 * 4; };
+#pragma unroll
+    for (int i = 0; i < T::ROWS / WARPS; ++i) {
+      *reinterpret_cast<float*>(to + place(warp + i * WARPS)) = rounded_to_tf32(A[i]);
+    }
+#pragma unroll
+    for (int i = 0; i < STEPS / WARPS; ++i) {
+#pragma unroll
+      for (int slab = 0; slab < SLABS; ++slab) {
+        *reinterpret_cast<float*>(to + T::BYTES_A + slab * SLAB_BYTES + place(warp + i * WARPS)) =
+            rounded_to_tf32(B[i][slab]);
+      }
+    }
+  }
+};
+
+// The same for matrices that the engine cannot read. Threads load them, one stage ahead.
+template <class T>
+__global__ void __launch_bounds__(T::CONSUMERS, T::BLOCKS) sgemm_short_by_threads(Gemm g) {
+  char* shared = dynamic_shared<char>();
+  Tile tile = tile_number(g, blockIdx.x, T::ROWS, T::COLS, GROUP);
+  int steps = ceil_div(g.k, STEPS);
+  OwnColumns own(threadIdx.x / 128);
+  float sum[T::ROWS / 2];
+  LoadedTiles<T> tiles;
+  tiles.load(g, tile, 0);
+  for (int s = 0; s < steps; ++s) {
+    char* at = shared + s % 2 * T::STAGE_BYTES;
+    tiles.store(at);
+    bulk_copy_fence();  // wgmma comes after what was written
+    __syncthreads();
+    if (s + 1 < steps) {
+      tiles.load(g, tile, (s + 1) * STEPS);
+    }
+    multiply_stage<T>(sum, own, at, s > 0);
+  }
+  store_tile<T>(g, tile, shared, own.cols, sum);
+}
 
 // How a product is cut: `parts` blocks of a cluster share the steps of k of a tile, each with so many stages.
 struct Cut {
@@ -302,14 +574,9 @@ __global__ void __launch_bounds__(T::CONSUMERS + T::template COPIERS<RAW>, RAW ?
 
   if (threadIdx.x >= T::CONSUMERS) {
     int warp = threadIdx.x / 32 - T::CONSUMERS / 32, asker = RAW ? CLASSES : 0;
-    if constexpr (RAW && T::GROUPS == 2) {
-      give_registers<104>();
-    } else if constexpr (RAW) {
-      if (warp < CLASSES) {
-        give_registers<72>();
-      }
-    } else if constexpr (T::MANY_SUMS) {
-      give_registers<40>();
+    bool in_group = T::template COPIERS<RAW> % 128 == 0 || warp < asker;
+    if (T::template MOVES_REGISTERS<RAW> && in_group) {
+      give_registers<T::template COPIER_REGISTERS<RAW>>();
     }
     int stage = 0;
     int parity = 1;
@@ -332,9 +599,7 @@ __global__ void __launch_bounds__(T::CONSUMERS + T::template COPIERS<RAW>, RAW ?
                           &arrived[stage]);
           }
         } else {
-          for (int slab = 0; slab < T::COLS / 32; ++slab) {
-            bulk_copy_box(to_B + slab * SLAB_BYTES, &maps_B.of[0], s * STEPS, tile.col + 32 * slab, &arrived[stage]);
-          }
+          ask_for_B<T::COLS>(to_B, &maps_B.of[0], s * STEPS, tile.col, &arrived[stage]);
         }
         stage = stage + 1 < cut.stages ? stage + 1 : 0;
         parity ^= stage == 0;
@@ -370,7 +635,7 @@ __global__ void __launch_bounds__(T::CONSUMERS + T::template COPIERS<RAW>, RAW ?
     __syncwarp();
   } else {
     if constexpr (T::template MOVES_REGISTERS<RAW>) {
-      take_registers<!RAW ? 232 : T::GROUPS == 2 ? 152 : 120>();
+      take_registers<T::template CONSUMER_REGISTERS<RAW>>();
     }
     int stage = 0;
     int parity = 0;
@@ -416,78 +681,26 @@ __global__ void __launch_bounds__(T::CONSUMERS + T::template COPIERS<RAW>, RAW ?
     }
     wgmma_wait<0>();
     hold(sum);
-    barrier_of<T::CONSUMERS>();  // all stages have been read
-    int cols = raw_B ? own_raw.cols : own.cols;
-    float* sums = reinterpret_cast<float*>(shared) + lane % 4 * 2 * T::PITCH + cols;
-#pragma unroll
-    for (int i = 0; i < T::ROWS / 8; ++i) {
-#pragma unroll
-      for (int v = 0; v < 2; ++v) {
-        *reinterpret_cast<float2*>(sums + (8 * i + v) * T::PITCH) = float2{sum[4 * i + v], sum[4 * i + 2 + v]};
-      }
+    if (!RAW && cut.parts == 1 && stores_pairs(g)) {
+      store_pairs(g, tile.row + lane % 4 * 2, tile.col + own.cols, sum);
+      return;
     }
+    barrier_of<T::CONSUMERS>();  // all stages have been read
+    share_sums<T>(shared, raw_B ? own_raw.cols : own.cols, sum);
     barrier_of<T::CONSUMERS>();
+    if (cut.parts == 1) {
+      store_sums<T>(g, tile, shared, raw_A);
+    }
   }
   if (cut.parts > 1) {
     cluster_barrier();
-  }
-  if (threadIdx.x < T::CONSUMERS) {
-    // The blocks of a tile store different rows of it.
-    auto store_rows = [&](auto width) {
-      constexpr int WIDTH = decltype(width)::value, VECTORS = T::COLS / WIDTH, ROWS = T::CONSUMERS / VECTORS;
-      int first_row = threadIdx.x / VECTORS, col = threadIdx.x % VECTORS * WIDTH;
-      const float* own = reinterpret_cast<const float*>(shared) + col;
-      int begin = T::ROWS * part / cut.parts;
-      int rows = min(T::ROWS * (part + 1) / cut.parts, g.m - tile.row);
-      // Raw lines of A are ordered by class, and so are the rows of sums.
-      auto place = [&](int row) { return (raw_A ? row % CLASSES * CLASS_ROWS + row / CLASSES : row) * T::PITCH; };
-      auto store = [&](int row, const float* total) {
-        if constexpr (WIDTH == 4) {
-          store_vector(g, tile.row + row, tile.col + col, total, 0, g.n - tile.col - col, 4);
-        } else if (tile.col + col < g.n) {
-          store_result(g, tile.row + row, tile.col + col, *total);
-        }
-      };
-      if (cut.parts == 1) {
-#pragma unroll 4
-        for (int row = first_row; row < rows; row += ROWS) {
-          alignas(16) float total[WIDTH];
-          copy_vector<WIDTH>(total, own + place(row));
-          store(row, total);
-        }
-        return;
+    if (threadIdx.x < T::CONSUMERS) {
+      if (vector_width(g.C, g.ldc) == 4) {
+        store_sums_of_parts<T, 4>(g, tile, shared, raw_A, part, cut.parts);
+      } else {
+        store_sums_of_parts<T, 1>(g, tile, shared, raw_A, part, cut.parts);
       }
-      constexpr int BATCH = 2;  // rows that are read at a time
-#pragma unroll 1
-      for (int row = begin + first_row; row < rows; row += BATCH * ROWS) {
-        alignas(16) float total[BATCH][WIDTH] = {};
-#pragma unroll 4
-        for (int other = 0; other < cut.parts; ++other) {
-          float more[BATCH][WIDTH];
-#pragma unroll
-          for (int i = 0; i < BATCH; ++i) {
-            read_in_cluster(more[i], own + place(min(row + i * ROWS, T::ROWS - 1)), other);
-          }
-#pragma unroll
-          for (int i = 0; i < BATCH * WIDTH; ++i) {
-            total[i / WIDTH][i % WIDTH] += more[i / WIDTH][i % WIDTH];
-          }
-        }
-#pragma unroll
-        for (int i = 0; i < BATCH; ++i) {
-          if (row + i * ROWS < rows) {
-            store(row + i * ROWS, total[i]);
-          }
-        }
-      }
-    };
-    if (vector_width(g.C, g.ldc) == 4) {
-      store_rows(std::integral_constant<int, 4>());
-    } else {
-      store_rows(std::integral_constant<int, 1>());
     }
-  }
-  if (cut.parts > 1) {
     cluster_barrier();  // the other blocks have read this one's sums
   }
 }
@@ -509,6 +722,22 @@ cudaError_t launch_tf32(const Gemm& g, Cut, int sms, cudaStream_t stream) {
   unsigned clusters = std::min(pairs, static_cast<unsigned>(std::max(1, sms / 2)));
   return launch_after_copies(sgemm_tf32, dim3(2 * clusters), dim3((CONSUMERS + 1) * 128), SHARED_BYTES, stream, g,
                              pairs, map_A, map_B);
+}
+
+template <class T>
+cudaError_t launch_short(const Gemm& g, Cut, int, cudaStream_t stream) {
+  CUtensorMap map_A = {}, map_B = {};
+  if (!make_map_A(g, T::ROWS, &map_A) || !make_map_B(g, &map_B)) {
+    return cudaErrorNotSupported;
+  }
+  return launch_after_copies(sgemm_short<T>, tile_grid(g, T::ROWS, T::COLS), dim3(T::CONSUMERS),
+                             static_cast<size_t>(T::STAGES) * T::STAGE_BYTES, stream, g, map_A, map_B);
+}
+
+template <class T>
+cudaError_t launch_short_by_threads(const Gemm& g, Cut, int, cudaStream_t stream) {
+  return launch(sgemm_short_by_threads<T>, tile_grid(g, T::ROWS, T::COLS), dim3(T::CONSUMERS),
+                static_cast<size_t>(std::max(2 * T::STAGE_BYTES, T::SUM_BYTES)), stream, g);
 }
 
 template <class T, bool RAW>
@@ -547,60 +776,62 @@ cudaError_t launch_parts(const Gemm& g, Cut cut, int, cudaStream_t stream) {
   return error != cudaSuccess ? error : cudaLaunchKernelEx(&config, kernel, g, cut, raw_A, raw_B, maps_A, maps_B);
 }
 
+using Launch = cudaError_t (*)(const Gemm& g, Cut cut, int sms, cudaStream_t stream);
+
 // A way to compute a product, and its cycles by the model.
 struct Choice {
   double cycles;
   fp32::Source source;  // reads copies of what the engine cannot read, or the matrices themselves
   Cut cut;
-  cudaError_t (*launch)(const Gemm& g, Cut cut, int sms, cudaStream_t stream);  // null for `fastest`
+  Launch launch;  // null for `fastest`
 };
 
-// The model: cycles on the busiest SM, comparable with those of `fastest`. Its constants are fitted to the times of all
-// ways to compute 900 drawn products on an H100, those of raw lines to 128 on an H200; those times are not recorded. The
-// survey draws other products.
+// The model: cycles on the busiest SM, comparable with those of `fastest`. Its constants are fitted to the times of the
+// ways to compute 910 drawn products on an H200; those times are not recorded. The survey draws other products.
 //
 // - The first wave of blocks takes `first` cycles more than its steps, to fill the stages and to store, and a later one
 //   `later`. Each block takes unaligned_C more where rows of C are not aligned.
 // - A step of 32 takes `alone` cycles, but at least `full` for each block on the SM.
-// - A cluster takes `cluster` more, for its barriers and to add the sums. All of its blocks run in one GPC, a group of at
-//   most 18 SMs. So clusters of more than two SMs leave some SMs empty: of 132 SMs, 15 clusters use 8 each at a time, not
-//   16 (docs/performance.md, story 21).
+// - A wave of clusters takes `cluster` more, for their start, their barriers, and to add the sums. All blocks of a
+//   cluster run in one GPC, a group of at most 18 SMs. So clusters of more than two SMs leave some SMs empty: of 132 SMs,
+//   15 clusters use 8 each at a time, not 16 (docs/performance.md, story 21).
 // - A copied matrix costs a launch, and its elements are read and written at BYTES a cycle and SM.
 struct Costs {
   double first, later, alone, full, cluster, unaligned_C;
 };
 
 double copy_cycles(const fp32::Source& source, int sms) {
-  constexpr double COPY_KERNEL = 5390, BYTES = 9.5;
+  constexpr double COPY_KERNEL = 3800, BYTES = 16;
   const Gemm& g = source.g;
   double elements = (source.copied_A ? 1.0 * g.m * g.k : 0.0) + (source.copied_B ? 1.0 * g.k * g.n : 0.0);
   return COPY_KERNEL * (source.copied_A + source.copied_B) + 8.0 * elements / (BYTES * sms);
 }
 
 // Replaces `best` by the best number of parts for one tiling if this has fewer cycles.
-template <class T, bool RAW>
-void consider(const fp32::Source& source, int sms, const Costs& costs, Choice* best) {
+template <class T>
+void consider(const fp32::Source& source, int sms, const Costs& costs, Launch launch, int most_parts, Choice* best) {
   const Gemm& g = source.g;
   int64_t tiles = static_cast<int64_t>(ceil_div(g.m, T::ROWS)) * ceil_div(g.n, T::COLS);
   double stores = vector_width(g.C, g.ldc) == 4 ? 0.0 : costs.unaligned_C;
   int all_steps = ceil_div(g.k, STEPS);
-  for (int parts = 1; parts <= std::min(MOST_BLOCKS, all_steps); parts *= 2) {
+  for (int parts = 1; parts <= std::min(most_parts, all_steps); parts *= 2) {
     double steps = ceil_div(all_steps, parts);
     int reached = parts > 2 * T::BLOCKS ? sms * 15 / 16 : sms;
     int64_t slots = std::max(1, reached * T::BLOCKS / parts * parts), full_waves = tiles * parts / slots;
     int64_t on_sm = (tiles * parts % slots + sms - 1) / sms;  // in the last wave, if it is not full
     auto wave = [&](int64_t blocks) { return steps * std::max(costs.alone, blocks * costs.full) + blocks * stores; };
-    double cycles = copy_cycles(source, sms) + (parts > 1 ? costs.cluster : 0.0) + costs.first - costs.later;
-    cycles += full_waves * (costs.later + wave(T::BLOCKS)) + (on_sm > 0 ? costs.later + wave(on_sm) : 0.0);
+    double begin = costs.later + (parts > 1 ? costs.cluster : 0.0);
+    double cycles = copy_cycles(source, sms) + costs.first - costs.later;
+    cycles += full_waves * (begin + wave(T::BLOCKS)) + (on_sm > 0 ? begin + wave(on_sm) : 0.0);
     if (cycles < best->cycles) {
-      *best = {cycles, source, {parts, 0}, launch_parts<T, RAW>};
+      *best = {cycles, source, {parts, 0}, launch};
     }
   }
 }
 
 // The same for sgemm_tf32.
 void consider_pairs(const fp32::Source& source, int sms, Choice* best) {
-  constexpr double FIRST = 15900, LATER = 9240, STEP = 1050, UNALIGNED_C = 5650;
+  constexpr double FIRST = 10800, LATER = 6510, STEP = 997, UNALIGNED_C = 19500;
   const Gemm& g = source.g;
   double pairs = static_cast<double>(ceil_div(g.m, TILE_ROWS)) * ceil_div(g.n, 2 * TILE_COLS);
   double rounds = std::ceil(pairs / std::max(1, sms / 2));
@@ -621,14 +852,22 @@ cudaError_t choose(const Gemm& g, void* workspace, int* sms, Choice* best) {
   bool copies_A = vector_width(g.A, g.lda) != 4, copies_B = vector_width(g.B, g.ldb) != 4;
   fp32::Source source = fp32::with_copies(g, copies_A, copies_B, workspace);
   consider_pairs(source, *sms, best);
-  consider<Big, false>(source, *sms, {12100, 13500, 1190, 1190, 5390, 1140}, best);
-  consider<Square, false>(source, *sms, {9020, 7270, 693, 693, 2770, 1490}, best);
-  consider<Flat, false>(source, *sms, {5740, 5460, 546, 546, 5130, 0.0}, best);
-  consider<Small, false>(source, *sms, {5330, 2770, 358, 370, 3590, 872}, best);
+  consider<Big>(source, *sms, {12300, 9110, 1170, 1170, 6460, 5840}, launch_parts<Big, false>, MOST_BLOCKS, best);
+  consider<Square>(source, *sms, {7640, 5530, 799, 799, 4210, 2000}, launch_parts<Square, false>, MOST_BLOCKS, best);
+  consider<Flat>(source, *sms, {6960, 4500, 590, 590, 3190, 0.0}, launch_parts<Flat, false>, MOST_BLOCKS, best);
+  consider<Small>(source, *sms, {5360, 2210, 250, 447, 3610, 562}, launch_parts<Small, false>, MOST_BLOCKS, best);
+  consider<ShortSquare>(source, *sms, {5680, 8280, 915, 857, 0.0, 2430}, launch_short<ShortSquare>, 1, best);
+  consider<ShortTall>(source, *sms, {5190, 6980, 851, 699, 0.0, 1530}, launch_short<ShortTall>, 1, best);
+  consider<ShortSmall>(source, *sms, {4700, 3720, 540, 350, 0.0, 560}, launch_short<ShortSmall>, 1, best);
   bool lines_A = !copies_A || has_class_maps(g.m, g.k, g.lda), lines_B = !copies_B || has_class_maps(g.k, g.n, g.ldb);
+  if (copies_A || copies_B) {
+    consider<ShortSquare>({g}, *sms, {6920, 6080, 1890, 1790, 0.0, 2470}, launch_short_by_threads<ShortSquare>, 1,
+                          best);
+    consider<ShortSmall>({g}, *sms, {6870, 2140, 2000, 781, 0.0, 538}, launch_short_by_threads<ShortSmall>, 1, best);
+  }
   if ((copies_A || copies_B) && lines_A && lines_B) {
-    consider<Square, true>({g}, *sms, {12300, 10300, 1000, 1000, 3720, 2460}, best);
-    consider<Small, true>({g}, *sms, {10400, 5160, 693, 636, 1930, 1340}, best);
+    consider<Square>({g}, *sms, {11100, 9090, 1190, 1190, 3120, 1440}, launch_parts<Square, true>, MOST_BLOCKS, best);
+    consider<Small>({g}, *sms, {9250, 3610, 445, 865, 1110, 813}, launch_parts<Small, true>, MOST_BLOCKS, best);
   }
   return error;
 }
