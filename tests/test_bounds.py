@@ -20,6 +20,14 @@ def test_the_componentwise_bound_is_gamma_of_k_and_three(k, value):
     assert componentwise_bound(k) == pytest.approx(value, rel=1e-12)
 
 
+@pytest.mark.parametrize("precision", ["fp32", "tf32"])
+def test_the_componentwise_bound_stays_a_bound_for_any_k(precision):
+    """n roundings may each err by u in the same direction. n u reaches 1/2 and 1 at these k, of one of the two."""
+    for k in (2**21 - 4, 2**21, 2**22 - 4, 2**22, 2**23 - 5, 2**23, 2**24 - 3, 2**24, 2**31 - 1):
+        n = k + 3 if precision == "fp32" else 4 * k + 6
+        assert math.expm1(n * math.log1p(2.0**-24)) <= componentwise_bound(k, precision) < math.inf
+
+
 def test_the_statistical_bound_grows_like_the_root_of_k_and_shrinks_to_a_limit_with_the_columns():
     x = math.log(2 / FALSE_ALARM)
     alone = 1 + 2 * math.sqrt(x) + 2 * x

@@ -107,7 +107,7 @@ def test_a_tile_of_tf32_is_right_however_its_steps_are_cut(for_the_emulator, cas
     assert len(results) == 1, f"{case}: the order of threads and blocks changes the result"
 
 
-# Edges on both sides, steps of k in one stage, in as many as there are, in more, and not whole ones. Rows of C are aligned to
+# Edges on both sides; steps of k in one stage, in all stages, in more, and not whole ones. Rows of C are aligned to
 # pairs, to vectors or not at all. Where threads load A and B, these begin anywhere.
 SHORT_TF32 = [
     *(Case(m, n, k, 1.5, beta, (0, 0, pad)) for m, n, k, beta, pad in ((130, 132, 20, 0, 0), (66, 68, 228, 0.5, 3))),

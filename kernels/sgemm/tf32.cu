@@ -135,17 +135,27 @@ __device__ inline bool stores_pairs(const Gemm& g) {
 }
 
 // Stores a thread's pairs. `row` and `col` are those of its first; the next are one row below it, then 8 and 9, and so on.
+// Tiles that are `whole` take a path without checks, because an instruction that runs for the first time has to be fetched
+// from memory.
 template <int SUMS>
-__device__ inline void store_pairs(const Gemm& g, int row, int col, const float (&sum)[SUMS]) {
-  if (col < g.n) {
-    float* C = g.C + row * g.ldc + col;
+__device__ inline void store_pairs(const Gemm& g, int row, int col, bool whole, const float (&sum)[SUMS]) {
+  float* C = g.C + row * g.ldc + col;
+  auto pair = [&](int j, int v) { return float2{g.alpha * sum[4 * j + v], g.alpha * sum[4 * j + 2 + v]}; };
+  if (whole) {
+#pragma unroll
+    for (int j = 0; j < SUMS / 4; ++j) {
+#pragma unroll
+      for (int v = 0; v < 2; ++v) {
+        *reinterpret_cast<float2*>(C + (8 * j + v) * g.ldc) = pair(j, v);
+      }
+    }
+  } else if (col < g.n) {
 #pragma unroll
     for (int j = 0; j < SUMS / 4; ++j) {
 #pragma unroll
       for (int v = 0; v < 2; ++v) {
         if (row + 8 * j + v < g.m) {
-          *reinterpret_cast<float2*>(C + (8 * j + v) * g.ldc) =
-              float2{g.alpha * sum[4 * j + v], g.alpha * sum[4 * j + 2 + v]};
+          *reinterpret_cast<float2*>(C + (8 * j + v) * g.ldc) = pair(j, v);
         }
       }
     }
@@ -241,9 +251,8 @@ __global__ void __launch_bounds__((CONSUMERS + 1) * 128, 1) __cluster_dims__(2, 
       int r = tile.row + lane % 4 * 2;
       int c = tile.col + rank * TILE_COLS + own.cols;
       if (stores_pairs(g)) {
-        // Most tiles take a short path, because an instruction that runs for the first time has to be fetched from
-        // memory.
-        store_pairs(g, r, c, sum);
+        bool whole = tile.row + TILE_ROWS <= g.m && c - own.cols + TILE_COLS <= g.n;
+        store_pairs(g, r, c, whole, sum);
         continue;
       }
 #pragma unroll
@@ -396,7 +405,8 @@ __device__ inline void store_sums_of_parts(const Gemm& g, Tile tile, const char*
 template <class T>
 __device__ inline void store_tile(const Gemm& g, Tile tile, char* shared, int col, const float (&sum)[T::ROWS / 2]) {
   if (stores_pairs(g)) {
-    store_pairs(g, tile.row + threadIdx.x % 4 * 2, tile.col + col, sum);
+    bool whole = tile.row + T::ROWS <= g.m && tile.col + T::COLS <= g.n;
+    store_pairs(g, tile.row + threadIdx.x % 4 * 2, tile.col + col, whole, sum);
     return;
   }
   __syncthreads();  // all stages have been read
@@ -682,7 +692,8 @@ __global__ void __launch_bounds__(T::CONSUMERS + T::template COPIERS<RAW>, RAW ?
     wgmma_wait<0>();
     hold(sum);
     if (!RAW && cut.parts == 1 && stores_pairs(g)) {
-      store_pairs(g, tile.row + lane % 4 * 2, tile.col + own.cols, sum);
+      bool whole = tile.row + T::ROWS <= g.m && tile.col + T::COLS <= g.n;
+      store_pairs(g, tile.row + lane % 4 * 2, tile.col + own.cols, whole, sum);
       return;
     }
     barrier_of<T::CONSUMERS>();  // all stages have been read
@@ -787,7 +798,7 @@ struct Choice {
 };
 
 // The model: cycles on the busiest SM, comparable with those of `fastest`. Its constants are fitted to the times of the
-// ways to compute 910 drawn products on an H200; those times are not recorded. The survey draws other products.
+// ways to compute 1,600 drawn products on an H200; those times are not recorded. The survey draws other products.
 //
 // - The first wave of blocks takes `first` cycles more than its steps, to fill the stages and to store, and a later one
 //   `later`. Each block takes unaligned_C more where rows of C are not aligned.
@@ -801,7 +812,7 @@ struct Costs {
 };
 
 double copy_cycles(const fp32::Source& source, int sms) {
-  constexpr double COPY_KERNEL = 3800, BYTES = 16;
+  constexpr double COPY_KERNEL = 3400, BYTES = 17;
   const Gemm& g = source.g;
   double elements = (source.copied_A ? 1.0 * g.m * g.k : 0.0) + (source.copied_B ? 1.0 * g.k * g.n : 0.0);
   return COPY_KERNEL * (source.copied_A + source.copied_B) + 8.0 * elements / (BYTES * sms);
@@ -831,7 +842,7 @@ void consider(const fp32::Source& source, int sms, const Costs& costs, Launch la
 
 // The same for sgemm_tf32.
 void consider_pairs(const fp32::Source& source, int sms, Choice* best) {
-  constexpr double FIRST = 10800, LATER = 6510, STEP = 997, UNALIGNED_C = 19500;
+  constexpr double FIRST = 10800, LATER = 6520, STEP = 989, UNALIGNED_C = 20200;
   const Gemm& g = source.g;
   double pairs = static_cast<double>(ceil_div(g.m, TILE_ROWS)) * ceil_div(g.n, 2 * TILE_COLS);
   double rounds = std::ceil(pairs / std::max(1, sms / 2));
@@ -852,22 +863,22 @@ cudaError_t choose(const Gemm& g, void* workspace, int* sms, Choice* best) {
   bool copies_A = vector_width(g.A, g.lda) != 4, copies_B = vector_width(g.B, g.ldb) != 4;
   fp32::Source source = fp32::with_copies(g, copies_A, copies_B, workspace);
   consider_pairs(source, *sms, best);
-  consider<Big>(source, *sms, {12300, 9110, 1170, 1170, 6460, 5840}, launch_parts<Big, false>, MOST_BLOCKS, best);
-  consider<Square>(source, *sms, {7640, 5530, 799, 799, 4210, 2000}, launch_parts<Square, false>, MOST_BLOCKS, best);
-  consider<Flat>(source, *sms, {6960, 4500, 590, 590, 3190, 0.0}, launch_parts<Flat, false>, MOST_BLOCKS, best);
-  consider<Small>(source, *sms, {5360, 2210, 250, 447, 3610, 562}, launch_parts<Small, false>, MOST_BLOCKS, best);
-  consider<ShortSquare>(source, *sms, {5680, 8280, 915, 857, 0.0, 2430}, launch_short<ShortSquare>, 1, best);
-  consider<ShortTall>(source, *sms, {5190, 6980, 851, 699, 0.0, 1530}, launch_short<ShortTall>, 1, best);
-  consider<ShortSmall>(source, *sms, {4700, 3720, 540, 350, 0.0, 560}, launch_short<ShortSmall>, 1, best);
+  consider<Big>(source, *sms, {11200, 9980, 1160, 1160, 7500, 5530}, launch_parts<Big, false>, MOST_BLOCKS, best);
+  consider<Square>(source, *sms, {7610, 5240, 796, 796, 4160, 2060}, launch_parts<Square, false>, MOST_BLOCKS, best);
+  consider<Flat>(source, *sms, {6970, 4240, 583, 583, 3980, 0.0}, launch_parts<Flat, false>, MOST_BLOCKS, best);
+  consider<Small>(source, *sms, {5360, 2190, 196, 446, 4490, 585}, launch_parts<Small, false>, MOST_BLOCKS, best);
+  consider<ShortSquare>(source, *sms, {5680, 8210, 929, 814, 0.0, 2410}, launch_short<ShortSquare>, 1, best);
+  consider<ShortTall>(source, *sms, {5190, 7080, 838, 697, 0.0, 1470}, launch_short<ShortTall>, 1, best);
+  consider<ShortSmall>(source, *sms, {4710, 3410, 558, 354, 0.0, 566}, launch_short<ShortSmall>, 1, best);
   bool lines_A = !copies_A || has_class_maps(g.m, g.k, g.lda), lines_B = !copies_B || has_class_maps(g.k, g.n, g.ldb);
   if (copies_A || copies_B) {
-    consider<ShortSquare>({g}, *sms, {6920, 6080, 1890, 1790, 0.0, 2470}, launch_short_by_threads<ShortSquare>, 1,
+    consider<ShortSquare>({g}, *sms, {5890, 6440, 2320, 2000, 0.0, 2330}, launch_short_by_threads<ShortSquare>, 1,
                           best);
-    consider<ShortSmall>({g}, *sms, {6870, 2140, 2000, 781, 0.0, 538}, launch_short_by_threads<ShortSmall>, 1, best);
+    consider<ShortSmall>({g}, *sms, {5930, 3390, 1940, 764, 0.0, 488}, launch_short_by_threads<ShortSmall>, 1, best);
   }
   if ((copies_A || copies_B) && lines_A && lines_B) {
-    consider<Square>({g}, *sms, {11100, 9090, 1190, 1190, 3120, 1440}, launch_parts<Square, true>, MOST_BLOCKS, best);
-    consider<Small>({g}, *sms, {9250, 3610, 445, 865, 1110, 813}, launch_parts<Small, true>, MOST_BLOCKS, best);
+    consider<Square>({g}, *sms, {11000, 9320, 1190, 1190, 3360, 1020}, launch_parts<Square, true>, MOST_BLOCKS, best);
+    consider<Small>({g}, *sms, {9240, 3450, 326, 797, 1080, 866}, launch_parts<Small, true>, MOST_BLOCKS, best);
   }
   return error;
 }

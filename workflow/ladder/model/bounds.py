@@ -1,6 +1,7 @@
 """How large the error of a product may be: bounds that follow from the arithmetic that a rung declares, its precision.
 
-u = 2**-24 is the unit roundoff of IEEE binary32, gamma(n) = n u / (1 - n u). docs/checking.md derives the bounds.
+u = 2**-24 is the unit roundoff of IEEE binary32, gamma(n) = n u / (1 - n u) where n u < 1/2. docs/checking.md derives
+the bounds.
 
 `fp32` is arithmetic in binary32. `tf32` is that of tensor cores: A and B lose all but 10 bits of their fraction, their
 products are exact, sums are truncated. M. Fasi, N. J. Higham, M. Mikaitis, S. Pranesh, Numerical behavior of NVIDIA
@@ -26,12 +27,15 @@ def componentwise_bound(k: int, precision: str = "fp32") -> float:
     Holds for a sum of k products in any order, with or without fused multiply-adds, for alpha applied to the sum or to
     an operand, and for the addition of beta C: no term passes through more than k + 3 roundings.
     N. J. Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed., SIAM 2002, lemma 3.1 and section 3.5.
+    From n u = 1/2 on, gamma(n) is (1 + u)^n - 1 instead: n roundings cause no larger error, and n u / (1 - n u) is
+    infinite at n u = 1 and negative beyond.
 
     Of `tf32`, (1 + e)^2 (1 + gamma(4k + 6)) - 1 with e = 2^-10, the error of an operand.
     """
     lost, _ = OPERAND_ERROR[precision]
     n = _roundings(k, precision)
-    gamma = n * UNIT_ROUNDOFF / (1 - n * UNIT_ROUNDOFF)
+    linear = n * UNIT_ROUNDOFF
+    gamma = linear / (1 - linear) if linear < 0.5 else math.expm1(n * math.log1p(UNIT_ROUNDOFF))
     return gamma if lost == 0 else (1 + lost) ** 2 * (1 + gamma) - 1
 
 
