@@ -135,6 +135,12 @@ def test_a_record_of_another_gpu_is_shown_where_it_has_an_entry_and_the_first_gp
     counted = {each["name"]: each["counted"] for each in write_docs.trials()}
     assert counted.pop("a_trial") is None
     assert {name: each["rates"][0]["cycles"] for name, each in counted.items()} == {"first": 1, "both": 2}
+    assert write_docs.trial_link("both", "h200-sxm") == "[`both`](trials.md#both)"
+    trial(first=[entry], both=[entry], **{"h200-sxm/both": [entry]})
+    cycles = {each["name"]: each["counted"]["rates"][0]["cycles"] for each in write_docs.trials() if each["counted"]}
+    assert cycles == {"first": 1, "both": 2, "h200-sxm/both": 3}
+    assert write_docs.trial_link("both") == "[`both`](trials.md#both)"
+    assert write_docs.trial_link("both", "h200-sxm") == "[`both`](trials.md#h200-sxmboth)"
 
 
 def test_a_record_without_an_entry_is_told(trial, house):

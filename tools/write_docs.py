@@ -14,7 +14,7 @@ from __future__ import annotations
 import argparse
 import sys
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -141,15 +141,18 @@ def change(record: str, kernel: str, before: str, shape: int | str = 4096, gpu: 
 
 def trial_table(record: str, shapes: Sequence[int | str], variants: Mapping[str, str], gpu: str = GPU) -> str:
     """A Markdown table of TFLOP/s: a row for each variant (kernel: what to call it), a column for each shape."""
-    lines = [f"| TFLOP/s, {trial_link(record)} | {' | '.join(map(str, shapes))} |", "| --- |" + " --- |" * len(shapes)]
+    lines = [
+        f"| TFLOP/s, {trial_link(record, gpu)} | {' | '.join(map(str, shapes))} |",
+        "| --- |" + " --- |" * len(shapes),
+    ]
     for kernel, title in variants.items():
         lines.append(f"| {title} | {' | '.join(trial(record, kernel, shape, gpu) for shape in shapes)} |")
     return "\n".join(lines)
 
 
-def trial_link(record: str) -> str:
+def trial_link(record: str, gpu: str = GPU) -> str:
     """A link to the section of trials.md about a record."""
-    return f"[`{record}`](trials.md#{record.lower()})"
+    return f"[`{record}`](trials.md#{_entry(record, gpu, described()['records']).lower().replace('/', '')})"
 
 
 def trial_clock_ghz(record: str, kernel: str, shape: int, gpu: str = GPU) -> str:
@@ -188,15 +191,17 @@ def described() -> dict[str, Any]:
 def trials() -> list[dict[str, Any]]:
     """Every recorded trial in the order of names, with what docs/trials.yaml says of it.
 
-    Of a trial that several GPUs have, the record of `GPU` is taken, or of the first by name. Raises LadderError where
-    a record of `GPU` has no entry or an entry no record, and where a variant is not in the record.
+    Of a trial that several GPUs have, the record of `GPU` is taken, or of the first by name; other records of that
+    name have entries of their own, as `h200-sxm/NAME`. Raises LadderError where a record of `GPU` has no entry or an
+    entry no record, and where a variant is not in the record.
     """
     entries = described()["records"]
     found = sorted(RESULTS.glob("*/raw/experiments/*"), key=lambda path: (path.parts[-4] != GPU, path))
     names: dict[str, Path] = {}
     for path in found:
-        if path.suffix in (".zip", ".json") and (path.parts[-4] == GPU or path.stem in entries):
-            names.setdefault(path.stem, path)
+        entry = _entry(path.stem, path.parts[-4], entries)
+        if path.suffix in (".zip", ".json") and (path.parts[-4] == GPU or entry in entries):
+            names.setdefault(entry, path)
     if missing := sorted(set(names) - set(entries)):
         raise LadderError(f"docs/trials.yaml: {missing[0]}: no entry; say what was tried, predicted and found")
     if unknown := sorted(set(entries) - set(names)):
@@ -210,13 +215,19 @@ def trials() -> list[dict[str, Any]]:
                 f"docs/trials.yaml: {name}: {unknown[0]}: unknown; an entry has {', '.join(sorted(SAID))}"
             )
     return [
-        (_timed if path.suffix == ".zip" else _counted)(name, entries[name], path.parts[-4])
+        {"name": name, **(_timed if path.suffix == ".zip" else _counted)(path.stem, entries[name], path.parts[-4])}
         for name, path in sorted(names.items())
     ]
 
 
+def _entry(name: str, gpu: str, entries: Container[str]) -> str:
+    """What a trial of a GPU is called in docs/trials.yaml and docs/trials.md."""
+    own = f"{gpu}/{name}"
+    return own if own in entries else name
+
+
 def _counted(name: str, entry: Sequence[Mapping[str, Any]], gpu: str) -> dict[str, Any]:
-    return {"name": name, "trials": entry, "counted": microbenchmark(name, gpu), "runs": []}
+    return {"trials": entry, "counted": microbenchmark(name, gpu), "runs": []}
 
 
 def _timed(name: str, entry: Sequence[Mapping[str, Any]], gpu: str) -> dict[str, Any]:
@@ -230,7 +241,6 @@ def _timed(name: str, entry: Sequence[Mapping[str, Any]], gpu: str) -> dict[str,
         if unknown := [kernel for kernel in each.get("variants", []) if kernel not in kernels]:
             raise LadderError(f"docs/trials.yaml: {name}: variants: {unknown[0]} is not in the record")
     return {
-        "name": name,
         "counted": None,
         "trials": [
             {**each, "numbers": [kernels.index(kernel) for kernel in each.get("variants", [])]} for each in entry
