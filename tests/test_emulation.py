@@ -1,5 +1,6 @@
 """The check without a GPU: sound rungs are emulated, wrong ones fail in one line, others are said to need a GPU."""
 
+import math
 import os
 import resource
 import shutil
@@ -166,6 +167,19 @@ def test_what_was_not_waited_for_is_told_and_is_wrong_only_with_another_finding(
     records = [{**case.as_record(), "verdict": each} for case, each in zip(cases, verdicts, strict=False)]
     found = Answers(cases, records, current=cases[1], outcome=outcome).unfinished()
     assert found.partition("; 1 of")[0].partition("; 0 of")[0] == told
+
+
+def test_of_wrong_cases_one_of_finite_numbers_is_told_first():
+    infinite = [asked("7", family="nonfinite"), asked("8", alpha=math.inf), asked("9", beta=math.nan)]
+    for last, told in ((asked("10"), "10x10x10: 1 at row 0"), (asked("11", family="nonfinite"), "7x7x7, inputs nonf")):
+        cases = [*infinite, last]
+        records = [{**case.as_record(), "verdict": "not the nan that belongs at row 0"} for case in infinite]
+        records.append({**last.as_record(), "verdict": "1 at row 0, instead of 2"})
+        status, message = Answers(cases, records, outcome=Outcome("ok", "")).verdict("a rung")
+        assert status == "failed"
+        assert message.startswith(told)
+        races = [{**cases[0].as_record(), "verdict": "race: two threads"}, *records[1:]]
+        assert Answers(cases, races, outcome=Outcome("ok", "")).verdict("a rung")[1].startswith("7x7x7, inputs nonf")
 
 
 @pytest.mark.parametrize(("fault", "found"), [("missing_first_barrier", 2), ("last_tile_of_k_skipped", 4)])

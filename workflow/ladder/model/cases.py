@@ -66,6 +66,11 @@ class Case:
         """Of what makes a case the same."""
         return hash(self._key)
 
+    @property
+    def is_finite(self) -> bool:
+        """Whether the scalars are finite, and the inputs of a family that is not about infinities and NaN."""
+        return math.isfinite(self.alpha) and math.isfinite(self.beta) and self.family != "nonfinite"
+
     @classmethod
     def of(cls, record: Mapping[str, Any]) -> Case:
         """The case of a record, of which it takes its own keys; what is missing there has its default."""

@@ -106,6 +106,8 @@ class Answers:
     def verdict(self, what: str) -> tuple[str, str]:
         """`pass`, where every case that was asked for came back as passed, or `failed` and what failed in one line.
 
+        Of cases that failed alike it tells the first, and rather one of finite numbers than one of infinities and NaN.
+
         Of a rung that passes the line is empty, or says what `one_at_a_time` does.
 
         Raises LadderError, with `what` was checked, where the machine broke it off before any case failed.
@@ -113,8 +115,10 @@ class Answers:
         wrong = [record for record in self.records if record["verdict"] != "pass"]
         if wrong:
             passed = [Case.of(record) for record in self.records if record["verdict"] == "pass"]
-            alike = [Case.of(each) for each in wrong if kind_of(each["verdict"]) == kind_of(wrong[0]["verdict"])]
-            told = [f"{Case.of(wrong[0]).told()}: {wrong[0]['verdict']}", passing(passed, alike)]
+            same_kind = [each for each in wrong if kind_of(each["verdict"]) == kind_of(wrong[0]["verdict"])]
+            alike = [Case.of(each) for each in same_kind]
+            plainest = next((each for each in same_kind if Case.of(each).is_finite), wrong[0])
+            told = [f"{Case.of(plainest).told()}: {plainest['verdict']}", passing(passed, alike)]
             if other := next((each for each in wrong if Case.of(each) not in alike), None):
                 told.append(
                     f"otherwise wrong: {len(wrong) - len(alike)}, such as {Case.of(other).told()}: {other['verdict']}"
