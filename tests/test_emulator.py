@@ -21,16 +21,21 @@ RECORDED = {entry["name"]: entry for entry in read_json(EMULATED)["entries"]}
 SOUND = RUNGS + [control for control in CONTROLS if RECORDED[control.stem]["status"] == "emulated"]
 
 
+def has_no_finding_and_one_result(library, case, precision="fp32", seeds=(1, 2)):
+    """Asserts so; a seed is an order of threads and blocks."""
+    results = set()
+    for seed in seeds:
+        result, kinds, report = run(library, case, seed, data=0, precision=precision)
+        assert not kinds, f"{case} seed {seed}: {kinds} " + "\n".join(report)
+        results.add(result)
+    assert len(results) == 1, f"{case}: the order of threads and blocks changes the result"
+
+
 @pytest.mark.parametrize("source", SOUND, ids=lambda p: p.stem)
 def test_a_sound_kernel_has_no_finding_and_one_result(for_the_emulator, source, tmp_path):
     library, precision = Library(for_the_emulator(source)), as_rung(source, tmp_path).precision
     for case in AWKWARD:
-        results = set()
-        for seed in (1, 2, 3) if case in SMALL else (4,):
-            result, kinds, report = run(library, case, seed, data=0, precision=precision)
-            assert not kinds, f"{case} seed {seed}: {kinds} " + "\n".join(report)
-            results.add(result)
-        assert len(results) == 1, f"{case}: the order of threads and blocks changes the result"
+        has_no_finding_and_one_result(library, case, precision, (1, 2, 3) if case in SMALL else (4,))
 
 
 # Rows of C begin at multiples of 16 bytes, all at another place, or each at its own; and a beta.
@@ -69,12 +74,7 @@ def test_a_thin_kernel_of_fastest_is_right_however_its_work_is_cut(for_the_emula
     }
     for m, n, k in sides[kernel]:
         for case in (Case(m, n, k, 1.5, 0.5, (1, 2, 3), 1), Case(m, n, k, -1.0)):
-            results = set()
-            for seed in (1, 2):
-                result, kinds, report = run(library, case, seed, data=0)
-                assert not kinds, f"{case}: {kinds} " + "\n".join(report)
-                results.add(result)
-            assert len(results) == 1, f"{case}: the order of threads and blocks changes the result"
+            has_no_finding_and_one_result(library, case)
 
 
 # By way and parts, as one_tf32_product.cu chooses them: raw lines in small and square tiles, then aligned rows.
@@ -99,12 +99,7 @@ TF32 = [
 @pytest.mark.parametrize("case", TF32, ids=str)
 def test_a_tile_of_tf32_is_right_however_its_steps_are_cut(for_the_emulator, case):
     library = Library(for_the_emulator(ROOT / "tests/kernels/one_tf32_product.cu"))
-    results = set()
-    for seed in (1, 2):
-        result, kinds, report = run(library, case, seed, data=0, precision="tf32")
-        assert not kinds, f"{case}: {kinds} " + "\n".join(report)
-        results.add(result)
-    assert len(results) == 1, f"{case}: the order of threads and blocks changes the result"
+    has_no_finding_and_one_result(library, case, "tf32")
 
 
 # Edges on both sides; steps of k in one stage, in all stages, in more, and not whole ones. Rows of C are aligned to
@@ -133,12 +128,7 @@ SHORT_TF32_BY_THREADS = [
 def test_a_tile_of_tf32_with_few_steps_is_right(for_the_emulator, way, cases):
     library = Library(for_the_emulator(ROOT / "tests/kernels/one_tf32_product.cu", {"WAY": way}))
     for case in cases:
-        results = set()
-        for seed in (1, 2):
-            result, kinds, report = run(library, case, seed, data=0, precision="tf32")
-            assert not kinds, f"{case}: {kinds} " + "\n".join(report)
-            results.add(result)
-        assert len(results) == 1, f"{case}: the order of threads and blocks changes the result"
+        has_no_finding_and_one_result(library, case, "tf32")
 
 
 def test_a_wait_that_is_not_repeated_is_found(for_the_emulator, tmp_path):
@@ -164,12 +154,7 @@ LARGE = [Case(130, 260, 148, 1.5, 0.5), Case(3, 520, 36, -1.0, 0.0, (4, 8, 1), (
 @pytest.mark.parametrize("case", [*LARGE, Case(9, 8, 100, family="nonfinite")], ids=str)
 def test_a_large_tile_of_mma_3xtf32_is_right_at_the_edges(for_the_emulator, case):
     library = Library(for_the_emulator(ROOT / "tests/kernels/large_tiles_of_mma.cu"))
-    results = set()
-    for seed in (1,) if case.family else (1, 2):
-        result, kinds, report = run(library, case, seed, data=0)
-        assert not kinds, f"{case}: {kinds} " + "\n".join(report)
-        results.add(result)
-    assert len(results) == 1, f"{case}: the order of threads and blocks changes the result"
+    has_no_finding_and_one_result(library, case, seeds=(1,) if case.family else (1, 2))
 
 
 TILED = [Case(130, 260, 148, 1.5, 0.5), Case(257, 131, 300, -1.0, 2.0), Case(9, 8, 128)]

@@ -23,7 +23,9 @@ from ladder.config.plan import KERNELS
 from ladder.config.sources import sources
 from ladder.measure.devices import EMULATED_SMS, Call, EmulatedDevice
 from ladder.measure.inputs import draw_inputs
+from ladder.model.bounds import componentwise_bound
 from ladder.model.cases import EMULATED_LONG
+from ladder.model.precision import BOUNDS
 from ladder.model.rung import Rung
 from ladder.model.shape import Shape
 from ladder.system.paths import ROOT
@@ -195,10 +197,9 @@ def right(case: Case, A, B, old, C, precision: str) -> bool:
     got, product, scaled = (np.where(belongs, x, 0) for x in (got, product, scaled))
     error = np.abs(got - (product + scaled))
     lost = 2.0**-9 + 2.0**-20 if precision == "tf32" else 0.0
-    roundings = 4 * case.k + 6 if precision == "tf32" else case.k + 3
-    gamma = (1 + lost) * (1 + roundings * UNIT / (1 - roundings * UNIT)) - 1
+    bound = componentwise_bound(case.k, BOUNDS[precision])
     norm = np.sqrt((product**2).sum() + (scaled**2).sum())
-    componentwise = (error <= gamma * magnitude)[belongs].all()
+    componentwise = (error <= bound * magnitude)[belongs].all()
     normwise = np.sqrt((error**2).sum()) <= ((2 * np.sqrt(case.k) + 4) * UNIT + 4 * lost) * norm
     return bool(componentwise and normwise)
 
