@@ -103,17 +103,20 @@ def test_a_tile_of_tf32_is_right_however_its_steps_are_cut(for_the_emulator, cas
 
 
 # Edges on both sides; steps of k in one stage, in all stages, in more, and not whole ones. Rows of C are aligned to
-# pairs, to vectors or not at all. Where threads load A and B, these begin anywhere.
+# pairs, to vectors or not at all.
 SHORT_TF32 = [
     *(Case(m, n, k, 1.5, beta, (0, 0, pad)) for m, n, k, beta, pad in ((130, 132, 20, 0, 0), (66, 68, 228, 0.5, 3))),
     *(Case(m, n, k, -1.0, beta, (0, 1, 1)) for m, n, k, beta in ((197, 67, 96, 0), (5, 131, 100, 0))),
     Case(70, 66, 64, 1.5, 0.0, (4, 2, 4), (0, 0, 2)),
 ]
-SHORT_TF32_BY_THREADS = [
-    Case(130, 133, 33, 1.5, 0.5, (1, 2, 3), (1, 3, 2)),
-    Case(67, 71, 101, -1.0, 0.0, (0, 0, 0), (0, 1, 0)),
+# One warp with a part of its steps; as many as there are steps for; all of them, once and again.
+TINY_TF32 = [
     Case(3, 2, 1, 1.5),
-    Case(65, 130, 197, 1.5, 0.0, (0, 1, 0)),
+    Case(35, 67, 33, 1.5, 0.5, (1, 2, 3), (1, 3, 2)),
+    Case(16, 32, 96, 1.5, 0.0, (0, 0, 0)),
+    Case(33, 31, 255, -1.0, 0.0, (0, 1, 0), (0, 1, 0)),
+    Case(47, 34, 263, 1.5, -0.5, (3, 0, 1)),
+    Case(17, 9, 1061, 1.5, 0.5),
 ]
 
 
@@ -121,11 +124,11 @@ SHORT_TF32_BY_THREADS = [
     ("way", "cases"),
     [
         *((f"launch_short<{tiling}>", SHORT_TF32) for tiling in ("ShortSquare", "ShortTall", "ShortSmall")),
-        *((f"launch_short_by_threads<{tiling}>", SHORT_TF32_BY_THREADS) for tiling in ("ShortSquare", "ShortSmall")),
+        *((f"launch_tiny<{tiling}>", TINY_TF32) for tiling in ("Tiny", "TinyLong", "TinyTall")),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_a_tile_of_tf32_with_few_steps_is_right(for_the_emulator, way, cases):
+def test_a_tile_of_tf32_of_a_small_product_is_right(for_the_emulator, way, cases):
     library = Library(for_the_emulator(ROOT / "tests/kernels/one_tf32_product.cu", {"WAY": way}))
     for case in cases:
         has_no_finding_and_one_result(library, case, "tf32")

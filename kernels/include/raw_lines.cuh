@@ -49,30 +49,29 @@ __device__ inline float rounded_to_tf32(float x) {
 }
 
 // A's part of a stage: ROWS lines of 32 steps of k, those of a class together, with the engine's 128-byte swizzle. They
-// arrive without the heads, which is a head too far to the left. WARPS warps move them to the right, in place, each those
-// of one class; what falls out of a line waits in a register for the next stage.
-template <int ROWS, int WARPS>
+// arrive without the heads, which is a head too far to the left. Four warps move them to the right, in place, each those of
+// one class; what falls out of a line waits in a register for the next stage.
+template <int ROWS>
 struct MovedLines {
-  static constexpr int LINES = ROWS / WARPS, BATCH = 8;
-  static_assert(LINES % BATCH == 0 && WARPS % CLASSES == 0, "the swizzle repeats after eight lines");
+  static constexpr int LINES = ROWS / CLASSES, BATCH = 8;
+  static_assert(LINES % BATCH == 0, "the swizzle repeats after eight lines");
 
   int head, first_line, from, to;
   bool waits;  // the lane's float belongs to the next stage
   float waiting[LINES];
 
   // For the steps of k from `first` on. Zeros stand for what lies outside of A.
-  __device__ MovedLines(const Gemm& g, int row, int first, int warp) {
+  __device__ MovedLines(const Gemm& g, int row, int first, int row_class) {
     int lane = threadIdx.x % 32;
-    int row_class = warp % CLASSES, line = warp / CLASSES * LINES;
     head = head_of(g.A, g.lda, row_class);
     int step = (lane + head) % 32;
     from = lane * 4;
     to = step * 4;
     waits = lane + head >= 32;
-    first_line = (row_class * (ROWS / CLASSES) + line) * 128;
+    first_line = row_class * LINES * 128;
 #pragma unroll
     for (int i = 0; i < LINES; ++i) {
-      int r = row + (line + i) * CLASSES + row_class, s = first + step;
+      int r = row + i * CLASSES + row_class, s = first + step;
       waiting[i] = waits && r < g.m && s < g.k ? g.A[r * g.lda + s] : 0.0f;
     }
 #pragma unroll

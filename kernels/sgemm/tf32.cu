@@ -10,17 +10,18 @@
 //   and take one tile after the other.
 // - sgemm_parts, for others: a block computes one tile, of four kinds, and up to eight blocks of a cluster split its
 //   steps of k. Their sums meet in shared memory, always in the same order, so that no second kernel has to add them.
+// - sgemm_tiny, for little work: warps load what they multiply to their registers, without a copy in shared memory, and
+//   use mma.sync. Up to 16 warps split the steps of k, so that all loads of a tile are under way at once.
 // - sgemm_short, for few steps of k: two or four blocks share an SM, so that one multiplies while others wait for their
 //   first tiles or store. No warp only copies, because its registers are needed.
 // - A thread has pairs of neighbouring results. It stores them to C as they are, where they are aligned and beta is 0.
 //   Otherwise results pass through shared memory, so that lanes store neighbours.
 // - The copy engine cannot read a matrix that is not aligned to 16 bytes, or whose leading dimension is no multiple of
 //   4. Such a matrix is first copied to the workspace (aligned_copy.cuh). Or, where it is read only a few times, the
-//   engine brings its lines four rows apart, and four warps mend what they lack (raw_lines.cuh). Or, for few steps of k,
-//   threads load their share of a stage while they multiply the stage before (sgemm_short_by_threads).
+//   engine brings its lines four rows apart, and four warps mend what they lack (raw_lines.cuh).
 //
 // Which kernel computes a product (`choose`): the one that takes the fewest cycles by a model. `fastest`, with FP32
-// multiply-adds, is one of them. It is chosen where rows, columns or steps of k are few, and for some small products.
+// multiply-adds, is one of them. It is chosen for few steps of k, and for long ones where C has few rows or columns.
 //
 // Limit: the tensor cores, 1024 multiply-adds a cycle and SM; in long runs the power limit. In sgemm_parts, tiles that
 // come from the L2 cache.
@@ -30,6 +31,7 @@
 #include "aligned_copy.cuh"
 #include "copying_warps.cuh"
 #include "fastest_copies.cuh"
+#include "mma.cuh"
 #include "raw_lines.cuh"
 #include "thin_sums.cuh"
 #include "wgmma_tf32.cuh"
@@ -119,6 +121,20 @@ struct OwnRawColumns {
     }
   }
 };
+
+// Starts to multiply a stage's tiles, of which A's lies at `at` and a thread has its numbers of B. The products are added to
+// `sum` if there is one yet.
+template <int SUMS>
+__device__ inline void start_products(float (&sum)[SUMS], const uint32_t (&B)[STEPS / 8][4], const char* at, bool add) {
+  uint64_t A = tile_descriptor(at);
+  hold(sum);
+  wgmma_fence();
+#pragma unroll
+  for (int i = 0; i < STEPS / 8; ++i) {
+    wgmma_tf32_wide(sum, B[i], A + 2 * i, add || i > 0);
+  }
+  wgmma_commit();
+}
 
 // Asks the engine for B's part of a stage, one slab after the other.
 template <int COLS>
@@ -217,14 +233,7 @@ __global__ void __launch_bounds__((CONSUMERS + 1) * 128, 1) __cluster_dims__(2, 
         mbarrier_wait(&full[stage], parity);
         const char* at = shared + stage * STAGE_BYTES;
         own.load(b, at + BYTES_A);
-        uint64_t A = tile_descriptor(at);
-        hold(sum);
-        wgmma_fence();
-#pragma unroll
-        for (int i = 0; i < STEPS / 8; ++i) {
-          wgmma_tf32_wide(sum, b[i], A + 2 * i, s > 0 || i > 0);
-        }
-        wgmma_commit();
+        start_products(sum, b, at, s > 0);
         if (s > 0) {
           wgmma_wait<1>();
           if (releases) {
@@ -251,7 +260,7 @@ __global__ void __launch_bounds__((CONSUMERS + 1) * 128, 1) __cluster_dims__(2, 
       int r = tile.row + lane % 4 * 2;
       int c = tile.col + rank * TILE_COLS + own.cols;
       if (stores_pairs(g)) {
-        bool whole = tile.row + TILE_ROWS <= g.m && c - own.cols + TILE_COLS <= g.n;
+        bool whole = g.m - tile.row >= TILE_ROWS && g.n - (c - own.cols) >= TILE_COLS;
         store_pairs(g, r, c, whole, sum);
         continue;
       }
@@ -405,7 +414,7 @@ __device__ inline void store_sums_of_parts(const Gemm& g, Tile tile, const char*
 template <class T>
 __device__ inline void store_tile(const Gemm& g, Tile tile, char* shared, int col, const float (&sum)[T::ROWS / 2]) {
   if (stores_pairs(g)) {
-    bool whole = tile.row + T::ROWS <= g.m && tile.col + T::COLS <= g.n;
+    bool whole = g.m - tile.row >= T::ROWS && g.n - tile.col >= T::COLS;
     store_pairs(g, tile.row + threadIdx.x % 4 * 2, tile.col + col, whole, sum);
     return;
   }
@@ -420,14 +429,7 @@ template <class T>
 __device__ inline void multiply_stage(float (&sum)[T::ROWS / 2], const OwnColumns& own, const char* at, bool add) {
   uint32_t B[STEPS / 8][4];
   own.load(B, at + T::BYTES_A);
-  uint64_t A = tile_descriptor(at);
-  hold(sum);
-  wgmma_fence();
-#pragma unroll
-  for (int i = 0; i < STEPS / 8; ++i) {
-    wgmma_tf32_wide(sum, B[i], A + 2 * i, add || i > 0);
-  }
-  wgmma_commit();
+  start_products(sum, B, at, add);
   wgmma_wait<0>();
   hold(sum);
 }
@@ -473,73 +475,96 @@ __global__ void __launch_bounds__(T::CONSUMERS, T::BLOCKS)
   store_tile<T>(g, tile, shared, own.cols, sum);
 }
 
-// What a thread loads of the tiles of a stage: lanes take neighbours, and a warp every WARPS-th row. Zeros stand for what
-// lies outside of the matrices.
-template <class T>
-struct LoadedTiles {
-  static constexpr int WARPS = T::CONSUMERS / 32, SLABS = T::COLS / 32;
-  float A[T::ROWS / WARPS], B[STEPS / WARPS][SLABS];
-
-  // For the steps of k from `step` on.
-  __device__ void load(const Gemm& g, Tile tile, int step) {
-    int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-    const float* from = g.A + (tile.row + warp) * g.lda + step + lane;
-#pragma unroll
-    for (int i = 0; i < T::ROWS / WARPS; ++i) {
-      bool inside = tile.row + warp + i * WARPS < g.m && step + lane < g.k;
-      A[i] = inside ? from[i * WARPS * g.lda] : 0.0f;
-    }
-    from = g.B + (step + warp) * g.ldb + tile.col + lane;
-#pragma unroll
-    for (int i = 0; i < STEPS / WARPS; ++i) {
-#pragma unroll
-      for (int slab = 0; slab < SLABS; ++slab) {
-        bool inside = step + warp + i * WARPS < g.k && tile.col + slab * 32 + lane < g.n;
-        B[i][slab] = inside ? from[i * WARPS * g.ldb + slab * 32] : 0.0f;
-      }
-    }
-  }
-
-  // To a stage, as the engine would copy them.
-  __device__ void store(char* to) const {
-    int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-    auto place = [&](int line) { return line * 128 + (lane / 4 ^ line % 8) * 16 + lane % 4 * 4; };
-#pragma unroll
-    for (int i = 0; i < T::ROWS / WARPS; ++i) {
-      *reinterpret_cast<float*>(to + place(warp + i * WARPS)) = rounded_to_tf32(A[i]);
-    }
-#pragma unroll
-    for (int i = 0; i < STEPS / WARPS; ++i) {
-#pragma unroll
-      for (int slab = 0; slab < SLABS; ++slab) {
-        *reinterpret_cast<float*>(to + T::BYTES_A + slab * SLAB_BYTES + place(warp + i * WARPS)) =
-            rounded_to_tf32(B[i][slab]);
-      }
-    }
-  }
+// Tiles of products with little work: ROWS x COLS results, and so many steps of k that a warp of up to WARPS takes at a
+// time.
+template <int ROWS_, int COLS_, int CHUNK_, int WARPS_>
+struct TinyTiling {
+  static constexpr int ROWS = ROWS_, COLS = COLS_, CHUNK = CHUNK_, WARPS = WARPS_;
+  static constexpr int BLOCKS_M = ROWS / 16, BLOCKS_N = COLS / 8;  // that mma.sync computes
+  static constexpr int VECTORS = ROWS * COLS / 4;                  // of sums
 };
+using Tiny = TinyTiling<16, 32, 16, 16>;
+using TinyLong = TinyTiling<16, 32, 32, 16>;
+using TinyTall = TinyTiling<32, 32, 32, 8>;
 
-// The same for matrices that the engine cannot read. Threads load them, one stage ahead.
+// One block computes one tile, and each warp has a sum of its own over its share of k. A thread loads the operands of
+// mma.sync from global memory to its registers, all of a chunk at once: nothing stands between the loads and the products.
+// The sums of the warps meet in shared memory.
 template <class T>
-__global__ void __launch_bounds__(T::CONSUMERS, T::BLOCKS) sgemm_short_by_threads(Gemm g) {
-  char* shared = dynamic_shared<char>();
+__global__ void __launch_bounds__(32 * T::WARPS, 1) sgemm_tiny(Gemm g) {
+  float4* shared = dynamic_shared<float4>();
+  int lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = blockDim.x / 32;
   Tile tile = tile_number(g, blockIdx.x, T::ROWS, T::COLS, GROUP);
-  int steps = ceil_div(g.k, STEPS);
-  OwnColumns own(threadIdx.x / 128);
-  float sum[T::ROWS / 2];
-  LoadedTiles<T> tiles;
-  tiles.load(g, tile, 0);
-  for (int s = 0; s < steps; ++s) {
-    char* at = shared + s % 2 * T::STAGE_BYTES;
-    tiles.store(at);
-    bulk_copy_fence();  // wgmma comes after what was written
-    __syncthreads();
-    if (s + 1 < steps) {
-      tiles.load(g, tile, (s + 1) * STEPS);
-    }
-    multiply_stage<T>(sum, own, at, s > 0);
+  int rows = g.m - tile.row, cols = g.n - tile.col;  // from here to the edges
+  int own = lane / 4, step = warp * T::CHUNK + lane % 4;
+  const float* A[2 * T::BLOCKS_M];
+#pragma unroll
+  for (int i = 0; i < 2 * T::BLOCKS_M; ++i) {
+    A[i] = g.A + (tile.row + min(own + 8 * i, rows - 1)) * g.lda + step;  // the last row stands for those beyond it
   }
-  store_tile<T>(g, tile, shared, own.cols, sum);
+  const float* B = g.B + step * g.ldb + tile.col + own;
+  float sum[T::BLOCKS_M][T::BLOCKS_N][4] = {};
+#pragma unroll 1
+  for (int left = g.k - step; left + lane % 4 > 0; left -= warps * T::CHUNK) {
+    float a[T::CHUNK / 4][2 * T::BLOCKS_M], b[T::CHUNK / 4][T::BLOCKS_N];
+#pragma unroll
+    for (int p = 0; p < T::CHUNK / 4; ++p) {
+#pragma unroll
+      for (int i = 0; i < 2 * T::BLOCKS_M; ++i) {
+        a[p][i] = 4 * p < left ? A[i][4 * p] : 0.0f;
+      }
+#pragma unroll
+      for (int j = 0; j < T::BLOCKS_N; ++j) {
+        b[p][j] = 4 * p < left && own + 8 * j < cols ? B[4 * p * g.ldb + 8 * j] : 0.0f;
+      }
+    }
+#pragma unroll
+    for (int p = 0; p < T::CHUNK / 4; p += 2) {
+      uint32_t of_A[T::BLOCKS_M][4];
+#pragma unroll
+      for (int i = 0; i < T::BLOCKS_M; ++i) {
+#pragma unroll
+        for (int v = 0; v < 4; ++v) {
+          of_A[i][v] = __float_as_uint(rounded_to_tf32(a[p + v / 2][2 * i + v % 2]));
+        }
+      }
+#pragma unroll
+      for (int j = 0; j < T::BLOCKS_N; ++j) {
+        uint32_t of_B[2] = {__float_as_uint(rounded_to_tf32(b[p][j])), __float_as_uint(rounded_to_tf32(b[p + 1][j]))};
+#pragma unroll
+        for (int i = 0; i < T::BLOCKS_M; ++i) {
+          mma_tf32(sum[i][j], of_A[i], of_B);
+        }
+      }
+    }
+#pragma unroll
+    for (int i = 0; i < 2 * T::BLOCKS_M; ++i) {
+      A[i] += warps * T::CHUNK;
+    }
+    B += warps * T::CHUNK * g.ldb;
+  }
+#pragma unroll
+  for (int i = 0; i < T::VECTORS / 32; ++i) {
+    const float (&four)[4] = sum[i / T::BLOCKS_N][i % T::BLOCKS_N];
+    shared[warp * T::VECTORS + i * 32 + lane] = float4{four[0], four[1], four[2], four[3]};
+  }
+  __syncthreads();
+#pragma unroll 1
+  for (int i = warp; i < T::VECTORS / 32; i += warps) {
+    float4 total = shared[i * 32 + lane];
+#pragma unroll 4
+    for (int other = 1; other < warps; ++other) {
+      total = total + shared[other * T::VECTORS + i * 32 + lane];
+    }
+    float results[4] = {total.x, total.y, total.z, total.w};
+    int row = i / T::BLOCKS_N * 16 + own, col = i % T::BLOCKS_N * 8 + lane % 4 * 2;
+#pragma unroll
+    for (int v = 0; v < 4; ++v) {
+      if (row + v / 2 * 8 < rows && col + v % 2 < cols) {
+        store_result(g, tile.row + row + v / 2 * 8, tile.col + col + v % 2, results[v]);
+      }
+    }
+  }
 }
 
 // How a product is cut: `parts` blocks of a cluster share the steps of k of a tile, each with so many stages.
@@ -616,7 +641,7 @@ __global__ void __launch_bounds__(T::CONSUMERS + T::template COPIERS<RAW>, RAW ?
       }
     } else if (warp < asker && full == mended) {
       parity = 0;
-      MovedLines<T::ROWS, CLASSES> lines_A(g, tile.row, first * STEPS, warp);
+      MovedLines<T::ROWS> lines_A(g, tile.row, first * STEPS, warp);
       LinesOfB lines_B(g, first * STEPS);
       bool mends_A = raw_A && lines_A.head > 0, mends_B = heads_of_B && warp == 0;
       for (int s = first; s < end; ++s) {
@@ -663,14 +688,7 @@ __global__ void __launch_bounds__(T::CONSUMERS + T::template COPIERS<RAW>, RAW ?
       } else {
         own.load(b, at + T::BYTES_A);
       }
-      uint64_t A = tile_descriptor(at);
-      hold(sum);
-      wgmma_fence();
-#pragma unroll
-      for (int i = 0; i < STEPS / 8; ++i) {
-        wgmma_tf32_wide(sum, b[i], A + 2 * i, s > first || i > 0);
-      }
-      wgmma_commit();
+      start_products(sum, b, at, s > first);
       if (s > first) {
         wgmma_wait<1>();
         if (lane == 0) {
@@ -692,7 +710,7 @@ __global__ void __launch_bounds__(T::CONSUMERS + T::template COPIERS<RAW>, RAW ?
     wgmma_wait<0>();
     hold(sum);
     if (!RAW && cut.parts == 1 && stores_pairs(g)) {
-      bool whole = tile.row + T::ROWS <= g.m && tile.col + T::COLS <= g.n;
+      bool whole = g.m - tile.row >= T::ROWS && g.n - tile.col >= T::COLS;
       store_pairs(g, tile.row + lane % 4 * 2, tile.col + own.cols, whole, sum);
       return;
     }
@@ -746,9 +764,10 @@ cudaError_t launch_short(const Gemm& g, Cut, int, cudaStream_t stream) {
 }
 
 template <class T>
-cudaError_t launch_short_by_threads(const Gemm& g, Cut, int, cudaStream_t stream) {
-  return launch(sgemm_short_by_threads<T>, tile_grid(g, T::ROWS, T::COLS), dim3(T::CONSUMERS),
-                static_cast<size_t>(std::max(2 * T::STAGE_BYTES, T::SUM_BYTES)), stream, g);
+cudaError_t launch_tiny(const Gemm& g, Cut, int, cudaStream_t stream) {
+  int warps = std::min(T::WARPS, ceil_div(g.k, T::CHUNK));
+  return launch(sgemm_tiny<T>, tile_grid(g, T::ROWS, T::COLS), dim3(32 * warps),
+                static_cast<size_t>(warps) * T::VECTORS * sizeof(float4), stream, g);
 }
 
 template <class T, bool RAW>
@@ -798,7 +817,7 @@ struct Choice {
 };
 
 // The model: cycles on the busiest SM, comparable with those of `fastest`. Its constants are fitted to the times of the
-// ways to compute 1,600 drawn products on an H200; those times are not recorded. The survey draws other products.
+// ways to compute drawn products on an H200. Those times are not recorded. The survey draws other products.
 //
 // - The first wave of blocks takes `first` cycles more than its steps, to fill the stages and to store, and a later one
 //   `later`. Each block takes unaligned_C more where rows of C are not aligned.
@@ -854,6 +873,22 @@ void consider_pairs(const fp32::Source& source, int sms, Choice* best) {
   }
 }
 
+// The same for sgemm_tiny. The first loads and the last stores take `first`. For the rest, the L1 cache looks up the lines of
+// the loads one by one: each block of an SM takes `chunk` for each chunk of steps, and `tile` for its sums.
+struct TinyCosts {
+  double first, chunk, tile;
+};
+
+template <class T>
+void consider_tiny(const Gemm& g, int sms, const TinyCosts& costs, Choice* best) {
+  int64_t tiles = static_cast<int64_t>(ceil_div(g.m, T::ROWS)) * ceil_div(g.n, T::COLS);
+  double on_sm = static_cast<double>((tiles + sms - 1) / sms);
+  double cycles = costs.first + on_sm * (ceil_div(g.k, T::CHUNK) * costs.chunk + costs.tile);
+  if (cycles < best->cycles) {
+    *best = {cycles, {g}, {}, launch_tiny<T>};
+  }
+}
+
 // The way with the fewest cycles. Where the engine cannot read a matrix as it is, all tiles can read a copy of it, and
 // two kinds of them its raw lines.
 cudaError_t choose(const Gemm& g, void* workspace, int* sms, Choice* best) {
@@ -870,12 +905,10 @@ cudaError_t choose(const Gemm& g, void* workspace, int* sms, Choice* best) {
   consider<ShortSquare>(source, *sms, {5680, 8210, 929, 814, 0.0, 2410}, launch_short<ShortSquare>, 1, best);
   consider<ShortTall>(source, *sms, {5190, 7080, 838, 697, 0.0, 1470}, launch_short<ShortTall>, 1, best);
   consider<ShortSmall>(source, *sms, {4710, 3410, 558, 354, 0.0, 566}, launch_short<ShortSmall>, 1, best);
+  consider_tiny<Tiny>(g, *sms, {3130, 186, 234}, best);
+  consider_tiny<TinyLong>(g, *sms, {3410, 305, 162}, best);
+  consider_tiny<TinyTall>(g, *sms, {3790, 396, 499}, best);
   bool lines_A = !copies_A || has_class_maps(g.m, g.k, g.lda), lines_B = !copies_B || has_class_maps(g.k, g.n, g.ldb);
-  if (copies_A || copies_B) {
-    consider<ShortSquare>({g}, *sms, {5890, 6440, 2320, 2000, 0.0, 2330}, launch_short_by_threads<ShortSquare>, 1,
-                          best);
-    consider<ShortSmall>({g}, *sms, {5930, 3390, 1940, 764, 0.0, 488}, launch_short_by_threads<ShortSmall>, 1, best);
-  }
   if ((copies_A || copies_B) && lines_A && lines_B) {
     consider<Square>({g}, *sms, {11000, 9320, 1190, 1190, 3360, 1020}, launch_parts<Square, true>, MOST_BLOCKS, best);
     consider<Small>({g}, *sms, {9240, 3450, 326, 797, 1080, 866}, launch_parts<Small, true>, MOST_BLOCKS, best);

@@ -230,6 +230,10 @@ EMULATED_ALONE = (
     # Sums that many SMs split into many parts, two of them of 64 tiles and more; more than 256 small tiles.
     *(Case(shape, sms=sms) for shape, sms in ((Shape(9, 6, 5200), 160), (Shape(3, 5, 20011), 132))),
     *(Case(shape, beta=1, sms=160) for shape in (Shape(70, 2044, 132), Shape(8500, 3, 130), Shape(129, 2044, 68))),
+    # A few tiles, not aligned, whose long sums a few SMs or many split; whole tiles of few steps.
+    Case(Shape(33, 66, 1501), padding=(0, 1, 1)),
+    Case(Shape(66, 70, 1501), beta=1, sms=132),
+    Case(Shape(512, 320, 20)),
     # Tiles about as many as SMs, whose sums may be split: the workspace may be too small for another number of SMs than
     # a source names. For some sizes of tiles their number is a power of 2, where limits are.
     *(
