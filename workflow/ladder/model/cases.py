@@ -234,6 +234,8 @@ EMULATED_ALONE = (
     Case(Shape(33, 66, 1501), padding=(0, 1, 1)),
     Case(Shape(66, 70, 1501), beta=1, sms=132),
     Case(Shape(512, 320, 20)),
+    # A tall C of one vector of columns, of few steps, on few SMs.
+    Case(Shape(1508, 4, 4), -1.25, 0.75, sms=2),
     # Tiles about as many as SMs, whose sums may be split: the workspace may be too small for another number of SMs than
     # a source names. For some sizes of tiles their number is a power of 2, where limits are.
     *(
