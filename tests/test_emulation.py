@@ -38,6 +38,7 @@ from ladder.model.rung import Rung, TunedClass, variant_name
 from ladder.model.shape import Shape
 from ladder.system.paths import ROOT
 from ladder.system.process import Outcome
+from products import families_for
 
 LADDER = read_kernels(ROOT / "config" / "kernels.yaml")
 CASES = [
@@ -71,8 +72,9 @@ def as_built() -> list[Rung]:
 
 @pytest.mark.parametrize("rung", as_built(), ids=lambda rung: variant_name(rung.name.split("@")[0], rung.macros))
 def test_every_rung_of_the_ladder_passes_as_it_is_built(tmp_path, rung):
-    record = emulate_rung(rung, a_build(tmp_path / "build"), CASES, 2, 60, tmp_path / "log", compiled_engine())
-    assert (record["status"], len(record["cases"])) == ("emulated", len(CASES)), record
+    cases = [case for case in CASES if case.family in families_for(rung.precision)]
+    record = emulate_rung(rung, a_build(tmp_path / "build"), cases, 2, 60, tmp_path / "log", compiled_engine())
+    assert (record["status"], len(record["cases"])) == ("emulated", len(cases)), record
 
 
 def test_a_library_needs_a_gpu_and_no_compiler_says_so(tmp_path):

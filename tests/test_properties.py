@@ -24,7 +24,7 @@ def test_any_product_is_right_in_the_emulator(name, for_the_emulator):
     rung = LADDER[name]
     library = Library(for_the_emulator(ROOT / "kernels" / rung.source, rung.macros))
 
-    @given(products())
+    @given(products(rung.precision))
     def holds(product):
         record = check_case(ON_CPU, library, *product, runs=2, **rung.declared)
         assert record["verdict"] == "pass"
