@@ -11,7 +11,8 @@
 // - sgemm_parts, for others: a block computes one tile, of four kinds, and up to eight blocks of a cluster split its
 //   steps of k. Their sums meet in shared memory, always in the same order, so that no second kernel has to add them.
 // - sgemm_tiny, for little work: warps load what they multiply to their registers, without a copy in shared memory, and
-//   use mma.sync. Up to 16 warps split the steps of k, so that all loads of a tile are under way at once.
+//   use mma.sync. Up to 16 warps split the steps of k. All loads are under way at once if k is at most 256, in the tile
+//   for long k up to 512.
 // - sgemm_short, for few steps of k: two or four blocks share an SM, so that one multiplies while others wait for their
 //   first tiles or store. No warp only copies, because its registers are needed.
 // - A thread has pairs of neighbouring results. It stores them to C as they are, where they are aligned and beta is 0.
@@ -21,7 +22,8 @@
 //   engine brings its lines four rows apart, and four warps mend what they lack (raw_lines.cuh).
 //
 // Which kernel computes a product (`choose`): the one that takes the fewest cycles by a model. `fastest`, with FP32
-// multiply-adds, is one of them. It is chosen for few steps of k, and for long ones where C has few rows or columns.
+// multiply-adds, is one of them. It is chosen mostly where k is at most 32, or where it is long and C has few rows or
+// columns.
 //
 // Limit: the tensor cores, 1024 multiply-adds a cycle and SM; in long runs the power limit. In sgemm_parts, tiles that
 // come from the L2 cache.
@@ -475,8 +477,7 @@ __global__ void __launch_bounds__(T::CONSUMERS, T::BLOCKS)
   store_tile<T>(g, tile, shared, own.cols, sum);
 }
 
-// Tiles of products with little work: ROWS x COLS results, and so many steps of k that a warp of up to WARPS takes at a
-// time.
+// Tiles of products with little work: ROWS x COLS results. Each of up to WARPS warps takes CHUNK steps of k at a time.
 template <int ROWS_, int COLS_, int CHUNK_, int WARPS_>
 struct TinyTiling {
   static constexpr int ROWS = ROWS_, COLS = COLS_, CHUNK = CHUNK_, WARPS = WARPS_;
