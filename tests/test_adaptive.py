@@ -21,8 +21,20 @@ SHAPE = Shape(260, 300, 640)  # pairs of tiles, tiles and halves of tiles that e
 
 @pytest.fixture(scope="module")
 def tensor_cores(for_the_emulator):
-    """The rung where every product takes tensor cores."""
+    """The rung where every product takes the pre-pass and tensor cores."""
     return Library(for_the_emulator(ROOT / "kernels/sgemm/adaptive_3xfp16.cu", {"ALWAYS_SPLIT": "1"}))
+
+
+@pytest.fixture(scope="module")
+def in_place(for_the_emulator):
+    """The rung where blocks split their tiles themselves."""
+    return Library(for_the_emulator(ROOT / "kernels/sgemm/adaptive_3xfp16.cu", {"ALWAYS_SPLIT": "2"}))
+
+
+@pytest.fixture(params=["tensor_cores", "in_place"])
+def each_way(request):
+    """The rung with one of its ways to use tensor cores."""
+    return request.getfixturevalue(request.param)
 
 
 def computed(library: Library, A, B, beta: float = 0.0, sms: int = 8, seed: int = 1):
@@ -110,19 +122,18 @@ def test_what_products_do_not_prove_is_computed_by_fp32(tensor_cores, data, beta
 @pytest.mark.parametrize(
     "family", ["normal", "softmax", "lognormal", "scaled_k", "log_uniform", "far_apart", "sparse", "zero_blocks"]
 )
-def test_the_data_of_users_are_as_accurate_as_fp32_sums(tensor_cores, family):
+def test_the_data_of_users_are_as_accurate_as_fp32_sums(each_way, family):
     A, B = draw_data(family, SHAPE, 5)
-    C, before = computed(tensor_cores, A, B)
+    C, before = computed(each_way, A, B)
     assert_as_accurate_as_fp32(C, before, A, B, 0.0)
 
 
 @pytest.mark.parametrize("sms", [1, 3, 8])
-def test_tiles_that_are_left_are_shared_by_any_number_of_blocks_with_one_result(tensor_cores, sms):
-    """Infinities and NaN are where they belong, and the order of blocks changes nothing."""
+def test_infinities_are_where_they_belong_for_any_number_of_sms_and_any_order_of_blocks(each_way, sms):
     A, B = draw_data("normal", Shape(260, 300, 1100), 1)
     A[3, 5], A[200, 7], B[9, 140] = np.nan, np.inf, -np.inf
-    C, before = computed(tensor_cores, A, B, 0.5, sms)
-    again, _ = computed(tensor_cores, A, B, 0.5, sms, seed=2)
+    C, before = computed(each_way, A, B, 0.5, sms)
+    again, _ = computed(each_way, A, B, 0.5, sms, seed=2)
     assert C.tobytes() == again.tobytes()
     with np.errstate(invalid="ignore"):
         exact = A.astype(np.float64) @ B.astype(np.float64) + 0.5 * before
@@ -131,6 +142,51 @@ def test_tiles_that_are_left_are_shared_by_any_number_of_blocks_with_one_result(
     magnitude = np.abs(np.nan_to_num(A, posinf=0).astype(np.float64)) @ np.abs(np.nan_to_num(B, neginf=0))
     bound = componentwise_bound(1100) * (magnitude + np.abs(0.5 * before))
     assert (np.abs(C[finite] - exact[finite]) <= bound[finite]).all()
+
+
+def low_parts_that_underflow(random, first: int):
+    """From step `first` of k on numbers of A are too small for low parts in TF32. Those of B are large."""
+    A, B = (random.standard_normal(each).astype(np.float32) for each in ((SHAPE.m, SHAPE.k), (SHAPE.k, SHAPE.n)))
+    A[:, first:] *= np.float32(2.0**-112)
+    B[first:] *= np.float32(2.0**100)
+    B[:first] *= np.float32(2.0**-60)
+    return A, B
+
+
+def few_terms(random, first: int):
+    """From step `first` of k on, nineteen numbers of twenty are zeros."""
+    A, B = (random.standard_normal(each).astype(np.float32) for each in ((SHAPE.m, SHAPE.k), (SHAPE.k, SHAPE.n)))
+    A[:, first:] *= random.random(A[:, first:].shape) < 0.05
+    B[first:] *= random.random(B[first:].shape) < 0.05
+    return A, B
+
+
+def one_large_number(random, first: int):
+    """Of each row and column one number is a million times as large as the others."""
+    A, B = (random.standard_normal(each).astype(np.float32) for each in ((SHAPE.m, SHAPE.k), (SHAPE.k, SHAPE.n)))
+    A[:, first] *= np.float32(1e6)
+    B[first] *= np.float32(1e6)
+    return A, B
+
+
+@pytest.mark.parametrize("first", [0, 200], ids=["at once", "later"])
+@pytest.mark.parametrize(
+    "data", [low_parts_that_underflow, few_terms, one_large_number], ids=lambda each: each.__name__
+)
+def test_a_block_that_finds_that_fp32_errs_less_computes_its_tile_so(in_place, data, first):
+    """At its first stage, or at its end."""
+    A, B = data(np.random.default_rng(11), first)
+    C, before = computed(in_place, A, B, 0.5)
+    assert_as_accurate_as_fp32(C, before, A, B, 0.5)
+
+
+@pytest.mark.parametrize("shape", [(130, 190, 1100), (61, 500, 97), (300, 40, 700)], ids=str)
+@pytest.mark.parametrize("sms", [1, 8, 132])
+def test_blocks_that_share_steps_of_k_compute_any_tile(in_place, shape, sms):
+    """Each tiling at edges, with one part of k and with several."""
+    A, B = draw_data("normal", Shape(*shape), 9)
+    C, before = computed(in_place, A, B, 0.5, sms)
+    assert_as_accurate_as_fp32(C, before, A, B, 0.5)
 
 
 def test_shape_and_sms_say_which_way_a_product_takes(tmp_path, nvcc):
@@ -147,5 +203,8 @@ def test_shape_and_sms_say_which_way_a_product_takes(tmp_path, nvcc):
         expected = ("scan_matrices", "rescale_steps", "split_parts", "sgemm_parts", "sgemm_left")
         assert all(name in way for name, way in zip(expected, ways, strict=True))
     assert library.launches(Shape(4096, 4096, 4096), 132)[-1].grid == (132, 1, 1)
-    for small in ((512, 512, 512), (8192, 64, 8192), (4096, 4096, 512), (3, 8192, 8192), (640, 640, 8192)):
-        assert not any("sgemm_parts" in way for way in kernels(*small)), small
+    for middle in ((512, 512, 512), (1024, 1024, 1024), (4096, 4096, 512), (640, 640, 8192)):
+        assert ["sgemm_split" in way for way in kernels(*middle)] == [True], middle
+    assert ["sgemm_split" in way for way in kernels(1023, 1023, 1023)] == [False, False, True], "copies before it"
+    for small in ((256, 256, 64), (8192, 32, 8192), (3, 8192, 8192), (16, 16, 8128)):
+        assert not any("sgemm_parts" in way or "sgemm_split" in way for way in kernels(*small)), small

@@ -104,13 +104,19 @@ EMULATOR_PLAIN inline uint32_t place_in(const Operand& o, bool k_major, uint32_t
 }
 
 // A descriptor has 18 bits of an address. A GPU's block needs no more; here a block has the static arrays of all kernels
-// below its dynamic memory, so that several places may have these bits: it is the first that the block has written.
+// below its dynamic memory, so that several places may have these bits. It is the first of which the block has written 128
+// bytes, which lie together in each layout of an operand; if there is none, the first that it has written at all.
 constexpr uint32_t ADDRESSED = 1 << 18;
 EMULATOR_PLAIN static uint32_t written_place(const Block& b, uintptr_t base, uint32_t start) {
-  for (uintptr_t place = base + start; place < b.shared_bytes; place += ADDRESSED) {
-    Stamp written = b.shadow[place / 4].written;
-    if (written != NO_WORD && (written & ~IN_FLIGHT) >= b.block_start) {
-      return static_cast<uint32_t>(place - base);
+  for (uintptr_t words : {32, 1}) {
+    for (uintptr_t place = base + start; place < b.shared_bytes; place += ADDRESSED) {
+      uintptr_t word = place / 4, end = std::min(word + words, b.shared_bytes / 4);
+      while (word < end && (b.shadow[word].written & ~IN_FLIGHT) >= b.block_start && b.shadow[word].written != NO_WORD) {
+        ++word;
+      }
+      if (word == end) {
+        return static_cast<uint32_t>(place - base);
+      }
     }
   }
   return start;

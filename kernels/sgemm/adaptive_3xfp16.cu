@@ -1,21 +1,28 @@
 // adaptive_3xfp16: the way of each product is chosen by its shape, and the way of each tile by its data.
 //
 // Against `wgmma_3xfp16`:
+// - Products that are too small for the pre-pass take tensor cores too, in one launch (`sgemm_split`). FP16 would need the
+//   scales of rows and columns, so their numbers are split to TF32, whose exponents are those of FP32: A in shared memory, by
+//   four warps, and B in registers. Blocks of a cluster share the steps of k of a tile.
 // - Fewer tiles are left to FP32. There a tile was left as soon as one of its rows or columns had numbers too small for
 //   FP16. Here the products are computed first, and each is proof itself: where it is large enough, what FP16 lost of
 //   small numbers is below its error (scaled_parts.cuh). Steps of k are scaled too, and exponents may be any. A tile with
 //   more than MOST_ELEMENTS products that prove nothing is left to FP32; fewer are computed one by one.
 // - What is left is computed by the loop of `fastest` (tiles_left.cuh), in one launch behind the tensor cores' kernel, which
-//   begins while that one ends.
+//   begins while that one ends. `sgemm_split` needs no second launch: a block that finds that FP32 errs less computes its
+//   tile by multiply-adds itself.
 // - Few terms: a sum in which few terms matter errs less in FP32. That is where most terms are zeros; but where tiles fill
 //   the SMs, so that cuBLAS does not split k, only if at most FEW_TERMS are not. It is where rows and columns are wide
 //   and the largest numbers of both seldom meet, and where those that count in a tile have few strong numbers.
-// - Shape: `run` asks the model of `fastest` how many cycles FP32 takes, and a model of the pre-pass and of tensor cores how
-//   many these take. Small, thin and flat products and those with a short k take `fastest` itself.
+// - Shape (`choose`): models say how many cycles the pre-pass and tensor cores take, how many `sgemm_split`, and how many
+//   `fastest`. Thin products and those with a short k take `fastest` itself.
 //
-// Limit: for products that tensor cores win, as in `wgmma_3xfp16`; for all others, what limits `fastest`.
+// Limit: for products that tensor cores win, as in `wgmma_3xfp16`, and in `sgemm_split` what stands beside the tensor
+// cores: splitting, looking at the numbers, and adding sums. For all others, what limits `fastest`.
 //
-// Occupancy: as `wgmma_3xtf32`, and as `fastest`.
+// Occupancy: as `wgmma_3xtf32`, and as `fastest`. `sgemm_split` has one block of 384 threads on an SM, or two of 256.
+#include <cfloat>
+
 #include "aligned_copy.cuh"
 #include "copying_warps.cuh"
 #include "fastest_copies.cuh"
@@ -23,6 +30,7 @@
 #include "scaled_parts.cuh"
 #include "thin_sums.cuh"
 #include "tiles_left.cuh"
+#include "transposed_tiles.cuh"
 #include "wgmma.cuh"
 
 // The whole of `fastest`, whose function gets another name.
@@ -33,7 +41,8 @@ namespace fp32 {
 }  // namespace fp32
 
 #ifndef ALWAYS_SPLIT
-#define ALWAYS_SPLIT 0  // 1: every product takes tensor cores, so that a small one shows whether they are right
+// 1: every product takes the pre-pass, 2: or sgemm_split if sums are not short, so that a small one shows whether it is right
+#define ALWAYS_SPLIT 0
 #endif
 
 constexpr int INTERVAL = 32, STAGES = 3, GROUP = 8;  // as in `wgmma_3xfp16`
@@ -384,6 +393,506 @@ __global__ void __launch_bounds__((CONSUMERS + 1) * 128, 1) __cluster_dims__(2, 
   cluster_barrier();  // no block may leave while the other still reaches into its shared memory
 }
 
+// Of `sgemm_split`:
+constexpr int SPLIT_INTERVAL = 16;  // steps of k whose products stay in the tensor core (split_tf32.cuh)
+constexpr int SPLIT_SECTION = 16;   // stages whose sums are added before they are added to a total
+constexpr int LEAST_SUM = 96;  // steps of k, from which on the bound holds and FP32 errs more (docs/performance.md)
+constexpr float FEWEST_STEPS = 75, LEAST_TERMS = 64, SLACK = 0.8f;  // that are not zeros, in a sum of cuBLAS
+constexpr float FIRST_SHARE = 0.09f, LEAST_SHARE = 0.03f;           // of a line's numbers that count
+
+// Tiles of products that do not pay for the pre-pass: ROWS x COLS results, 64 columns a warp group, with so many stages at
+// most; BLOCKS of them on an SM. Four warps split A, and one asks for copies.
+template <int ROWS_, int GROUPS_, int STAGES_, int BLOCKS_, int CONSUMER_REGISTERS_, int SPLITTER_REGISTERS_>
+struct SplitTiling {
+  static constexpr int ROWS = ROWS_, GROUPS = GROUPS_, STAGES = STAGES_, BLOCKS = BLOCKS_;
+  static constexpr int CONSUMER_REGISTERS = CONSUMER_REGISTERS_, SPLITTER_REGISTERS = SPLITTER_REGISTERS_;
+  static constexpr int COLS = 64 * GROUPS, CONSUMERS = 128 * GROUPS, SPLITTERS = 128;
+  static constexpr int THREADS = CONSUMERS + SPLITTERS;
+  static constexpr int BYTES_A = ROWS * 128, BYTES_B = COLS * 128;  // of a stage: A or its high parts, A's low parts, B
+  static constexpr int STAGE_BYTES = 2 * BYTES_A + BYTES_B;
+  static constexpr int PITCH = COLS + 4;  // of a row of sums, so that lanes store to different banks
+  static constexpr int SUM_BYTES = ROWS * PITCH * 4;
+  static constexpr int SHARERS = SPLITTERS / ROWS;  // of a line of A
+  static_assert(SUM_BYTES <= STAGES * STAGE_BYTES, "the sums take the place of the stages");
+
+  // How many numbers the sharers of a line of A look at, half of what each has, if so many steps are in the matrix.
+  static __device__ int looked_of_A(int steps) {
+    constexpr int SHARE = LINE_STEPS / SHARERS;
+    int looked = 0;
+    for (int i = 0; i < SHARERS; ++i) {
+      looked += min(max(steps - i * SHARE, 0), SHARE / 2);
+    }
+    return looked;
+  }
+};
+using SplitSquare = SplitTiling<128, 2, 4, 1, 208, 88>;
+using SplitFlat = SplitTiling<64, 2, 5, 1, 208, 88>;
+using SplitSmall = SplitTiling<64, 1, 4, 2, 152, 104>;
+
+// How a product is cut: `parts` blocks of a cluster share the steps of k of a tile, each with so many stages.
+struct Cut {
+  int parts, stages;
+};
+
+// What a thread has seen of a line of A or B along k, or of its share of one. All numbers are noted, and half
+// of them looked at.
+struct Seen {
+  static constexpr unsigned ONE = 2 * 0x3F800000 - 2;
+  unsigned least = ONE;                // the bits of the smallest magnitude that is not zero, doubled, less 2
+  float total = 0.0f, largest = 0.0f;  // of the magnitudes
+  int others = 0;                      // than zero
+
+  __device__ void note(float x) { least = min(least, 2u * __float_as_uint(x) - 2u); }
+  __device__ void look(float x) {
+    total += fabsf(x);
+    largest = fmaxf(largest, fabsf(x));
+    others += x != 0.0f;
+  }
+  // Whether less than a share of the `looked` numbers of the line count beside the largest one. LANES neighbouring lanes have
+  // the line in common.
+  template <int LANES>
+  __device__ bool few(int looked, float share) const {
+    float all = total, top = largest;
+#pragma unroll
+    for (int lanes = 1; lanes < LANES; lanes *= 2) {
+      all += __shfl_xor_sync(0xFFFFFFFF, all, lanes);
+      top = fmaxf(top, __shfl_xor_sync(0xFFFFFFFF, top, lanes));
+    }
+    return !(all >= share * looked * top);
+  }
+};
+
+// What the threads of a block have seen of its part of a product: of A and of B.
+struct Verdict {
+  unsigned least[2], others[2], few[2];  // `few` are lanes that have such a line
+
+  __device__ void begin() {
+    for (int side = 0; side < 2; ++side) {
+      least[side] = Seen::ONE;
+      others[side] = few[side] = 0;
+    }
+  }
+  // All lanes of a warp add what they have seen.
+  __device__ void add(int side, const Seen& seen, bool is_few) {
+    unsigned smallest = __reduce_min_sync(0xFFFFFFFF, seen.least);
+    unsigned count = __reduce_add_sync(0xFFFFFFFF, static_cast<unsigned>(seen.others));
+    unsigned lanes = __ballot_sync(0xFFFFFFFF, is_few);
+    if (threadIdx.x % 32 == 0) {
+      atomicMin(&least[side], smallest);
+      atomicAdd(&others[side], count);
+      atomicAdd(&few[side], static_cast<unsigned>(__popc(lanes)));
+    }
+  }
+  // FP32 is needed if products of low parts could underflow. It errs less if too many of the terms looked at are zeros, or
+  // one line in 16 has few numbers that count. `lanes` and `terms` are how many there are.
+  __device__ bool needs_fp32(uint2 lanes, float terms, float least_terms) const {
+    float smallest = __uint_as_float(least[0] / 2 + 1) * __uint_as_float(least[1] / 2 + 1);
+    bool zeros = static_cast<float>(others[0]) * static_cast<float>(others[1]) < least_terms * terms;
+    return !(smallest >= 0x1p-100f) || zeros || 16 * few[0] > lanes.x || 16 * few[1] > lanes.y;
+  }
+};
+
+// Splits a number: x rounded to TF32, and the exact rest, of which the tensor core reads the first 11 bits.
+__device__ inline void split_tf32(float x, uint32_t* high, uint32_t* low) {
+  *high = (__float_as_uint(x) + 0x1000) & 0xFFFFE000;
+  *low = __float_as_uint(x - __uint_as_float(*high));
+}
+
+// The same for a thread's share of a line of A's tile: the high parts take its place.
+template <class T>
+struct LinesOfA {
+  static constexpr int VECTORS = 8 / T::SHARERS;  // of four numbers
+  int places[VECTORS];
+
+  __device__ explicit LinesOfA(int thread) {
+    int row = thread / T::SHARERS;
+#pragma unroll
+    for (int i = 0; i < VECTORS; ++i) {
+      places[i] = row * 128 + ((thread % T::SHARERS * VECTORS + i) ^ row % 8) * 16;
+    }
+  }
+  __device__ void load(float4 (&line)[VECTORS], const char* at) const {
+#pragma unroll
+    for (int i = 0; i < VECTORS; ++i) {
+      line[i] = *reinterpret_cast<const float4*>(at + places[i]);
+    }
+  }
+  __device__ void store(char* at, const float4 (&line)[VECTORS]) const {
+#pragma unroll
+    for (int i = 0; i < VECTORS; ++i) {
+      uint4 high, low;
+      split_tf32(line[i].x, &high.x, &low.x);
+      split_tf32(line[i].y, &high.y, &low.y);
+      split_tf32(line[i].z, &high.z, &low.z);
+      split_tf32(line[i].w, &high.w, &low.w);
+      *reinterpret_cast<uint4*>(at + places[i]) = high;
+      *reinterpret_cast<uint4*>(at + T::BYTES_A + places[i]) = low;
+    }
+  }
+};
+
+// The results of a thread by FP32 multiply-adds: rows 8 apart, and of 32 columns twice four.
+template <class T>
+struct ByFp32 {
+  static constexpr int ROWS = T::ROWS / 16;
+  int row, col, chunk;
+
+  __device__ ByFp32() {
+    int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    row = warp % 2 * (T::ROWS / 2) + lane % 8;
+    col = warp / 2 * 32;
+    chunk = lane / 8;
+  }
+  __device__ void multiply(float (&sum)[T::ROWS / 2], const char* at) const {
+    const char* A = at + row * 128;
+    const char* B = at + 2 * T::BYTES_A + col / 32 * SLAB_BYTES;
+    float a[2][ROWS][4], b[2][4][8];
+    auto load = [&](int c, int to) {
+#pragma unroll
+      for (int i = 0; i < ROWS; ++i) {
+        copy_vector<4>(a[to][i], reinterpret_cast<const float*>(A + i * 1024 + (c ^ row % 8) * 16));
+      }
+#pragma unroll
+      for (int v = 0; v < 4; ++v) {
+        int p = 4 * c + v;
+#pragma unroll
+        for (int j = 0; j < 8; j += 4) {
+          copy_vector<4>(b[to][v] + j, reinterpret_cast<const float*>(B + p * 128 + ((chunk + j) ^ p % 8) * 16));
+        }
+      }
+    };
+    auto multiply = [&](int from) {
+#pragma unroll
+      for (int v = 0; v < 4; ++v) {
+#pragma unroll
+        for (int i = 0; i < ROWS; ++i) {
+#pragma unroll
+          for (int j = 0; j < 8; ++j) {
+            sum[8 * i + j] += a[from][i][v] * b[from][v][j];
+          }
+        }
+      }
+    };
+    load(0, 0);
+#pragma unroll 1
+    for (int c = 0; c < 8; c += 2) {
+      load(c + 1, 1);
+      multiply(0);
+      load((c + 2) % 8, 0);
+      multiply(1);
+    }
+  }
+  __device__ void share(char* shared, const float (&sum)[T::ROWS / 2]) const {
+    float* sums = reinterpret_cast<float*>(shared) + row * T::PITCH + col + chunk * 4;
+#pragma unroll
+    for (int i = 0; i < ROWS; ++i) {
+#pragma unroll
+      for (int j = 0; j < 2; ++j) {
+        copy_vector<4>(sums + 8 * i * T::PITCH + 16 * j, sum + 8 * i + 4 * j);
+      }
+    }
+  }
+};
+
+// One block, or `parts` of a cluster, computes a tile. Where the first stage shows that too few terms count or that low parts
+// would underflow, the block computes its part by FP32 multiply-adds. It begins again with them where all stages show that,
+// or a sum is not finite.
+template <class T>
+__global__ void __launch_bounds__(T::THREADS, T::BLOCKS)
+    sgemm_split(Gemm g, Cut cut, float least_terms, const __grid_constant__ CUtensorMap map_A,
+                const __grid_constant__ CUtensorMap map_B) {
+  constexpr int CHAIN_WGMMAS = SPLIT_INTERVAL / 8;  // of high parts, whose products stay in the tensor core
+  constexpr int CHAINS_OF_LINE = LINE_STEPS / SPLIT_INTERVAL;
+  static_assert(CHAINS_OF_LINE % 2 == 0, "the first chain of each line has the same registers");
+  char* shared = dynamic_shared<char>();
+  __shared__ uint64_t arrived[T::STAGES];  // from the engine
+  __shared__ uint64_t split[T::STAGES];
+  __shared__ uint64_t empty[T::STAGES];
+  __shared__ Verdict first_verdict, verdict;
+  if (threadIdx.x == 0) {
+    first_verdict.begin();
+    verdict.begin();
+    for (int stage = 0; stage < cut.stages; ++stage) {
+      mbarrier_init(&arrived[stage], 1);
+      mbarrier_init(&split[stage], T::SPLITTERS / 32);
+      mbarrier_init(&empty[stage], T::CONSUMERS / 32);
+    }
+    mbarrier_init_fence();
+  }
+  __syncthreads();
+  int part = static_cast<int>(blockIdx.x % cut.parts);  // and the block's rank in the cluster
+  Tile tile = tile_number(g, blockIdx.x / cut.parts, T::ROWS, T::COLS, GROUP);
+  int lines = ceil_div(g.k, LINE_STEPS);
+  int first = lines * part / cut.parts, end = lines * (part + 1) / cut.parts;
+  // How many numbers of a line of A and of B the block looks at, in the first stage and in all.
+  int in_last = g.k - (end - 1) * LINE_STEPS;  // steps of the last stage, if it is the product's last
+  int2 looked_last = {T::looked_of_A(in_last), min(in_last, SPLIT_INTERVAL)};
+  int2 looked_first = end - first > 1 ? int2{SPLIT_INTERVAL, SPLIT_INTERVAL} : looked_last;
+  int before = (end - 1 - first) * SPLIT_INTERVAL;
+  int2 looked = {before + looked_last.x, before + looked_last.y};
+  unsigned rows = min(T::ROWS, g.m - tile.row), cols = min(T::COLS, g.n - tile.col);
+  uint2 lanes = {rows * T::SHARERS, cols * 4};
+  auto terms = [&](int2 of_k) { return static_cast<float>(rows) * of_k.x * static_cast<float>(cols) * of_k.y; };
+  int lane = threadIdx.x % 32;
+  int stage = 0;
+  int parity = 0;
+  auto advance = [&] {
+    stage = stage + 1 < cut.stages ? stage + 1 : 0;
+    parity ^= stage == 0;
+  };
+  wait_for_first_kernel();
+
+  bool by_fp32 = false;
+  // Whether the block has to begin again, by FP32. All threads ask when they have come to the end.
+  auto ends_in_fp32 = [&] {
+    barrier_of<T::THREADS>();
+    bool again = !by_fp32 && verdict.needs_fp32(lanes, terms(looked), SLACK * least_terms);
+    by_fp32 = by_fp32 || again;
+    return again;
+  };
+  if (threadIdx.x >= T::CONSUMERS) {
+    give_registers<T::SPLITTER_REGISTERS>();
+    int thread = threadIdx.x - T::CONSUMERS;
+    LinesOfA<T> lines_A(thread);
+    do {
+      int next = stage;  // to be asked for
+      auto ask = [&](int line) {
+        mbarrier_arrive_expect(&arrived[next], T::BYTES_A + T::BYTES_B);
+        char* to = shared + next * T::STAGE_BYTES;
+        bulk_copy_box(to, &map_A, tile.row, line * LINE_STEPS, &arrived[next]);
+        ask_for_B<T::COLS>(to + 2 * T::BYTES_A, &map_B, line * LINE_STEPS, tile.col, &arrived[next]);
+        next = next + 1 < cut.stages ? next + 1 : 0;
+      };
+      for (int s = first; s < end && s < first + cut.stages && thread == 0; ++s) {
+        ask(s);
+      }
+      Seen seen;
+      for (int s = first; s < end; ++s) {
+        if (int line = s - 2 + cut.stages; thread == 0 && s >= first + 2 && line < end) {
+          // Consumers are one line behind, so they have read the line before that.
+          mbarrier_wait(&empty[next], next < stage ? parity : parity ^ 1);
+          ask(line);
+        }
+        __syncwarp();
+        mbarrier_wait(&arrived[stage], parity);
+        char* at = shared + stage * T::STAGE_BYTES;
+        if (!by_fp32) {
+          float4 line[LinesOfA<T>::VECTORS];
+          lines_A.load(line, at);
+#pragma unroll
+          for (int i = 0; i < LinesOfA<T>::VECTORS; ++i) {
+            for (float x : {line[i].x, line[i].y, line[i].z, line[i].w}) {
+              seen.note(x);
+              if (i < LinesOfA<T>::VECTORS / 2) {
+                seen.look(x);
+              }
+            }
+          }
+          if (s == first) {
+            first_verdict.add(0, seen, seen.few<T::SHARERS>(looked_first.x, FIRST_SHARE));
+            barrier_of<T::THREADS>();
+            by_fp32 = first_verdict.needs_fp32(lanes, terms(looked_first), least_terms);
+          }
+          if (!by_fp32) {
+            lines_A.store(at, line);
+            bulk_copy_fence();  // wgmma, and the engine when it fills the stage again, come after what was written
+          }
+        }
+        __syncwarp();
+        if (lane == 0) {
+          mbarrier_arrive(&split[stage]);
+        }
+        advance();
+      }
+      if (!by_fp32) {
+        verdict.add(0, seen, seen.few<T::SHARERS>(looked.x, LEAST_SHARE));
+      }
+    } while (ends_in_fp32());
+  } else {
+    take_registers<T::CONSUMER_REGISTERS>();
+    OwnColumns own(threadIdx.x / 128);
+    ByFp32<T> fp32;
+    float sum[T::ROWS / 2];
+    do {
+      Seen seen[2];                                // of the thread's two columns of B
+      volatile float totals[T::ROWS / 2];          // in memory, because they are needed only at the end of a section
+      bool several = end - first > SPLIT_SECTION;  // sections
+#pragma unroll
+      for (int i = 0; i < T::ROWS / 2; ++i) {
+        sum[i] = 0.0f;
+        if (several) {
+          totals[i] = 0.0f;
+        }
+      }
+      auto end_line = [&](int s) {
+        __syncwarp();
+        if (lane == 0) {
+          mbarrier_arrive(&empty[stage]);
+        }
+        advance();
+        if ((s + 1 - first) % SPLIT_SECTION == 0 && s + 1 < end) {
+#pragma unroll
+          for (int i = 0; i < T::ROWS / 2; ++i) {
+            totals[i] = totals[i] + sum[i];
+            sum[i] = 0.0f;
+          }
+        }
+      };
+      auto stage_B = [&] { return shared + stage * T::STAGE_BYTES + 2 * T::BYTES_A; };
+      if (!by_fp32) {
+        mbarrier_wait(&arrived[stage], parity);
+        Seen firsts[2];
+#pragma unroll
+        for (int chain = 0; chain < CHAINS_OF_LINE; ++chain) {
+          uint32_t some[CHAIN_WGMMAS][4];
+          own.load(some, stage_B(), chain * CHAIN_WGMMAS);
+#pragma unroll
+          for (int i = 0; i < 4 * CHAIN_WGMMAS; ++i) {
+            firsts[i % 2].note(__uint_as_float(some[i / 4][i % 4]));
+            if (chain == 0) {
+              firsts[i % 2].look(__uint_as_float(some[i / 4][i % 4]));
+            }
+          }
+        }
+#pragma unroll
+        for (const Seen& one : firsts) {
+          first_verdict.add(1, one, one.few<4>(looked_first.y, FIRST_SHARE));
+        }
+        barrier_of<T::THREADS>();
+        by_fp32 = first_verdict.needs_fp32(lanes, terms(looked_first), least_terms);
+      }
+      if (by_fp32) {
+        for (int s = first; s < end; ++s) {
+          mbarrier_wait(&split[stage], parity);
+          fp32.multiply(sum, shared + stage * T::STAGE_BYTES);
+          end_line(s);
+        }
+      } else {
+        // The numbers of the next chain are loaded and split while the tensor core multiplies those of this one.
+        uint32_t high_B[2][CHAIN_WGMMAS][4], low_B[2][CHAIN_WGMMAS][4];
+        auto load = [&](int chain, int to) {
+          own.load(high_B[to], stage_B(), chain * CHAIN_WGMMAS);
+#pragma unroll
+          for (int i = 0; i < 4 * CHAIN_WGMMAS; ++i) {
+            float x = __uint_as_float(high_B[to][i / 4][i % 4]);
+            seen[i % 2].note(x);
+            if (chain == 0) {
+              seen[i % 2].look(x);
+            }
+            split_tf32(x, &high_B[to][i / 4][i % 4], &low_B[to][i / 4][i % 4]);
+          }
+        };
+        load(0, 0);
+        for (int s = first; s < end; ++s) {
+          mbarrier_wait(&split[stage], parity);
+          uint64_t high_A = tile_descriptor(shared + stage * T::STAGE_BYTES);
+          uint64_t low_A = tile_descriptor(shared + stage * T::STAGE_BYTES + T::BYTES_A);
+#pragma unroll
+          for (int chain = 0; chain < CHAINS_OF_LINE; ++chain) {
+            int now = chain % 2;
+            float more[T::ROWS / 2];
+            hold(more);
+            wgmma_fence();
+#pragma unroll
+            for (int i = 0; i < CHAIN_WGMMAS; ++i) {
+              wgmma_tf32_wide(more, low_B[now][i], high_A + 2 * (chain * CHAIN_WGMMAS + i), i > 0);
+            }
+#pragma unroll
+            for (int i = 0; i < CHAIN_WGMMAS; ++i) {
+              wgmma_tf32_wide(more, high_B[now][i], low_A + 2 * (chain * CHAIN_WGMMAS + i), 1);
+            }
+#pragma unroll
+            for (int i = 0; i < CHAIN_WGMMAS; ++i) {
+              wgmma_tf32_wide(more, high_B[now][i], high_A + 2 * (chain * CHAIN_WGMMAS + i), 1);
+            }
+            wgmma_commit();
+            if (chain + 1 < CHAINS_OF_LINE) {
+              load(chain + 1, 1 - now);
+            } else if (s + 1 < end) {
+              int read = stage, read_parity = parity;
+              advance();
+              mbarrier_wait(&arrived[stage], parity);
+              load(0, 1 - now);
+              stage = read;
+              parity = read_parity;
+            }
+            wgmma_wait<0>();
+            hold(more);
+#pragma unroll
+            for (int i = 0; i < T::ROWS / 2; ++i) {
+              sum[i] += more[i];
+            }
+          }
+          end_line(s);
+        }
+      }
+      if (several) {
+#pragma unroll
+        for (int i = 0; i < T::ROWS / 2; ++i) {
+          sum[i] += totals[i];
+        }
+      }
+      if (!by_fp32) {
+        bool finite = true;
+#pragma unroll
+        for (int i = 0; i < T::ROWS / 2; ++i) {
+          finite = finite && fabsf(sum[i]) <= FLT_MAX;
+        }
+#pragma unroll
+        for (Seen& one : seen) {
+          one.least = finite ? one.least : 0;  // as if low parts could underflow
+          verdict.add(1, one, one.few<4>(looked.y, LEAST_SHARE));
+        }
+      }
+    } while (ends_in_fp32());
+    if (cut.parts == 1 && !by_fp32 && stores_pairs(g)) {
+      bool whole = g.m - tile.row >= T::ROWS && g.n - tile.col >= T::COLS;
+      store_pairs(g, tile.row + lane % 4 * 2, tile.col + own.cols, whole, sum);
+      return;
+    }
+    if (by_fp32) {
+      fp32.share(shared, sum);
+    } else {
+      share_sums<T>(shared, own.cols, sum);
+    }
+    barrier_of<T::CONSUMERS>();
+    if (cut.parts == 1) {
+      store_sums<T>(g, tile, shared, false);
+    }
+  }
+  if (cut.parts > 1) {
+    cluster_barrier();
+    if (threadIdx.x < T::CONSUMERS) {
+      if (vector_width(g.C, g.ldc) == 4) {
+        store_sums_of_parts<T, 4>(g, tile, shared, false, part, cut.parts);
+      } else {
+        store_sums_of_parts<T, 1>(g, tile, shared, false, part, cut.parts);
+      }
+    }
+    cluster_barrier();  // the other blocks have read this one's sums
+  }
+}
+
+template <class T>
+cudaError_t launch_in_place(const Gemm& g, int parts, int sms, cudaStream_t stream) {
+  CUtensorMap map_A = {}, map_B = {};
+  if (!make_tensor_map(&map_A, g.A, g.m, g.k, g.lda, T::ROWS, LINE_STEPS, CU_TENSOR_MAP_SWIZZLE_128B) ||
+      !make_tensor_map(&map_B, g.B, g.k, g.n, g.ldb, LINE_STEPS, 32, CU_TENSOR_MAP_SWIZZLE_128B)) {
+    return cudaErrorNotSupported;
+  }
+  // cuBLAS may split k among blocks where C has fewer than two tiles for an SM, but hardly to fewer steps than FEWEST_STEPS.
+  float tiles = static_cast<float>(ceil_div(g.m, TILE)) * ceil_div(g.n, TILE);
+  float steps =
+      std::min(std::max(FEWEST_STEPS, g.k * tiles / (2 * sms)), std::max(FEWEST_STEPS, static_cast<float>(g.k)));
+  dim3 grid = tile_grid(g, T::ROWS, T::COLS);
+  grid.x *= parts;
+  int least = ceil_div(T::SUM_BYTES, T::STAGE_BYTES);
+  int stages = std::min(T::STAGES, std::max(least, ceil_div(ceil_div(g.k, LINE_STEPS), parts)));
+  size_t shared_bytes = static_cast<size_t>(stages) * T::STAGE_BYTES;
+  return launch_parts_after_copies(sgemm_split<T>, parts, grid, dim3(T::THREADS), shared_bytes, stream, g,
+                                   Cut{parts, stages}, LEAST_TERMS / steps, map_A, map_B);
+}
+
 // The workspace of a product that takes tensor cores.
 struct Places {
   Parts parts;
@@ -435,52 +944,122 @@ cudaError_t launch_parts(const Gemm& g, const Places& places, int sms, cudaStrea
   return error != cudaSuccess ? error : launch_left(g, places.left, sms, stream);
 }
 
-// Whether tensor cores take a product. They do not where FP32 errs less: where C has less than about one tile for two SMs,
-// or sums are short. Else fewer cycles decide: those of the model of `fastest`, and
+using LaunchInPlace = cudaError_t (*)(const Gemm& g, int parts, int sms, cudaStream_t stream);
+
+// A way to compute a product, and its cycles by the model. Null: `fastest`, or with `prepares` the pre-pass and tensor cores.
+struct Choice {
+  double cycles;
+  bool prepares;
+  fp32::Source source;
+  int parts;
+  LaunchInPlace launch;
+};
+
+// Replaces `best` by the best number of parts for one tiling if this has fewer cycles.
+template <class T>
+void consider_in_place(const fp32::Source& source, int sms, const TileCosts& costs, Choice* best) {
+  constexpr double COPY_KERNEL = 3400, BYTES = 17;  // a launch, and of a cycle and SM
+  const Gemm& g = source.g;
+  double elements = (source.copied_A ? 1.0 * g.m * g.k : 0.0) + (source.copied_B ? 1.0 * g.k * g.n : 0.0);
+  double copies = COPY_KERNEL * (source.copied_A + source.copied_B) + 8.0 * elements / (BYTES * sms);
+  for (int parts = 1; parts <= std::min(MOST_BLOCKS, ceil_div(g.k, LINE_STEPS)); parts *= 2) {
+    double cycles = copies + cycles_of_tiles<T>(g, sms, costs, parts);
+    if (cycles < best->cycles) {
+      *best = {cycles, false, source, parts, launch_in_place<T>};
+    }
+  }
+}
+
+// The same for the pre-pass, which needs
 // - PREPARE for five launches and the first copies, and 12 bytes for each element of A and B, at BYTES a cycle and SM;
 // - for each pair of tiles of the busiest cluster STEP for each step of k, and END to fill the stages and store C.
-// These are fitted to a profile at 2048 and 4096 and to the survey on an H100. A tenth is left for what the models do not
-// know.
-bool tensor_cores_win(const Gemm& g, int sms) {
+// These are fitted to a profile at 2048 and 4096 and to the survey on an H100. A tenth is left for what the model does not
+// know. FP32 errs less where C has less than about one tile for two SMs, or sums are short.
+void consider_parts(const Gemm& g, int sms, Choice* best) {
   constexpr double PREPARE = 30000, BYTES = 11.6, STEP = 31, END = 9000, MARGIN = 1.1;
-  if (ALWAYS_SPLIT) {
-    return true;
-  }
   double tiles = static_cast<double>(ceil_div(g.m, TILE)) * ceil_div(g.n, TILE);
-  if (20 * tiles < 9 * sms || g.k <= SHORT_SUM) {
-    return false;
-  }
-  fp32::Choice choice;
-  fp32::choose(g, nullptr, &sms, &choice);
   double elements = (static_cast<double>(g.m) + g.n) * g.k;
   double pairs = static_cast<double>(ceil_div(g.m, 2 * TILE)) * ceil_div(g.n, TILE);
   double rounds = std::ceil(pairs / std::max(1, sms / 2));
-  return MARGIN * (PREPARE + 12 * elements / (BYTES * sms) + rounds * (STEP * g.k + END)) < choice.cycles;
+  double cycles = MARGIN * (PREPARE + 12 * elements / (BYTES * sms) + rounds * (STEP * g.k + END));
+  if (ALWAYS_SPLIT == 1 || (20 * tiles >= 9 * sms && g.k > SHORT_SUM && cycles < best->cycles)) {
+    *best = {cycles, true, {g}, 1, nullptr};
+  }
 }
 
-cudaError_t run(const Gemm& g, void* workspace, cudaStream_t stream) {
-  int sms = 0;
-  cudaError_t error = sm_count(&sms);
+// Whether `fastest` computes a product in fewer cycles. Its own model knows, but takes up to 100 microseconds on the host where
+// C has few tiles. So it is asked only if the answer is not plain: `fastest` needs at least and at most so many cycles, and one
+// more for so many multiply-adds of an SM. Where the two models are close, FP32 is taken.
+bool fp32_wins(const Gemm& g, int sms, double cycles) {
+  constexpr double LEAST = 5500, LEAST_RATE = 128, MOST = 14000, MOST_RATE = 80, MARGIN = 1.05, CLOSE = 1500;
+  double work = static_cast<double>(g.m) * g.n * g.k / sms;
+  if (cycles <= LEAST + work / LEAST_RATE) {
+    return false;
+  }
+  if (cycles >= MOST + work / MOST_RATE) {
+    return true;
+  }
+  fp32::Choice choice;
+  fp32::choose(g, nullptr, &sms, &choice);
+  return choice.cycles < MARGIN * cycles + CLOSE;
+}
+
+// The way with the fewest cycles.
+cudaError_t choose(const Gemm& g, void* workspace, int* sms, Choice* best) {
+  cudaError_t error = sm_count(sms);
+  *best = {HUGE_VAL, false, {g}, 1, nullptr};
+  if (ALWAYS_SPLIT != 1 && g.k >= LEAST_SUM) {
+    fp32::Source source = fp32::with_copies(g, vector_width(g.A, g.lda) != 4, vector_width(g.B, g.ldb) != 4, workspace);
+    consider_in_place<SplitSquare>(source, *sms, {9990, 8760, 2550, 1560, 4190, 1710}, best);
+    consider_in_place<SplitFlat>(source, *sms, {8910, 7330, 1700, 350, 3390, 290}, best);
+    consider_in_place<SplitSmall>(source, *sms, {8310, 5360, 1190, 1000, 3350, 490}, best);
+  }
+  if (ALWAYS_SPLIT != 2) {
+    consider_parts(g, *sms, best);
+  }
+  if (ALWAYS_SPLIT == 0 && (best->cycles == HUGE_VAL || fp32_wins(g, *sms, best->cycles))) {
+    *best = {0.0, false, {g}, 1, nullptr};
+  }
+  return error;
+}
+
+cudaError_t run(const Gemm& given, void* workspace, cudaStream_t stream) {
+  int sms = 1;
+  Choice choice;
+  cudaError_t error = choose(given, workspace, &sms, &choice);
   if (error != cudaSuccess) {
     return error;
   }
-  if (!tensor_cores_win(g, sms)) {
-    return fp32::run(g, workspace, stream);
+  if (choice.prepares) {
+    Places places = places_in(given, sms, workspace);
+    if (launch_observer == nullptr) {
+      error = cudaMemsetAsync(places.cleared, 0, places.cleared_bytes, stream);
+    }
+    if (error == cudaSuccess) {
+      error = launch_split_parts(given, places.parts, sms, stream);
+    }
+    return error != cudaSuccess ? error : launch_parts(given, places, sms, stream);
   }
-  Places places = places_in(g, sms, workspace);
-  if (launch_observer == nullptr) {
-    error = cudaMemsetAsync(places.cleared, 0, places.cleared_bytes, stream);
+  if (choice.launch == nullptr) {
+    return fp32::run(given, workspace, stream);
   }
-  if (error == cudaSuccess) {
-    error = launch_split_parts(g, places.parts, sms, stream);
+  const Gemm& g = choice.source.g;
+  if (choice.source.copied_A) {
+    error = copy_aligned(given.A, given.lda, g.m, g.k, const_cast<float*>(g.A), stream);
   }
-  return error != cudaSuccess ? error : launch_parts(g, places, sms, stream);
+  if (error == cudaSuccess && choice.source.copied_B) {
+    error = copy_aligned(given.B, given.ldb, g.k, g.n, const_cast<float*>(g.B), stream);
+  }
+  return error == cudaSuccess ? choice.launch(g, choice.parts, sms, stream) : error;
 }
 
 size_t needed(const Gemm& g) {
   int sms = 1;
-  sm_count(&sms);
-  return tensor_cores_win(g, sms) ? places_in(g, sms, nullptr).bytes : fp32::workspace_for(g);
+  Choice choice;
+  choose(g, nullptr, &sms, &choice);
+  return choice.prepares            ? places_in(g, sms, nullptr).bytes
+         : choice.launch == nullptr ? fp32::workspace_for(g)
+                                    : choice.source.bytes;
 }
 
 EXPORT_SGEMM_WITH_WORKSPACE(run, needed)

@@ -36,7 +36,7 @@
 #include "mma.cuh"
 #include "raw_lines.cuh"
 #include "thin_sums.cuh"
-#include "wgmma_tf32.cuh"
+#include "transposed_tiles.cuh"
 
 // The whole of `fastest`, whose function gets another name.
 namespace fp32 {
@@ -48,11 +48,10 @@ namespace fp32 {
 constexpr int STAGES = 4, GROUP = 8;
 constexpr int TILE_ROWS = 256;  // of C
 constexpr int TILE_COLS = 128;
-constexpr int STEPS = 32;  // of k: a row of A's tile is 128 bytes
+constexpr int STEPS = LINE_STEPS;
 constexpr int BYTES_A = TILE_ROWS * STEPS * 4;
 constexpr int BYTES_B = TILE_COLS * STEPS * 4;
 constexpr int STAGE_BYTES = BYTES_A + BYTES_B;
-constexpr int SLAB_BYTES = STEPS * 128;  // 32 columns of B
 constexpr int CONSUMERS = 2;
 constexpr size_t SHARED_BYTES = static_cast<size_t>(STAGES) * STAGE_BYTES;
 
@@ -66,39 +65,6 @@ __device__ inline Tile pair_of_tiles(const Gemm& g, unsigned t) {
   unsigned i = t % (GROUP * pairs_n);
   return {static_cast<int>(first + i % rows) * TILE_ROWS, static_cast<int>(i / rows) * 2 * TILE_COLS};
 }
-
-// A thread's two columns of C, counted from the tile's first: neighbours, which are two rows of B transposed, 8 apart.
-struct OwnColumns {
-  int cols;
-  int places[2];  // of two steps of k, 4 apart, in the stage's part of B
-
-  __device__ explicit OwnColumns(int group) {
-    int lane = threadIdx.x % 32, warp = threadIdx.x % 128 / 32;
-    int slab = 2 * group + warp / 2;
-    int chunk = warp % 2 * 2 + lane / 8 % 2 * 4 + lane / 16;
-    int pair = lane / 4 % 2;
-    cols = slab * 32 + chunk * 4 + pair * 2;
-#pragma unroll
-    for (int later = 0; later < 2; ++later) {
-      int p = lane % 4 + 4 * later;
-      places[later] = slab * SLAB_BYTES + p * 128 + (chunk ^ p) * 16 + pair * 8;
-    }
-  }
-
-  // Shared memory to registers: the numbers of the left operand for all wgmma of a stage, two columns of B at two steps
-  // of k each.
-  __device__ void load(uint32_t (&to)[STEPS / 8][4], const char* B) const {
-#pragma unroll
-    for (int i = 0; i < STEPS / 8; ++i) {
-#pragma unroll
-      for (int later = 0; later < 2; ++later) {
-        uint2 two = *reinterpret_cast<const uint2*>(B + places[later] + i * 1024);
-        to[i][2 * later] = two.x;
-        to[i][2 * later + 1] = two.y;
-      }
-    }
-  }
-};
 
 // The same for a stage that has B's raw lines. Lanes of the four classes read the lines of their class, 4 columns apart.
 template <int COLS>
@@ -136,48 +102,6 @@ __device__ inline void start_products(float (&sum)[SUMS], const uint32_t (&B)[ST
     wgmma_tf32_wide(sum, B[i], A + 2 * i, add || i > 0);
   }
   wgmma_commit();
-}
-
-// Asks the engine for B's part of a stage, one slab after the other.
-template <int COLS>
-__device__ inline void ask_for_B(char* to, const CUtensorMap* map, int step, int col, uint64_t* arrived) {
-  for (int slab = 0; slab < COLS / 32; ++slab) {
-    bulk_copy_box(to + slab * SLAB_BYTES, map, step, col + 32 * slab, arrived);
-  }
-}
-
-// Whether threads store pairs of results: those are aligned to 8 bytes, none reaches beyond the last column, and C is
-// not read.
-__device__ inline bool stores_pairs(const Gemm& g) {
-  return reinterpret_cast<uintptr_t>(g.C) % 8 == 0 && g.ldc % 2 == 0 && g.n % 2 == 0 && g.beta == 0.0f;
-}
-
-// Stores a thread's pairs. `row` and `col` are those of its first; the next are one row below it, then 8 and 9, and so on.
-// Tiles that are `whole` take a path without checks, because an instruction that runs for the first time has to be fetched
-// from memory.
-template <int SUMS>
-__device__ inline void store_pairs(const Gemm& g, int row, int col, bool whole, const float (&sum)[SUMS]) {
-  float* C = g.C + row * g.ldc + col;
-  auto pair = [&](int j, int v) { return float2{g.alpha * sum[4 * j + v], g.alpha * sum[4 * j + 2 + v]}; };
-  if (whole) {
-#pragma unroll
-    for (int j = 0; j < SUMS / 4; ++j) {
-#pragma unroll
-      for (int v = 0; v < 2; ++v) {
-        *reinterpret_cast<float2*>(C + (8 * j + v) * g.ldc) = pair(j, v);
-      }
-    }
-  } else if (col < g.n) {
-#pragma unroll
-    for (int j = 0; j < SUMS / 4; ++j) {
-#pragma unroll
-      for (int v = 0; v < 2; ++v) {
-        if (row + 8 * j + v < g.m) {
-          *reinterpret_cast<float2*>(C + (8 * j + v) * g.ldc) = pair(j, v);
-        }
-      }
-    }
-  }
 }
 
 __global__ void __launch_bounds__((CONSUMERS + 1) * 128, 1) __cluster_dims__(2, 1, 1)
@@ -326,90 +250,6 @@ __device__ inline void ask_for_tiles(char* to, const CUtensorMap* map_A, const C
   mbarrier_arrive_expect(arrived, T::STAGE_BYTES);
   bulk_copy_box(to, map_A, tile.row, step, arrived);
   ask_for_B<T::COLS>(to + T::BYTES_A, map_B, step, tile.col, arrived);
-}
-
-// A thread's sums to shared memory. `col` is its first column, counted from the tile's.
-template <class T>
-__device__ inline void share_sums(char* shared, int col, const float (&sum)[T::ROWS / 2]) {
-  float* sums = reinterpret_cast<float*>(shared) + threadIdx.x % 4 * 2 * T::PITCH + col;
-#pragma unroll
-  for (int i = 0; i < T::ROWS / 8; ++i) {
-#pragma unroll
-    for (int v = 0; v < 2; ++v) {
-      *reinterpret_cast<float2*>(sums + (8 * i + v) * T::PITCH) = float2{sum[4 * i + v], sum[4 * i + 2 + v]};
-    }
-  }
-}
-
-// Where the sums of a row of the tile begin: raw lines of A are ordered by class, and so are the rows of sums.
-template <class T>
-__device__ inline int place_of_sums(int row, bool by_class) {
-  return (by_class ? row % CLASSES * (T::ROWS / CLASSES) + row / CLASSES : row) * T::PITCH;
-}
-
-// Results of a row, WIDTH neighbours, to C.
-template <int WIDTH>
-__device__ inline void store_neighbours(const Gemm& g, int row, int col, const float (&total)[WIDTH]) {
-  if constexpr (WIDTH == 4) {
-    store_vector(g, row, col, total, 0, g.n - col, 4);
-  } else if (col < g.n) {
-    store_result(g, row, col, *total);
-  }
-}
-
-// The sums of a tile to C, if one block has them all.
-template <class T, int WIDTH>
-__device__ inline void store_sums(const Gemm& g, Tile tile, const char* shared, bool by_class) {
-  constexpr int VECTORS = T::COLS / WIDTH, ROWS = T::CONSUMERS / VECTORS;
-  int col = threadIdx.x % VECTORS * WIDTH;
-  int rows = min(T::ROWS, g.m - tile.row);
-#pragma unroll 4
-  for (int row = threadIdx.x / VECTORS; row < rows; row += ROWS) {
-    alignas(16) float total[WIDTH];
-    copy_vector<WIDTH>(total, reinterpret_cast<const float*>(shared) + place_of_sums<T>(row, by_class) + col);
-    store_neighbours(g, tile.row + row, tile.col + col, total);
-  }
-}
-template <class T>
-__device__ inline void store_sums(const Gemm& g, Tile tile, const char* shared, bool by_class) {
-  if (vector_width(g.C, g.ldc) == 4) {
-    store_sums<T, 4>(g, tile, shared, by_class);
-  } else {
-    store_sums<T, 1>(g, tile, shared, by_class);
-  }
-}
-
-// The same if the blocks of a cluster have parts of the sums. They store different rows of the tile.
-template <class T, int WIDTH>
-__device__ inline void store_sums_of_parts(const Gemm& g, Tile tile, const char* shared, bool by_class, int part,
-                                           int parts) {
-  constexpr int VECTORS = T::COLS / WIDTH, ROWS = T::CONSUMERS / VECTORS, BATCH = 2;  // rows that are read at a time
-  int col = threadIdx.x % VECTORS * WIDTH;
-  const float* own = reinterpret_cast<const float*>(shared) + col;
-  int begin = T::ROWS * part / parts;
-  int rows = min(T::ROWS * (part + 1) / parts, g.m - tile.row);
-#pragma unroll 1
-  for (int row = begin + threadIdx.x / VECTORS; row < rows; row += BATCH * ROWS) {
-    alignas(16) float total[BATCH][WIDTH] = {};
-#pragma unroll 4
-    for (int other = 0; other < parts; ++other) {
-      float more[BATCH][WIDTH];
-#pragma unroll
-      for (int i = 0; i < BATCH; ++i) {
-        read_in_cluster(more[i], own + place_of_sums<T>(min(row + i * ROWS, T::ROWS - 1), by_class), other);
-      }
-#pragma unroll
-      for (int i = 0; i < BATCH * WIDTH; ++i) {
-        total[i / WIDTH][i % WIDTH] += more[i / WIDTH][i % WIDTH];
-      }
-    }
-#pragma unroll
-    for (int i = 0; i < BATCH; ++i) {
-      if (row + i * ROWS < rows) {
-        store_neighbours(g, tile.row + row + i * ROWS, tile.col + col, total[i]);
-      }
-    }
-  }
 }
 
 // The sums of a tile to C, from the registers of the block's threads.
@@ -792,19 +632,8 @@ cudaError_t launch_parts(const Gemm& g, Cut cut, int, cudaStream_t stream) {
   cut.stages = std::min(T::STAGES, std::max(least, ceil_div(ceil_div(g.k, STEPS), cut.parts)));
   size_t shared_bytes = static_cast<size_t>(cut.stages) * T::template BYTES<RAW>;
   auto kernel = sgemm_parts<T, RAW>;
-  if (launch_observer != nullptr) {
-    return launch(kernel, grid, block, shared_bytes, stream, g, cut, raw_A, raw_B, maps_A, maps_B);
-  }
-  cudaError_t error =
-      cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared_bytes));
-  cudaLaunchAttribute attributes[2] = {};
-  attributes[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  attributes[0].val.programmaticStreamSerializationAllowed = 1;
-  attributes[1].id = cudaLaunchAttributeClusterDimension;
-  attributes[1].val.clusterDim.x = static_cast<unsigned>(cut.parts);
-  attributes[1].val.clusterDim.y = attributes[1].val.clusterDim.z = 1;
-  cudaLaunchConfig_t config = {grid, block, shared_bytes, stream, attributes, 2};
-  return error != cudaSuccess ? error : cudaLaunchKernelEx(&config, kernel, g, cut, raw_A, raw_B, maps_A, maps_B);
+  return launch_parts_after_copies(kernel, cut.parts, grid, block, shared_bytes, stream, g, cut, raw_A, raw_B, maps_A,
+                                   maps_B);
 }
 
 using Launch = cudaError_t (*)(const Gemm& g, Cut cut, int sms, cudaStream_t stream);
@@ -820,17 +649,7 @@ struct Choice {
 // The model: cycles on the busiest SM, comparable with those of `fastest`. Its constants are fitted to the times of the
 // ways to compute drawn products on an H200. Those times are not recorded. The survey draws other products.
 //
-// - The first wave of blocks takes `first` cycles more than its steps, to fill the stages and to store, and a later one
-//   `later`. Each block takes unaligned_C more where rows of C are not aligned.
-// - A step of 32 takes `alone` cycles, but at least `full` for each block on the SM.
-// - A wave of clusters takes `cluster` more, for their start, their barriers, and to add the sums. All blocks of a
-//   cluster run in one GPC, a group of at most 18 SMs. So clusters of more than two SMs leave some SMs empty: of 132 SMs,
-//   15 clusters use 8 each at a time, not 16 (docs/performance.md, story 21).
-// - A copied matrix costs a launch, and its elements are read and written at BYTES a cycle and SM.
-struct Costs {
-  double first, later, alone, full, cluster, unaligned_C;
-};
-
+// A copied matrix costs a launch, and its elements are read and written at BYTES a cycle and SM.
 double copy_cycles(const fp32::Source& source, int sms) {
   constexpr double COPY_KERNEL = 3400, BYTES = 17;
   const Gemm& g = source.g;
@@ -840,20 +659,11 @@ double copy_cycles(const fp32::Source& source, int sms) {
 
 // Replaces `best` by the best number of parts for one tiling if this has fewer cycles.
 template <class T>
-void consider(const fp32::Source& source, int sms, const Costs& costs, Launch launch, int most_parts, Choice* best) {
-  const Gemm& g = source.g;
-  int64_t tiles = static_cast<int64_t>(ceil_div(g.m, T::ROWS)) * ceil_div(g.n, T::COLS);
-  double stores = vector_width(g.C, g.ldc) == 4 ? 0.0 : costs.unaligned_C;
-  int all_steps = ceil_div(g.k, STEPS);
-  for (int parts = 1; parts <= std::min(most_parts, all_steps); parts *= 2) {
-    double steps = ceil_div(all_steps, parts);
-    int reached = parts > 2 * T::BLOCKS ? sms * 15 / 16 : sms;
-    int64_t slots = std::max(1, reached * T::BLOCKS / parts * parts), full_waves = tiles * parts / slots;
-    int64_t on_sm = (tiles * parts % slots + sms - 1) / sms;  // in the last wave, if it is not full
-    auto wave = [&](int64_t blocks) { return steps * std::max(costs.alone, blocks * costs.full) + blocks * stores; };
-    double begin = costs.later + (parts > 1 ? costs.cluster : 0.0);
-    double cycles = copy_cycles(source, sms) + costs.first - costs.later;
-    cycles += full_waves * (begin + wave(T::BLOCKS)) + (on_sm > 0 ? begin + wave(on_sm) : 0.0);
+void consider(const fp32::Source& source, int sms, const TileCosts& costs, Launch launch, int most_parts,
+              Choice* best) {
+  double copies = copy_cycles(source, sms);
+  for (int parts = 1; parts <= std::min(most_parts, ceil_div(source.g.k, STEPS)); parts *= 2) {
+    double cycles = copies + cycles_of_tiles<T>(source.g, sms, costs, parts);
     if (cycles < best->cycles) {
       *best = {cycles, source, {parts, 0}, launch};
     }
