@@ -111,7 +111,8 @@ EMULATOR_PLAIN static uint32_t written_place(const Block& b, uintptr_t base, uin
   for (uintptr_t words : {32, 1}) {
     for (uintptr_t place = base + start; place < b.shared_bytes; place += ADDRESSED) {
       uintptr_t word = place / 4, end = std::min(word + words, b.shared_bytes / 4);
-      while (word < end && (b.shadow[word].written & ~IN_FLIGHT) >= b.block_start && b.shadow[word].written != NO_WORD) {
+      while (word < end && (b.shadow[word].written & ~IN_FLIGHT) >= b.block_start &&
+             b.shadow[word].written != NO_WORD) {
         ++word;
       }
       if (word == end) {

@@ -236,6 +236,15 @@ EMULATED_ALONE = (
     Case(Shape(512, 320, 20)),
     # A tall C of one vector of columns, of few steps, on few SMs.
     Case(Shape(1508, 4, 4), -1.25, 0.75, sms=2),
+    # Sums of middle length that are split into up to eight parts, of infinities, wide lines and zeros too; once not
+    # aligned and with more columns than rows.
+    Case(Shape(192, 256, 640), beta=1, sms=8),
+    Case(Shape(192, 256, 640), family="nonfinite", sms=16),
+    Case(Shape(130, 260, 420), -1, 0.75, sms=66),
+    Case(Shape(64, 64, 700), family="wide_range", sms=1),
+    Case(Shape(256, 260, 196), -1.25, sms=1),
+    Case(Shape(64, 192, 224), family="signed_zeros", sms=2),
+    Case(Shape(771, 1029, 261), sms=66, blocks=EMULATED_FEW),
     # Tiles about as many as SMs, whose sums may be split: the workspace may be too small for another number of SMs than
     # a source names. For some sizes of tiles their number is a power of 2, where limits are.
     *(
