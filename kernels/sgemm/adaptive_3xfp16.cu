@@ -396,12 +396,12 @@ __global__ void __launch_bounds__((CONSUMERS + 1) * 128, 1) __cluster_dims__(2, 
 // Of `sgemm_split`:
 constexpr int SPLIT_INTERVAL = 16;  // steps of k whose products stay in the tensor core (split_tf32.cuh)
 constexpr int SPLIT_SECTION = 16;   // stages whose sums are added before they are added to a total
-constexpr int LEAST_SUM = 96;  // steps of k, from which on the bound holds and FP32 errs more (docs/performance.md)
+constexpr int LEAST_SUM = 96;  // steps of k: the bound holds from 76 on, as in `wgmma_3xtf32`
 constexpr float FEWEST_STEPS = 75, LEAST_TERMS = 64, SLACK = 0.8f;  // that are not zeros, in a sum of cuBLAS
 constexpr float FIRST_SHARE = 0.09f, LEAST_SHARE = 0.03f;           // of a line's numbers that count
 
 // Tiles of products that do not pay for the pre-pass: ROWS x COLS results, 64 columns a warp group, with so many stages at
-// most; BLOCKS of them on an SM. Four warps split A, and one asks for copies.
+// most; BLOCKS of them on an SM. Four warps split A, and the first of their threads asks for copies.
 template <int ROWS_, int GROUPS_, int STAGES_, int BLOCKS_, int CONSUMER_REGISTERS_, int SPLITTER_REGISTERS_>
 struct SplitTiling {
   static constexpr int ROWS = ROWS_, GROUPS = GROUPS_, STAGES = STAGES_, BLOCKS = BLOCKS_;
@@ -880,7 +880,8 @@ cudaError_t launch_in_place(const Gemm& g, int parts, int sms, cudaStream_t stre
       !make_tensor_map(&map_B, g.B, g.k, g.n, g.ldb, LINE_STEPS, 32, CU_TENSOR_MAP_SWIZZLE_128B)) {
     return cudaErrorNotSupported;
   }
-  // cuBLAS may split k among blocks where C has fewer than two tiles for an SM, but hardly to fewer steps than FEWEST_STEPS.
+  // cuBLAS may split k among blocks where C has fewer than two tiles for an SM. It is assumed that a block sums FEWEST_STEPS or
+  // more; its errors on an H200 suggest that, and no record holds how it splits.
   float tiles = static_cast<float>(ceil_div(g.m, TILE)) * ceil_div(g.n, TILE);
   float steps =
       std::min(std::max(FEWEST_STEPS, g.k * tiles / (2 * sms)), std::max(FEWEST_STEPS, static_cast<float>(g.k)));
@@ -955,7 +956,8 @@ struct Choice {
   LaunchInPlace launch;
 };
 
-// Replaces `best` by the best number of parts for one tiling if this has fewer cycles.
+// Replaces `best` by the best number of parts for one tiling if this has fewer cycles. The constants are fitted to the times of
+// the tilings for drawn products on an H200, which are not recorded, but those of copies, which are those of `tf32`.
 template <class T>
 void consider_in_place(const fp32::Source& source, int sms, const TileCosts& costs, Choice* best) {
   constexpr double COPY_KERNEL = 3400, BYTES = 17;  // a launch, and of a cycle and SM
@@ -987,9 +989,9 @@ void consider_parts(const Gemm& g, int sms, Choice* best) {
   }
 }
 
-// Whether `fastest` computes a product in fewer cycles. Its own model knows, but takes up to 100 microseconds on the host where
-// C has few tiles. So it is asked only if the answer is not plain: `fastest` needs at least and at most so many cycles, and one
-// more for so many multiply-adds of an SM. Where the two models are close, FP32 is taken.
+// Whether `fastest` computes a product in fewer cycles. Its own model knows, but it tries many plans on the host where C has
+// few tiles. So it is asked only if the answer is not plain: `fastest` needs at least and at most so many cycles, and one more
+// for so many multiply-adds of an SM. Where the two models are close, FP32 is taken. These limits are chosen, not fitted.
 bool fp32_wins(const Gemm& g, int sms, double cycles) {
   constexpr double LEAST = 5500, LEAST_RATE = 128, MOST = 14000, MOST_RATE = 80, MARGIN = 1.05, CLOSE = 1500;
   double work = static_cast<double>(g.m) * g.n * g.k / sms;
