@@ -396,7 +396,7 @@ __global__ void __launch_bounds__((CONSUMERS + 1) * 128, 1) __cluster_dims__(2, 
 // Of `sgemm_split`:
 constexpr int SPLIT_INTERVAL = 16;  // steps of k whose products stay in the tensor core (split_tf32.cuh)
 constexpr int SPLIT_SECTION = 16;   // stages whose sums are added before they are added to a total
-constexpr int LEAST_SUM = 96;  // steps of k: the bound holds from 76 on, as in `wgmma_3xtf32`
+constexpr int LEAST_SUM = 96;       // steps of k: the bound holds from 76 on, as in `wgmma_3xtf32`
 constexpr float FEWEST_STEPS = 75, LEAST_TERMS = 64, SLACK = 0.8f;  // that are not zeros, in a sum of cuBLAS
 constexpr float FIRST_SHARE = 0.09f, LEAST_SHARE = 0.03f;           // of a line's numbers that count
 
