@@ -4,12 +4,16 @@
 #pragma once
 
 #include "raw_lines.cuh"
-#include "second_kernel.cuh"
 #include "vector.cuh"
 #include "wgmma_tf32.cuh"
 
 constexpr int LINE_STEPS = 32;                // of k, in a line of A
 constexpr int SLAB_BYTES = LINE_STEPS * 128;  // 32 columns of B
+
+// How a product is cut: `parts` blocks of a cluster share the steps of k of a tile, each with so many stages.
+struct Cut {
+  int parts, stages;
+};
 
 // A thread's two columns of C, counted from the tile's first: neighbours, which are two rows of B transposed, 8 apart.
 struct OwnColumns {
@@ -171,6 +175,21 @@ __device__ inline void store_sums_of_parts(const Gemm& g, Tile tile, const char*
   }
 }
 
+// The same for all threads of the blocks of a cluster, each of which has its sums in shared memory.
+template <class T>
+__device__ inline void store_sums_of_cluster(const Gemm& g, Tile tile, const char* shared, bool by_class, int part,
+                                             int parts) {
+  cluster_barrier();
+  if (threadIdx.x < T::CONSUMERS) {
+    if (vector_width(g.C, g.ldc) == 4) {
+      store_sums_of_parts<T, 4>(g, tile, shared, by_class, part, parts);
+    } else {
+      store_sums_of_parts<T, 1>(g, tile, shared, by_class, part, parts);
+    }
+  }
+  cluster_barrier();  // the other blocks have read this one's sums
+}
+
 // Starts a kernel that reads copies, as launch_after_copies does, in clusters of `parts` blocks.
 template <typename... Parameters, typename... Arguments>
 cudaError_t launch_parts_after_copies(void (*kernel)(Parameters...), int parts, dim3 grid, dim3 block,
@@ -192,7 +211,7 @@ cudaError_t launch_parts_after_copies(void (*kernel)(Parameters...), int parts, 
 
 // The model of a product by such tiles: cycles on the busiest SM. All blocks of a cluster run in one GPC, a group of at most
 // 18 SMs. So clusters of more than two SMs leave some SMs empty: of 132 SMs, 15 clusters use 8 each at a time, not 16
-// (docs/performance.md, story 21).
+// (docs/performance.md, story 21). A further one shares the SMs of another, if they have room.
 // - The first wave of blocks takes `first` cycles more than its steps, to fill the stages and to store, and a later one
 //   `later`. Each block takes unaligned_C more where rows of C are not aligned.
 // - A line of steps takes `alone` cycles, but at least `full` for each block on the SM.
@@ -202,13 +221,14 @@ struct TileCosts {
 };
 template <class T>
 double cycles_of_tiles(const Gemm& g, int sms, const TileCosts& costs, int parts) {
-  int64_t tiles = static_cast<int64_t>(ceil_div(g.m, T::ROWS)) * ceil_div(g.n, T::COLS);
+  int64_t blocks = static_cast<int64_t>(ceil_div(g.m, T::ROWS)) * ceil_div(g.n, T::COLS) * parts;
   double stores = vector_width(g.C, g.ldc) == 4 ? 0.0 : costs.unaligned_C;
   double steps = ceil_div(ceil_div(g.k, LINE_STEPS), parts);
-  int reached = parts > 2 * T::BLOCKS ? sms * 15 / 16 : sms;
-  int64_t slots = std::max(1, reached * T::BLOCKS / parts * parts), full_waves = tiles * parts / slots;
-  int64_t on_sm = (tiles * parts % slots + sms - 1) / sms;  // in the last wave, if it is not full
-  auto wave = [&](int64_t blocks) { return steps * std::max(costs.alone, blocks * costs.full) + blocks * stores; };
+  int64_t reached = parts > 2 * T::BLOCKS ? sms * 15 / 16 : sms;
+  int64_t slots = std::max<int64_t>(1, reached * T::BLOCKS / parts * parts);
+  int64_t full_waves = blocks / slots, rest = blocks % slots;
+  int64_t on_sm = (rest * T::BLOCKS + slots - 1) / slots;  // in the last wave
+  auto wave = [&](int64_t on) { return steps * std::max(costs.alone, on * costs.full) + on * stores; };
   double begin = costs.later + (parts > 1 ? costs.cluster : 0.0);
   return costs.first - costs.later + full_waves * (begin + wave(T::BLOCKS)) + (on_sm > 0 ? begin + wave(on_sm) : 0.0);
 }

@@ -23,8 +23,8 @@
 // Occupancy: as `wgmma_3xtf32`, and as `fastest`. `sgemm_split` has one block of 384 threads on an SM, or two of 256.
 #include <cfloat>
 
-#include "aligned_copy.cuh"
 #include "copying_warps.cuh"
+#include "engine_copies.cuh"
 #include "fastest_copies.cuh"
 #include "gemm.cuh"
 #include "scaled_parts.cuh"
@@ -429,11 +429,6 @@ using SplitSquare = SplitTiling<128, 2, 4, 1, 208, 88>;
 using SplitFlat = SplitTiling<64, 2, 5, 1, 208, 88>;
 using SplitSmall = SplitTiling<64, 1, 4, 2, 152, 104>;
 
-// How a product is cut: `parts` blocks of a cluster share the steps of k of a tile, each with so many stages.
-struct Cut {
-  int parts, stages;
-};
-
 // What a thread has seen of a line of A or B along k, or of its share of one. All numbers are noted, and half
 // of them looked at.
 struct Seen {
@@ -459,6 +454,46 @@ struct Seen {
       top = fmaxf(top, __shfl_xor_sync(0xFFFFFFFF, top, lanes));
     }
     return !(all >= share * looked * top);
+  }
+};
+
+// Where a block looks before it multiplies: of each line at FOURS times four neighbouring steps, spread over its steps of k.
+// Lines of different kinds have different steps, so that blocks of zeros show wherever they are.
+struct Sample {
+  static constexpr int FOURS = 4, KINDS = 8;
+  int first, steps;  // of k
+
+  // Numbers of a line.
+  __device__ int numbers() const { return steps < 4 ? 0 : 4 * FOURS; }
+  // The first of four neighbours, all of which are the block's.
+  __device__ int step(int four, int kind) const {
+    return first + static_cast<int>(int64_t{steps - 4} * (four * KINDS + kind) / (FOURS * KINDS - 1)) / 4 * 4;
+  }
+  // One of SHARERS threads looks at its share of row `row` of A.
+  template <int SHARERS>
+  __device__ void look_at_A(const Gemm& g, int row, int kind, int sharer, Seen* seen) const {
+    if (row < g.m && numbers() > 0) {
+#pragma unroll
+      for (int i = 0; i < FOURS; i += SHARERS) {
+        alignas(16) float four[4];
+        copy_vector<4>(four, g.A + row * g.lda + step(i + sharer, kind));
+        for (float x : four) {
+          seen->note(x);
+          seen->look(x);
+        }
+      }
+    }
+  }
+  // One of four neighbouring lanes looks at its step of each four, in two columns of B.
+  __device__ void look_at_B(const Gemm& g, int col, int kind, Seen (&seen)[2]) const {
+#pragma unroll
+    for (int i = 0; i < 2 * FOURS; ++i) {
+      if (col + i % 2 < g.n && numbers() > 0) {
+        float x = g.B[(step(i / 2, kind) + threadIdx.x % 4) * g.ldb + col + i % 2];
+        seen[i % 2].note(x);
+        seen[i % 2].look(x);
+      }
+    }
   }
 };
 
@@ -594,9 +629,9 @@ struct ByFp32 {
   }
 };
 
-// One block, or `parts` of a cluster, computes a tile. Where the first stage shows that too few terms count or that low parts
-// would underflow, the block computes its part by FP32 multiply-adds. It begins again with them where all stages show that,
-// or a sum is not finite.
+// One block, or `parts` of a cluster, computes a tile. Where a sample shows that too few terms count or that low parts would
+// underflow, the block computes its part by FP32 multiply-adds. It begins again with them where all stages show that, or a
+// sum is not finite.
 template <class T>
 __global__ void __launch_bounds__(T::THREADS, T::BLOCKS)
     sgemm_split(Gemm g, Cut cut, float least_terms, const __grid_constant__ CUtensorMap map_A,
@@ -624,15 +659,14 @@ __global__ void __launch_bounds__(T::THREADS, T::BLOCKS)
   Tile tile = tile_number(g, blockIdx.x / cut.parts, T::ROWS, T::COLS, GROUP);
   int lines = ceil_div(g.k, LINE_STEPS);
   int first = lines * part / cut.parts, end = lines * (part + 1) / cut.parts;
-  // How many numbers of a line of A and of B the block looks at, in the first stage and in all.
+  Sample sample = {first * LINE_STEPS, min(g.k, end * LINE_STEPS) - first * LINE_STEPS};
+  // How many numbers of a line of A and of B the block looks at while it multiplies.
   int in_last = g.k - (end - 1) * LINE_STEPS;  // steps of the last stage, if it is the product's last
-  int2 looked_last = {T::looked_of_A(in_last), min(in_last, SPLIT_INTERVAL)};
-  int2 looked_first = end - first > 1 ? int2{SPLIT_INTERVAL, SPLIT_INTERVAL} : looked_last;
   int before = (end - 1 - first) * SPLIT_INTERVAL;
-  int2 looked = {before + looked_last.x, before + looked_last.y};
+  int2 looked = {before + T::looked_of_A(in_last), before + min(in_last, SPLIT_INTERVAL)};
   unsigned rows = min(T::ROWS, g.m - tile.row), cols = min(T::COLS, g.n - tile.col);
   uint2 lanes = {rows * T::SHARERS, cols * 4};
-  auto terms = [&](int2 of_k) { return static_cast<float>(rows) * of_k.x * static_cast<float>(cols) * of_k.y; };
+  float pairs = static_cast<float>(rows) * static_cast<float>(cols);
   int lane = threadIdx.x % 32;
   int stage = 0;
   int parity = 0;
@@ -643,10 +677,15 @@ __global__ void __launch_bounds__(T::THREADS, T::BLOCKS)
   wait_for_first_kernel();
 
   bool by_fp32 = false;
+  // Whether it is plain from the sample that FP32 is needed. All threads ask, with what they have seen.
+  auto begins_in_fp32 = [&] {
+    barrier_of<T::THREADS>();
+    return first_verdict.needs_fp32(lanes, pairs * sample.numbers() * sample.numbers(), least_terms);
+  };
   // Whether the block has to begin again, by FP32. All threads ask when they have come to the end.
   auto ends_in_fp32 = [&] {
     barrier_of<T::THREADS>();
-    bool again = !by_fp32 && verdict.needs_fp32(lanes, terms(looked), SLACK * least_terms);
+    bool again = !by_fp32 && verdict.needs_fp32(lanes, pairs * looked.x * looked.y, SLACK * least_terms);
     by_fp32 = by_fp32 || again;
     return again;
   };
@@ -665,6 +704,13 @@ __global__ void __launch_bounds__(T::THREADS, T::BLOCKS)
       };
       for (int s = first; s < end && s < first + cut.stages && thread == 0; ++s) {
         ask(s);
+      }
+      if (!by_fp32) {
+        Seen sampled;
+        int row = thread / T::SHARERS;
+        sample.look_at_A<T::SHARERS>(g, tile.row + row, row % Sample::KINDS, thread % T::SHARERS, &sampled);
+        first_verdict.add(0, sampled, sampled.few<T::SHARERS>(sample.numbers(), FIRST_SHARE));
+        by_fp32 = begins_in_fp32();
       }
       Seen seen;
       for (int s = first; s < end; ++s) {
@@ -688,15 +734,8 @@ __global__ void __launch_bounds__(T::THREADS, T::BLOCKS)
               }
             }
           }
-          if (s == first) {
-            first_verdict.add(0, seen, seen.few<T::SHARERS>(looked_first.x, FIRST_SHARE));
-            barrier_of<T::THREADS>();
-            by_fp32 = first_verdict.needs_fp32(lanes, terms(looked_first), least_terms);
-          }
-          if (!by_fp32) {
-            lines_A.store(at, line);
-            bulk_copy_fence();  // wgmma, and the engine when it fills the stage again, come after what was written
-          }
+          lines_A.store(at, line);
+          bulk_copy_fence();  // wgmma, and the engine when it fills the stage again, come after what was written
         }
         __syncwarp();
         if (lane == 0) {
@@ -711,10 +750,18 @@ __global__ void __launch_bounds__(T::THREADS, T::BLOCKS)
   } else {
     take_registers<T::CONSUMER_REGISTERS>();
     OwnColumns own(threadIdx.x / 128);
+    Seen sampled[2];  // of the thread's two columns of B
+    int kind = threadIdx.x / 32 * Sample::KINDS / (T::CONSUMERS / 32);
+    sample.look_at_B(g, tile.col + own.cols, kind, sampled);
+#pragma unroll
+    for (const Seen& one : sampled) {
+      first_verdict.add(1, one, one.few<4>(sample.numbers(), FIRST_SHARE));
+    }
+    by_fp32 = begins_in_fp32();
     ByFp32<T> fp32;
     float sum[T::ROWS / 2];
     do {
-      Seen seen[2];                                // of the thread's two columns of B
+      Seen seen[2];
       volatile float totals[T::ROWS / 2];          // in memory, because they are needed only at the end of a section
       bool several = end - first > SPLIT_SECTION;  // sections
 #pragma unroll
@@ -739,28 +786,6 @@ __global__ void __launch_bounds__(T::THREADS, T::BLOCKS)
         }
       };
       auto stage_B = [&] { return shared + stage * T::STAGE_BYTES + 2 * T::BYTES_A; };
-      if (!by_fp32) {
-        mbarrier_wait(&arrived[stage], parity);
-        Seen firsts[2];
-#pragma unroll
-        for (int chain = 0; chain < CHAINS_OF_LINE; ++chain) {
-          uint32_t some[CHAIN_WGMMAS][4];
-          own.load(some, stage_B(), chain * CHAIN_WGMMAS);
-#pragma unroll
-          for (int i = 0; i < 4 * CHAIN_WGMMAS; ++i) {
-            firsts[i % 2].note(__uint_as_float(some[i / 4][i % 4]));
-            if (chain == 0) {
-              firsts[i % 2].look(__uint_as_float(some[i / 4][i % 4]));
-            }
-          }
-        }
-#pragma unroll
-        for (const Seen& one : firsts) {
-          first_verdict.add(1, one, one.few<4>(looked_first.y, FIRST_SHARE));
-        }
-        barrier_of<T::THREADS>();
-        by_fp32 = first_verdict.needs_fp32(lanes, terms(looked_first), least_terms);
-      }
       if (by_fp32) {
         for (int s = first; s < end; ++s) {
           mbarrier_wait(&split[stage], parity);
@@ -782,6 +807,7 @@ __global__ void __launch_bounds__(T::THREADS, T::BLOCKS)
             split_tf32(x, &high_B[to][i / 4][i % 4], &low_B[to][i / 4][i % 4]);
           }
         };
+        mbarrier_wait(&arrived[stage], parity);
         load(0, 0);
         for (int s = first; s < end; ++s) {
           mbarrier_wait(&split[stage], parity);
@@ -861,15 +887,7 @@ __global__ void __launch_bounds__(T::THREADS, T::BLOCKS)
     }
   }
   if (cut.parts > 1) {
-    cluster_barrier();
-    if (threadIdx.x < T::CONSUMERS) {
-      if (vector_width(g.C, g.ldc) == 4) {
-        store_sums_of_parts<T, 4>(g, tile, shared, false, part, cut.parts);
-      } else {
-        store_sums_of_parts<T, 1>(g, tile, shared, false, part, cut.parts);
-      }
-    }
-    cluster_barrier();  // the other blocks have read this one's sums
+    store_sums_of_cluster<T>(g, tile, shared, false, part, cut.parts);
   }
 }
 
@@ -957,13 +975,11 @@ struct Choice {
 };
 
 // Replaces `best` by the best number of parts for one tiling if this has fewer cycles. The constants are fitted to the times of
-// the tilings for drawn products on an H200, which are not recorded, but those of copies, which are those of `tf32`.
+// the tilings for drawn products on an H200, which are not recorded.
 template <class T>
 void consider_in_place(const fp32::Source& source, int sms, const TileCosts& costs, Choice* best) {
-  constexpr double COPY_KERNEL = 3400, BYTES = 17;  // a launch, and of a cycle and SM
   const Gemm& g = source.g;
-  double elements = (source.copied_A ? 1.0 * g.m * g.k : 0.0) + (source.copied_B ? 1.0 * g.k * g.n : 0.0);
-  double copies = COPY_KERNEL * (source.copied_A + source.copied_B) + 8.0 * elements / (BYTES * sms);
+  double copies = copy_cycles(g, source.copied_A, source.copied_B, sms);
   for (int parts = 1; parts <= std::min(MOST_BLOCKS, ceil_div(g.k, LINE_STEPS)); parts *= 2) {
     double cycles = copies + cycles_of_tiles<T>(g, sms, costs, parts);
     if (cycles < best->cycles) {
@@ -1045,14 +1061,9 @@ cudaError_t run(const Gemm& given, void* workspace, cudaStream_t stream) {
   if (choice.launch == nullptr) {
     return fp32::run(given, workspace, stream);
   }
-  const Gemm& g = choice.source.g;
-  if (choice.source.copied_A) {
-    error = copy_aligned(given.A, given.lda, g.m, g.k, const_cast<float*>(g.A), stream);
-  }
-  if (error == cudaSuccess && choice.source.copied_B) {
-    error = copy_aligned(given.B, given.ldb, g.k, g.n, const_cast<float*>(g.B), stream);
-  }
-  return error == cudaSuccess ? choice.launch(g, choice.parts, sms, stream) : error;
+  const fp32::Source& source = choice.source;
+  error = copy_for(given, source.g, source.copied_A, source.copied_B, stream);
+  return error == cudaSuccess ? choice.launch(source.g, choice.parts, sms, stream) : error;
 }
 
 size_t needed(const Gemm& g) {

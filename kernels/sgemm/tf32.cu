@@ -18,7 +18,7 @@
 // - A thread has pairs of neighbouring results. It stores them to C as they are, where they are aligned and beta is 0.
 //   Otherwise results pass through shared memory, so that lanes store neighbours.
 // - The copy engine cannot read a matrix that is not aligned to 16 bytes, or whose leading dimension is no multiple of
-//   4. Such a matrix is first copied to the workspace (aligned_copy.cuh). Or, where it is read only a few times, the
+//   4. Such a matrix is first copied to the workspace (engine_copies.cuh). Or, where it is read only a few times, the
 //   engine brings its lines four rows apart, and four warps mend what they lack (raw_lines.cuh).
 //
 // Which kernel computes a product (`choose`): the one that takes the fewest cycles by a model. `fastest`, with FP32
@@ -30,8 +30,8 @@
 //
 // Occupancy: in sgemm_tf32 one block of 384 threads, 12 of an SM's 64 warps. A thread has 232 registers if it
 // multiplies and 40 if it copies. Four stages take 192 KiB of shared memory.
-#include "aligned_copy.cuh"
 #include "copying_warps.cuh"
+#include "engine_copies.cuh"
 #include "fastest_copies.cuh"
 #include "mma.cuh"
 #include "raw_lines.cuh"
@@ -408,11 +408,6 @@ __global__ void __launch_bounds__(32 * T::WARPS, 1) sgemm_tiny(Gemm g) {
   }
 }
 
-// How a product is cut: `parts` blocks of a cluster share the steps of k of a tile, each with so many stages.
-struct Cut {
-  int parts, stages;
-};
-
 // RAW: of the matrices that the engine cannot read as they are, it brings raw lines, by four maps (raw_lines.cuh).
 template <class T, bool RAW>
 __global__ void __launch_bounds__(T::CONSUMERS + T::template COPIERS<RAW>, RAW ? T::BLOCKS : 1)
@@ -563,15 +558,7 @@ __global__ void __launch_bounds__(T::CONSUMERS + T::template COPIERS<RAW>, RAW ?
     }
   }
   if (cut.parts > 1) {
-    cluster_barrier();
-    if (threadIdx.x < T::CONSUMERS) {
-      if (vector_width(g.C, g.ldc) == 4) {
-        store_sums_of_parts<T, 4>(g, tile, shared, raw_A, part, cut.parts);
-      } else {
-        store_sums_of_parts<T, 1>(g, tile, shared, raw_A, part, cut.parts);
-      }
-    }
-    cluster_barrier();  // the other blocks have read this one's sums
+    store_sums_of_cluster<T>(g, tile, shared, raw_A, part, cut.parts);
   }
 }
 
@@ -648,20 +635,12 @@ struct Choice {
 
 // The model: cycles on the busiest SM, comparable with those of `fastest`. Its constants are fitted to the times of the
 // ways to compute drawn products on an H200. Those times are not recorded. The survey draws other products.
-//
-// A copied matrix costs a launch, and its elements are read and written at BYTES a cycle and SM.
-double copy_cycles(const fp32::Source& source, int sms) {
-  constexpr double COPY_KERNEL = 3400, BYTES = 17;
-  const Gemm& g = source.g;
-  double elements = (source.copied_A ? 1.0 * g.m * g.k : 0.0) + (source.copied_B ? 1.0 * g.k * g.n : 0.0);
-  return COPY_KERNEL * (source.copied_A + source.copied_B) + 8.0 * elements / (BYTES * sms);
-}
 
 // Replaces `best` by the best number of parts for one tiling if this has fewer cycles.
 template <class T>
 void consider(const fp32::Source& source, int sms, const TileCosts& costs, Launch launch, int most_parts,
               Choice* best) {
-  double copies = copy_cycles(source, sms);
+  double copies = copy_cycles(source.g, source.copied_A, source.copied_B, sms);
   for (int parts = 1; parts <= std::min(most_parts, ceil_div(source.g.k, STEPS)); parts *= 2) {
     double cycles = copies + cycles_of_tiles<T>(source.g, sms, costs, parts);
     if (cycles < best->cycles) {
@@ -678,7 +657,8 @@ void consider_pairs(const fp32::Source& source, int sms, Choice* best) {
   double rounds = std::ceil(pairs / std::max(1, sms / 2));
   bool stores_pairs = vector_width(g.C, g.ldc) == 4 && g.n % 2 == 0;
   double tile = ceil_div(g.k, STEPS) * STEP + (stores_pairs ? 0.0 : UNALIGNED_C);
-  double cycles = copy_cycles(source, sms) + FIRST - LATER + rounds * (LATER + tile);
+  double cycles =
+      copy_cycles(source.g, source.copied_A, source.copied_B, sms) + FIRST - LATER + rounds * (LATER + tile);
   if (cycles < best->cycles) {
     *best = {cycles, source, {}, launch_tf32};
   }
@@ -744,14 +724,9 @@ cudaError_t run(const Gemm& given, void* workspace, cudaStream_t stream) {
   if (choice.launch == nullptr) {
     return fp32::run(given, workspace, stream);
   }
-  const Gemm& g = choice.source.g;
-  if (choice.source.copied_A) {
-    error = copy_aligned(given.A, given.lda, g.m, g.k, const_cast<float*>(g.A), stream);
-  }
-  if (error == cudaSuccess && choice.source.copied_B) {
-    error = copy_aligned(given.B, given.ldb, g.k, g.n, const_cast<float*>(g.B), stream);
-  }
-  return error == cudaSuccess ? choice.launch(g, choice.cut, sms, stream) : error;
+  const fp32::Source& source = choice.source;
+  error = copy_for(given, source.g, source.copied_A, source.copied_B, stream);
+  return error == cudaSuccess ? choice.launch(source.g, choice.cut, sms, stream) : error;
 }
 
 EXPORT_SGEMM_WITH_WORKSPACE(run, workspace_for)
