@@ -10,10 +10,22 @@
 constexpr int LINE_STEPS = 32;                // of k, in a line of A
 constexpr int SLAB_BYTES = LINE_STEPS * 128;  // 32 columns of B
 
-// How a product is cut: `parts` blocks of a cluster share the steps of k of a tile, each with so many stages.
+// How a product is cut: `parts` blocks of a cluster, a power of two, share the steps of k of a tile, each with so many stages.
 struct Cut {
   int parts, stages;
 };
+
+// A block's share: its tile's number, its rank in the cluster, and its lines of k.
+struct Share {
+  unsigned tile;
+  int part, first, end;
+};
+__device__ inline Share share_of_block(const Gemm& g, const Cut& cut) {
+  int shift = __ffs(cut.parts) - 1;  // instead of divisions, which would take longer than a line
+  int part = static_cast<int>(blockIdx.x) & (cut.parts - 1);
+  int lines = ceil_div(g.k, LINE_STEPS);
+  return {blockIdx.x >> shift, part, lines * part >> shift, lines * (part + 1) >> shift};
+}
 
 // A thread's two columns of C, counted from the tile's first: neighbours, which are two rows of B transposed, 8 apart.
 struct OwnColumns {

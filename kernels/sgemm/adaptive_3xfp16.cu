@@ -457,46 +457,6 @@ struct Seen {
   }
 };
 
-// Where a block looks before it multiplies: of each line at FOURS times four neighbouring steps, spread over its steps of k.
-// Lines of different kinds have different steps, so that blocks of zeros show wherever they are.
-struct Sample {
-  static constexpr int FOURS = 4, KINDS = 8;
-  int first, steps;  // of k
-
-  // Numbers of a line.
-  __device__ int numbers() const { return steps < 4 ? 0 : 4 * FOURS; }
-  // The first of four neighbours, all of which are the block's.
-  __device__ int step(int four, int kind) const {
-    return first + static_cast<int>(int64_t{steps - 4} * (four * KINDS + kind) / (FOURS * KINDS - 1)) / 4 * 4;
-  }
-  // One of SHARERS threads looks at its share of row `row` of A.
-  template <int SHARERS>
-  __device__ void look_at_A(const Gemm& g, int row, int kind, int sharer, Seen* seen) const {
-    if (row < g.m && numbers() > 0) {
-#pragma unroll
-      for (int i = 0; i < FOURS; i += SHARERS) {
-        alignas(16) float four[4];
-        copy_vector<4>(four, g.A + row * g.lda + step(i + sharer, kind));
-        for (float x : four) {
-          seen->note(x);
-          seen->look(x);
-        }
-      }
-    }
-  }
-  // One of four neighbouring lanes looks at its step of each four, in two columns of B.
-  __device__ void look_at_B(const Gemm& g, int col, int kind, Seen (&seen)[2]) const {
-#pragma unroll
-    for (int i = 0; i < 2 * FOURS; ++i) {
-      if (col + i % 2 < g.n && numbers() > 0) {
-        float x = g.B[(step(i / 2, kind) + threadIdx.x % 4) * g.ldb + col + i % 2];
-        seen[i % 2].note(x);
-        seen[i % 2].look(x);
-      }
-    }
-  }
-};
-
 // What the threads of a block have seen of its part of a product: of A and of B.
 struct Verdict {
   unsigned least[2], others[2], few[2];  // `few` are lanes that have such a line
@@ -507,15 +467,22 @@ struct Verdict {
       others[side] = few[side] = 0;
     }
   }
-  // All lanes of a warp add what they have seen.
-  __device__ void add(int side, const Seen& seen, bool is_few) {
-    unsigned smallest = __reduce_min_sync(0xFFFFFFFF, seen.least);
-    unsigned count = __reduce_add_sync(0xFFFFFFFF, static_cast<unsigned>(seen.others));
-    unsigned lanes = __ballot_sync(0xFFFFFFFF, is_few);
+  // All lanes of a warp add what they have seen, each of N lines. See Seen::few.
+  template <int LANES, int N>
+  __device__ void add(int side, const Seen (&seen)[N], int looked, float share) {
+    unsigned smallest = Seen::ONE, count = 0, lanes = 0;
+#pragma unroll
+    for (const Seen& one : seen) {
+      smallest = min(smallest, one.least);
+      count += static_cast<unsigned>(one.others);
+      lanes += static_cast<unsigned>(__popc(__ballot_sync(0xFFFFFFFF, one.few<LANES>(looked, share))));
+    }
+    smallest = __reduce_min_sync(0xFFFFFFFF, smallest);
+    count = __reduce_add_sync(0xFFFFFFFF, count);
     if (threadIdx.x % 32 == 0) {
       atomicMin(&least[side], smallest);
       atomicAdd(&others[side], count);
-      atomicAdd(&few[side], static_cast<unsigned>(__popc(lanes)));
+      atomicAdd(&few[side], lanes);
     }
   }
   // FP32 is needed if products of low parts could underflow. It errs less if too many of the terms looked at are zeros, or
@@ -629,9 +596,9 @@ struct ByFp32 {
   }
 };
 
-// One block, or `parts` of a cluster, computes a tile. Where a sample shows that too few terms count or that low parts would
-// underflow, the block computes its part by FP32 multiply-adds. It begins again with them where all stages show that, or a
-// sum is not finite.
+// One block, or `parts` of a cluster, computes a tile. Where the first stage shows that too few terms count or that low parts
+// would underflow, the block computes its part by FP32 multiply-adds. It begins again with them where all stages show that,
+// or a sum is not finite. Instructions that run once are few, because they have to be fetched from memory.
 template <class T>
 __global__ void __launch_bounds__(T::THREADS, T::BLOCKS)
     sgemm_split(Gemm g, Cut cut, float least_terms, const __grid_constant__ CUtensorMap map_A,
@@ -644,29 +611,38 @@ __global__ void __launch_bounds__(T::THREADS, T::BLOCKS)
   __shared__ uint64_t split[T::STAGES];
   __shared__ uint64_t empty[T::STAGES];
   __shared__ Verdict first_verdict, verdict;
-  if (threadIdx.x == 0) {
-    first_verdict.begin();
-    verdict.begin();
+  Share share = share_of_block(g, cut);
+  int first = share.first, end = share.end;
+  Tile tile = tile_number(g, share.tile, T::ROWS, T::COLS, GROUP);
+  auto ask = [&](int line, int stage) {
+    mbarrier_arrive_expect(&arrived[stage], T::BYTES_A + T::BYTES_B);
+    char* to = shared + stage * T::STAGE_BYTES;
+    bulk_copy_box(to, &map_A, tile.row, line * LINE_STEPS, &arrived[stage]);
+    ask_for_B<T::COLS>(to + 2 * T::BYTES_A, &map_B, line * LINE_STEPS, tile.col, &arrived[stage]);
+  };
+  // For the lines that fill the stages, from one on. This is the work of the first thread that splits.
+  auto ask_for_first = [&](int stage) {
+#pragma unroll 1
+    for (int line = first; line < end && line < first + cut.stages; ++line) {
+      ask(line, stage);
+      stage = stage + 1 < cut.stages ? stage + 1 : 0;
+    }
+  };
+  if (threadIdx.x == T::CONSUMERS) {
+#pragma unroll 1
     for (int stage = 0; stage < cut.stages; ++stage) {
       mbarrier_init(&arrived[stage], 1);
       mbarrier_init(&split[stage], T::SPLITTERS / 32);
       mbarrier_init(&empty[stage], T::CONSUMERS / 32);
     }
     mbarrier_init_fence();
+    wait_for_first_kernel();
+    ask_for_first(0);
+    first_verdict.begin();
+    verdict.begin();
   }
   __syncthreads();
-  int part = static_cast<int>(blockIdx.x % cut.parts);  // and the block's rank in the cluster
-  Tile tile = tile_number(g, blockIdx.x / cut.parts, T::ROWS, T::COLS, GROUP);
-  int lines = ceil_div(g.k, LINE_STEPS);
-  int first = lines * part / cut.parts, end = lines * (part + 1) / cut.parts;
-  Sample sample = {first * LINE_STEPS, min(g.k, end * LINE_STEPS) - first * LINE_STEPS};
-  // How many numbers of a line of A and of B the block looks at while it multiplies.
-  int in_last = g.k - (end - 1) * LINE_STEPS;  // steps of the last stage, if it is the product's last
-  int before = (end - 1 - first) * SPLIT_INTERVAL;
-  int2 looked = {before + T::looked_of_A(in_last), before + min(in_last, SPLIT_INTERVAL)};
-  unsigned rows = min(T::ROWS, g.m - tile.row), cols = min(T::COLS, g.n - tile.col);
-  uint2 lanes = {rows * T::SHARERS, cols * 4};
-  float pairs = static_cast<float>(rows) * static_cast<float>(cols);
+  wait_for_first_kernel();
   int lane = threadIdx.x % 32;
   int stage = 0;
   int parity = 0;
@@ -674,18 +650,30 @@ __global__ void __launch_bounds__(T::THREADS, T::BLOCKS)
     stage = stage + 1 < cut.stages ? stage + 1 : 0;
     parity ^= stage == 0;
   };
-  wait_for_first_kernel();
 
   bool by_fp32 = false;
-  // Whether it is plain from the sample that FP32 is needed. All threads ask, with what they have seen.
-  auto begins_in_fp32 = [&] {
-    barrier_of<T::THREADS>();
-    return first_verdict.needs_fp32(lanes, pairs * sample.numbers() * sample.numbers(), least_terms);
+  // How many numbers of a line of A and of B the block looks at, in the first stage or in all.
+  auto looked = [&](bool all) {
+    int in_last = g.k - (end - 1) * LINE_STEPS;  // steps of the last stage, if it is the product's last
+    int before = all ? (end - 1 - first) * SPLIT_INTERVAL : 0;
+    bool in_first = !all && end - first > 1;
+    return int2{in_first ? SPLIT_INTERVAL : before + T::looked_of_A(in_last),
+                in_first ? SPLIT_INTERVAL : before + min(in_last, SPLIT_INTERVAL)};
   };
-  // Whether the block has to begin again, by FP32. All threads ask when they have come to the end.
-  auto ends_in_fp32 = [&] {
+  auto needs_fp32 = [&](const Verdict& of_all, int2 of_k, float least) {
+    unsigned rows = min(T::ROWS, g.m - tile.row), cols = min(T::COLS, g.n - tile.col);
+    float terms = static_cast<float>(rows) * of_k.x * static_cast<float>(cols) * of_k.y;
+    return of_all.needs_fp32({rows * T::SHARERS, cols * 4}, terms, least);
+  };
+  // Two questions, each after all threads have added what they have seen: whether the block computes by FP32,
+  auto begins_in_fp32 = [&](int2 of_k) {
     barrier_of<T::THREADS>();
-    bool again = !by_fp32 && verdict.needs_fp32(lanes, pairs * looked.x * looked.y, SLACK * least_terms);
+    return needs_fp32(first_verdict, of_k, least_terms);
+  };
+  // and at the end, whether it has to begin again, by FP32.
+  auto begins_again = [&] {
+    barrier_of<T::THREADS>();
+    bool again = !by_fp32 && needs_fp32(verdict, looked(true), SLACK * least_terms);
     by_fp32 = by_fp32 || again;
     return again;
   };
@@ -693,31 +681,19 @@ __global__ void __launch_bounds__(T::THREADS, T::BLOCKS)
     give_registers<T::SPLITTER_REGISTERS>();
     int thread = threadIdx.x - T::CONSUMERS;
     LinesOfA<T> lines_A(thread);
+    bool again = false;
     do {
+      if (again && thread == 0) {
+        ask_for_first(stage);
+      }
       int next = stage;  // to be asked for
-      auto ask = [&](int line) {
-        mbarrier_arrive_expect(&arrived[next], T::BYTES_A + T::BYTES_B);
-        char* to = shared + next * T::STAGE_BYTES;
-        bulk_copy_box(to, &map_A, tile.row, line * LINE_STEPS, &arrived[next]);
-        ask_for_B<T::COLS>(to + 2 * T::BYTES_A, &map_B, line * LINE_STEPS, tile.col, &arrived[next]);
-        next = next + 1 < cut.stages ? next + 1 : 0;
-      };
-      for (int s = first; s < end && s < first + cut.stages && thread == 0; ++s) {
-        ask(s);
-      }
-      if (!by_fp32) {
-        Seen sampled;
-        int row = thread / T::SHARERS;
-        sample.look_at_A<T::SHARERS>(g, tile.row + row, row % Sample::KINDS, thread % T::SHARERS, &sampled);
-        first_verdict.add(0, sampled, sampled.few<T::SHARERS>(sample.numbers(), FIRST_SHARE));
-        by_fp32 = begins_in_fp32();
-      }
-      Seen seen;
+      Seen seen[1];
       for (int s = first; s < end; ++s) {
         if (int line = s - 2 + cut.stages; thread == 0 && s >= first + 2 && line < end) {
           // Consumers are one line behind, so they have read the line before that.
           mbarrier_wait(&empty[next], next < stage ? parity : parity ^ 1);
-          ask(line);
+          ask(line, next);
+          next = next + 1 < cut.stages ? next + 1 : 0;
         }
         __syncwarp();
         mbarrier_wait(&arrived[stage], parity);
@@ -728,14 +704,21 @@ __global__ void __launch_bounds__(T::THREADS, T::BLOCKS)
 #pragma unroll
           for (int i = 0; i < LinesOfA<T>::VECTORS; ++i) {
             for (float x : {line[i].x, line[i].y, line[i].z, line[i].w}) {
-              seen.note(x);
+              seen->note(x);
               if (i < LinesOfA<T>::VECTORS / 2) {
-                seen.look(x);
+                seen->look(x);
               }
             }
           }
-          lines_A.store(at, line);
-          bulk_copy_fence();  // wgmma, and the engine when it fills the stage again, come after what was written
+          if (s == first) {
+            int2 of_k = looked(false);
+            first_verdict.add<T::SHARERS>(0, seen, of_k.x, FIRST_SHARE);
+            by_fp32 = begins_in_fp32(of_k);
+          }
+          if (!by_fp32) {
+            lines_A.store(at, line);
+            bulk_copy_fence();  // wgmma, and the engine when it fills the stage again, come after what was written
+          }
         }
         __syncwarp();
         if (lane == 0) {
@@ -744,24 +727,17 @@ __global__ void __launch_bounds__(T::THREADS, T::BLOCKS)
         advance();
       }
       if (!by_fp32) {
-        verdict.add(0, seen, seen.few<T::SHARERS>(looked.x, LEAST_SHARE));
+        verdict.add<T::SHARERS>(0, seen, looked(true).x, LEAST_SHARE);
       }
-    } while (ends_in_fp32());
+      again = begins_again();
+    } while (again);
   } else {
     take_registers<T::CONSUMER_REGISTERS>();
     OwnColumns own(threadIdx.x / 128);
-    Seen sampled[2];  // of the thread's two columns of B
-    int kind = threadIdx.x / 32 * Sample::KINDS / (T::CONSUMERS / 32);
-    sample.look_at_B(g, tile.col + own.cols, kind, sampled);
-#pragma unroll
-    for (const Seen& one : sampled) {
-      first_verdict.add(1, one, one.few<4>(sample.numbers(), FIRST_SHARE));
-    }
-    by_fp32 = begins_in_fp32();
     ByFp32<T> fp32;
     float sum[T::ROWS / 2];
     do {
-      Seen seen[2];
+      Seen seen[2];                                // of the thread's two columns of B
       volatile float totals[T::ROWS / 2];          // in memory, because they are needed only at the end of a section
       bool several = end - first > SPLIT_SECTION;  // sections
 #pragma unroll
@@ -785,7 +761,27 @@ __global__ void __launch_bounds__(T::THREADS, T::BLOCKS)
           }
         }
       };
-      auto stage_B = [&] { return shared + stage * T::STAGE_BYTES + 2 * T::BYTES_A; };
+      // The numbers of the next chain are loaded and split while the tensor core multiplies those of this one.
+      uint32_t high_B[2][CHAIN_WGMMAS][4], low_B[2][CHAIN_WGMMAS][4];
+      auto load = [&](int chain, int to) {
+        own.load(high_B[to], shared + stage * T::STAGE_BYTES + 2 * T::BYTES_A, chain * CHAIN_WGMMAS);
+#pragma unroll
+        for (int i = 0; i < 4 * CHAIN_WGMMAS; ++i) {
+          float x = __uint_as_float(high_B[to][i / 4][i % 4]);
+          seen[i % 2].note(x);
+          if (chain == 0) {
+            seen[i % 2].look(x);
+          }
+          split_tf32(x, &high_B[to][i / 4][i % 4], &low_B[to][i / 4][i % 4]);
+        }
+      };
+      if (!by_fp32) {
+        mbarrier_wait(&arrived[stage], parity);
+        load(0, 0);
+        int2 of_k = looked(false);
+        first_verdict.add<4>(1, seen, of_k.y, FIRST_SHARE);
+        by_fp32 = begins_in_fp32(of_k);
+      }
       if (by_fp32) {
         for (int s = first; s < end; ++s) {
           mbarrier_wait(&split[stage], parity);
@@ -793,22 +789,6 @@ __global__ void __launch_bounds__(T::THREADS, T::BLOCKS)
           end_line(s);
         }
       } else {
-        // The numbers of the next chain are loaded and split while the tensor core multiplies those of this one.
-        uint32_t high_B[2][CHAIN_WGMMAS][4], low_B[2][CHAIN_WGMMAS][4];
-        auto load = [&](int chain, int to) {
-          own.load(high_B[to], stage_B(), chain * CHAIN_WGMMAS);
-#pragma unroll
-          for (int i = 0; i < 4 * CHAIN_WGMMAS; ++i) {
-            float x = __uint_as_float(high_B[to][i / 4][i % 4]);
-            seen[i % 2].note(x);
-            if (chain == 0) {
-              seen[i % 2].look(x);
-            }
-            split_tf32(x, &high_B[to][i / 4][i % 4], &low_B[to][i / 4][i % 4]);
-          }
-        };
-        mbarrier_wait(&arrived[stage], parity);
-        load(0, 0);
         for (int s = first; s < end; ++s) {
           mbarrier_wait(&split[stage], parity);
           uint64_t high_A = tile_descriptor(shared + stage * T::STAGE_BYTES);
@@ -864,13 +844,10 @@ __global__ void __launch_bounds__(T::THREADS, T::BLOCKS)
         for (int i = 0; i < T::ROWS / 2; ++i) {
           finite = finite && fabsf(sum[i]) <= FLT_MAX;
         }
-#pragma unroll
-        for (Seen& one : seen) {
-          one.least = finite ? one.least : 0;  // as if low parts could underflow
-          verdict.add(1, one, one.few<4>(looked.y, LEAST_SHARE));
-        }
+        seen[0].least = finite ? seen[0].least : 0;  // as if low parts could underflow
+        verdict.add<4>(1, seen, looked(true).y, LEAST_SHARE);
       }
-    } while (ends_in_fp32());
+    } while (begins_again());
     if (cut.parts == 1 && !by_fp32 && stores_pairs(g)) {
       bool whole = g.m - tile.row >= T::ROWS && g.n - tile.col >= T::COLS;
       store_pairs(g, tile.row + lane % 4 * 2, tile.col + own.cols, whole, sum);
@@ -887,7 +864,7 @@ __global__ void __launch_bounds__(T::THREADS, T::BLOCKS)
     }
   }
   if (cut.parts > 1) {
-    store_sums_of_cluster<T>(g, tile, shared, false, part, cut.parts);
+    store_sums_of_cluster<T>(g, tile, shared, false, share.part, cut.parts);
   }
 }
 

@@ -435,10 +435,9 @@ __global__ void __launch_bounds__(T::CONSUMERS + T::template COPIERS<RAW>, RAW ?
     }
   }
   __syncthreads();
-  int part = static_cast<int>(blockIdx.x % cut.parts);  // and the block's rank in the cluster
-  Tile tile = tile_number(g, blockIdx.x / cut.parts, T::ROWS, T::COLS, GROUP);
-  int steps = ceil_div(g.k, STEPS);
-  int first = steps * part / cut.parts, end = steps * (part + 1) / cut.parts;
+  Share share = share_of_block(g, cut);
+  int first = share.first, end = share.end;
+  Tile tile = tile_number(g, share.tile, T::ROWS, T::COLS, GROUP);
   bool heads_of_B = raw_B && tile.col == 0;
   uint64_t* full = raw_A || heads_of_B ? mended : arrived;
   wait_for_first_kernel();
@@ -558,7 +557,7 @@ __global__ void __launch_bounds__(T::CONSUMERS + T::template COPIERS<RAW>, RAW ?
     }
   }
   if (cut.parts > 1) {
-    store_sums_of_cluster<T>(g, tile, shared, raw_A, part, cut.parts);
+    store_sums_of_cluster<T>(g, tile, shared, raw_A, share.part, cut.parts);
   }
 }
 
