@@ -196,7 +196,7 @@ def test_a_block_that_finds_that_fp32_errs_less_computes_its_tile_so(in_place, d
         (SHAPE, 1, (128, 128), 1),
         (Shape(130, 190, 1100), 8, (128, 128), 2),
         (SHAPE, 8, (64, 128), 1),
-        (SHAPE, 132, (64, 128), 8),
+        (Shape(130, 190, 1100), 32, (64, 128), 4),
         (Shape(130, 190, 1100), 1, (64, 64), 1),
         (Shape(61, 500, 97), 132, (64, 64), 4),
     ],
@@ -227,8 +227,8 @@ def test_shape_and_sms_say_which_way_a_product_takes(tmp_path, nvcc):
         expected = ("scan_matrices", "rescale_steps", "split_parts", "sgemm_parts", "sgemm_left")
         assert all(name in way for name, way in zip(expected, ways, strict=True))
     assert library.launches(Shape(4096, 4096, 4096), 132)[-1].grid == (132, 1, 1)
-    for middle in ((512, 512, 512), (1024, 1024, 1024), (4096, 4096, 512), (640, 640, 8192)):
+    for middle in ((736, 224, 736), (1024, 1024, 1024), (4096, 4096, 512), (640, 640, 8192)):
         assert ["sgemm_split" in way for way in kernels(*middle)] == [True], middle
     assert ["sgemm_split" in way for way in kernels(1023, 1023, 1023)] == [False, True], "a copy before it"
-    for small in ((256, 256, 64), (8192, 32, 8192), (3, 8192, 8192), (16, 16, 8128)):
+    for small in ((256, 256, 64), (512, 512, 512), (8192, 32, 8192), (3, 8192, 8192), (16, 16, 8128)):
         assert not any("sgemm_parts" in way or "sgemm_split" in way for way in kernels(*small)), small

@@ -21,7 +21,7 @@ struct Share {
   int part, first, end;
 };
 __device__ inline Share share_of_block(const Gemm& g, const Cut& cut) {
-  int shift = __ffs(cut.parts) - 1;  // instead of divisions, which would take longer than a line
+  int shift = __ffs(cut.parts) - 1;
   int part = static_cast<int>(blockIdx.x) & (cut.parts - 1);
   int lines = ceil_div(g.k, LINE_STEPS);
   return {blockIdx.x >> shift, part, lines * part >> shift, lines * (part + 1) >> shift};
@@ -222,8 +222,9 @@ cudaError_t launch_parts_after_copies(void (*kernel)(Parameters...), int parts, 
 }
 
 // The model of a product by such tiles: cycles on the busiest SM. All blocks of a cluster run in one GPC, a group of at most
-// 18 SMs. So clusters of more than two SMs leave some SMs empty: of 132 SMs, 15 clusters use 8 each at a time, not 16
-// (docs/performance.md, story 21). A further one shares the SMs of another, if they have room.
+// 18 SMs. So clusters of more than two blocks leave some SMs empty: of 132 SMs, 15 clusters use 8 each at a time, not 16, and
+// 30 use 4 each, not 33 (docs/performance.md, stories 21 and 26). With two blocks on an SM twice as many have room, but those
+// beyond the first half share SMs.
 // - The first wave of blocks takes `first` cycles more than its steps, to fill the stages and to store, and a later one
 //   `later`. Each block takes unaligned_C more where rows of C are not aligned.
 // - A line of steps takes `alone` cycles, but at least `full` for each block on the SM.
@@ -236,7 +237,7 @@ double cycles_of_tiles(const Gemm& g, int sms, const TileCosts& costs, int parts
   int64_t blocks = static_cast<int64_t>(ceil_div(g.m, T::ROWS)) * ceil_div(g.n, T::COLS) * parts;
   double stores = vector_width(g.C, g.ldc) == 4 ? 0.0 : costs.unaligned_C;
   double steps = ceil_div(ceil_div(g.k, LINE_STEPS), parts);
-  int64_t reached = parts > 2 * T::BLOCKS ? sms * 15 / 16 : sms;
+  int64_t reached = parts > 2 ? sms * 15 / 16 : sms;
   int64_t slots = std::max<int64_t>(1, reached * T::BLOCKS / parts * parts);
   int64_t full_waves = blocks / slots, rest = blocks % slots;
   int64_t on_sm = (rest * T::BLOCKS + slots - 1) / slots;  // in the last wave

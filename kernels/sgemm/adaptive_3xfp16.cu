@@ -598,7 +598,7 @@ struct ByFp32 {
 
 // One block, or `parts` of a cluster, computes a tile. Where the first stage shows that too few terms count or that low parts
 // would underflow, the block computes its part by FP32 multiply-adds. It begins again with them where all stages show that,
-// or a sum is not finite. Instructions that run once are few, because they have to be fetched from memory.
+// or a sum is not finite.
 template <class T>
 __global__ void __launch_bounds__(T::THREADS, T::BLOCKS)
     sgemm_split(Gemm g, Cut cut, float least_terms, const __grid_constant__ CUtensorMap map_A,
@@ -611,38 +611,29 @@ __global__ void __launch_bounds__(T::THREADS, T::BLOCKS)
   __shared__ uint64_t split[T::STAGES];
   __shared__ uint64_t empty[T::STAGES];
   __shared__ Verdict first_verdict, verdict;
-  Share share = share_of_block(g, cut);
-  int first = share.first, end = share.end;
-  Tile tile = tile_number(g, share.tile, T::ROWS, T::COLS, GROUP);
-  auto ask = [&](int line, int stage) {
-    mbarrier_arrive_expect(&arrived[stage], T::BYTES_A + T::BYTES_B);
-    char* to = shared + stage * T::STAGE_BYTES;
-    bulk_copy_box(to, &map_A, tile.row, line * LINE_STEPS, &arrived[stage]);
-    ask_for_B<T::COLS>(to + 2 * T::BYTES_A, &map_B, line * LINE_STEPS, tile.col, &arrived[stage]);
-  };
-  // For the lines that fill the stages, from one on. This is the work of the first thread that splits.
-  auto ask_for_first = [&](int stage) {
-#pragma unroll 1
-    for (int line = first; line < end && line < first + cut.stages; ++line) {
-      ask(line, stage);
-      stage = stage + 1 < cut.stages ? stage + 1 : 0;
-    }
-  };
-  if (threadIdx.x == T::CONSUMERS) {
-#pragma unroll 1
+  if (threadIdx.x == 0) {
+    first_verdict.begin();
+    verdict.begin();
     for (int stage = 0; stage < cut.stages; ++stage) {
       mbarrier_init(&arrived[stage], 1);
       mbarrier_init(&split[stage], T::SPLITTERS / 32);
       mbarrier_init(&empty[stage], T::CONSUMERS / 32);
     }
     mbarrier_init_fence();
-    wait_for_first_kernel();
-    ask_for_first(0);
-    first_verdict.begin();
-    verdict.begin();
   }
   __syncthreads();
-  wait_for_first_kernel();
+  Share share = share_of_block(g, cut);
+  int first = share.first, end = share.end;
+  Tile tile = tile_number(g, share.tile, T::ROWS, T::COLS, GROUP);
+  // How many numbers of a line of A and of B the block looks at, in the first stage and in all.
+  int in_last = g.k - (end - 1) * LINE_STEPS;  // steps of the last stage, if it is the product's last
+  int2 looked_last = {T::looked_of_A(in_last), min(in_last, SPLIT_INTERVAL)};
+  int2 looked_first = end - first > 1 ? int2{SPLIT_INTERVAL, SPLIT_INTERVAL} : looked_last;
+  int before = (end - 1 - first) * SPLIT_INTERVAL;
+  int2 looked = {before + looked_last.x, before + looked_last.y};
+  unsigned rows = min(T::ROWS, g.m - tile.row), cols = min(T::COLS, g.n - tile.col);
+  uint2 lanes = {rows * T::SHARERS, cols * 4};
+  auto terms = [&](int2 of_k) { return static_cast<float>(rows) * of_k.x * static_cast<float>(cols) * of_k.y; };
   int lane = threadIdx.x % 32;
   int stage = 0;
   int parity = 0;
@@ -650,30 +641,13 @@ __global__ void __launch_bounds__(T::THREADS, T::BLOCKS)
     stage = stage + 1 < cut.stages ? stage + 1 : 0;
     parity ^= stage == 0;
   };
+  wait_for_first_kernel();
 
   bool by_fp32 = false;
-  // How many numbers of a line of A and of B the block looks at, in the first stage or in all.
-  auto looked = [&](bool all) {
-    int in_last = g.k - (end - 1) * LINE_STEPS;  // steps of the last stage, if it is the product's last
-    int before = all ? (end - 1 - first) * SPLIT_INTERVAL : 0;
-    bool in_first = !all && end - first > 1;
-    return int2{in_first ? SPLIT_INTERVAL : before + T::looked_of_A(in_last),
-                in_first ? SPLIT_INTERVAL : before + min(in_last, SPLIT_INTERVAL)};
-  };
-  auto needs_fp32 = [&](const Verdict& of_all, int2 of_k, float least) {
-    unsigned rows = min(T::ROWS, g.m - tile.row), cols = min(T::COLS, g.n - tile.col);
-    float terms = static_cast<float>(rows) * of_k.x * static_cast<float>(cols) * of_k.y;
-    return of_all.needs_fp32({rows * T::SHARERS, cols * 4}, terms, least);
-  };
-  // Two questions, each after all threads have added what they have seen: whether the block computes by FP32,
-  auto begins_in_fp32 = [&](int2 of_k) {
+  // Whether the block has to begin again, by FP32. All threads ask when they have come to the end.
+  auto ends_in_fp32 = [&] {
     barrier_of<T::THREADS>();
-    return needs_fp32(first_verdict, of_k, least_terms);
-  };
-  // and at the end, whether it has to begin again, by FP32.
-  auto begins_again = [&] {
-    barrier_of<T::THREADS>();
-    bool again = !by_fp32 && needs_fp32(verdict, looked(true), SLACK * least_terms);
+    bool again = !by_fp32 && verdict.needs_fp32(lanes, terms(looked), SLACK * least_terms);
     by_fp32 = by_fp32 || again;
     return again;
   };
@@ -681,19 +655,24 @@ __global__ void __launch_bounds__(T::THREADS, T::BLOCKS)
     give_registers<T::SPLITTER_REGISTERS>();
     int thread = threadIdx.x - T::CONSUMERS;
     LinesOfA<T> lines_A(thread);
-    bool again = false;
     do {
-      if (again && thread == 0) {
-        ask_for_first(stage);
-      }
       int next = stage;  // to be asked for
+      auto ask = [&](int line) {
+        mbarrier_arrive_expect(&arrived[next], T::BYTES_A + T::BYTES_B);
+        char* to = shared + next * T::STAGE_BYTES;
+        bulk_copy_box(to, &map_A, tile.row, line * LINE_STEPS, &arrived[next]);
+        ask_for_B<T::COLS>(to + 2 * T::BYTES_A, &map_B, line * LINE_STEPS, tile.col, &arrived[next]);
+        next = next + 1 < cut.stages ? next + 1 : 0;
+      };
+      for (int s = first; s < end && s < first + cut.stages && thread == 0; ++s) {
+        ask(s);
+      }
       Seen seen[1];
       for (int s = first; s < end; ++s) {
         if (int line = s - 2 + cut.stages; thread == 0 && s >= first + 2 && line < end) {
           // Consumers are one line behind, so they have read the line before that.
           mbarrier_wait(&empty[next], next < stage ? parity : parity ^ 1);
-          ask(line, next);
-          next = next + 1 < cut.stages ? next + 1 : 0;
+          ask(line);
         }
         __syncwarp();
         mbarrier_wait(&arrived[stage], parity);
@@ -711,9 +690,9 @@ __global__ void __launch_bounds__(T::THREADS, T::BLOCKS)
             }
           }
           if (s == first) {
-            int2 of_k = looked(false);
-            first_verdict.add<T::SHARERS>(0, seen, of_k.x, FIRST_SHARE);
-            by_fp32 = begins_in_fp32(of_k);
+            first_verdict.add<T::SHARERS>(0, seen, looked_first.x, FIRST_SHARE);
+            barrier_of<T::THREADS>();
+            by_fp32 = first_verdict.needs_fp32(lanes, terms(looked_first), least_terms);
           }
           if (!by_fp32) {
             lines_A.store(at, line);
@@ -727,10 +706,9 @@ __global__ void __launch_bounds__(T::THREADS, T::BLOCKS)
         advance();
       }
       if (!by_fp32) {
-        verdict.add<T::SHARERS>(0, seen, looked(true).x, LEAST_SHARE);
+        verdict.add<T::SHARERS>(0, seen, looked.x, LEAST_SHARE);
       }
-      again = begins_again();
-    } while (again);
+    } while (ends_in_fp32());
   } else {
     take_registers<T::CONSUMER_REGISTERS>();
     OwnColumns own(threadIdx.x / 128);
@@ -761,26 +739,25 @@ __global__ void __launch_bounds__(T::THREADS, T::BLOCKS)
           }
         }
       };
-      // The numbers of the next chain are loaded and split while the tensor core multiplies those of this one.
-      uint32_t high_B[2][CHAIN_WGMMAS][4], low_B[2][CHAIN_WGMMAS][4];
-      auto load = [&](int chain, int to) {
-        own.load(high_B[to], shared + stage * T::STAGE_BYTES + 2 * T::BYTES_A, chain * CHAIN_WGMMAS);
-#pragma unroll
-        for (int i = 0; i < 4 * CHAIN_WGMMAS; ++i) {
-          float x = __uint_as_float(high_B[to][i / 4][i % 4]);
-          seen[i % 2].note(x);
-          if (chain == 0) {
-            seen[i % 2].look(x);
-          }
-          split_tf32(x, &high_B[to][i / 4][i % 4], &low_B[to][i / 4][i % 4]);
-        }
-      };
+      auto stage_B = [&] { return shared + stage * T::STAGE_BYTES + 2 * T::BYTES_A; };
       if (!by_fp32) {
         mbarrier_wait(&arrived[stage], parity);
-        load(0, 0);
-        int2 of_k = looked(false);
-        first_verdict.add<4>(1, seen, of_k.y, FIRST_SHARE);
-        by_fp32 = begins_in_fp32(of_k);
+        Seen firsts[2];
+#pragma unroll
+        for (int chain = 0; chain < CHAINS_OF_LINE; ++chain) {
+          uint32_t some[CHAIN_WGMMAS][4];
+          own.load(some, stage_B(), chain * CHAIN_WGMMAS);
+#pragma unroll
+          for (int i = 0; i < 4 * CHAIN_WGMMAS; ++i) {
+            firsts[i % 2].note(__uint_as_float(some[i / 4][i % 4]));
+            if (chain == 0) {
+              firsts[i % 2].look(__uint_as_float(some[i / 4][i % 4]));
+            }
+          }
+        }
+        first_verdict.add<4>(1, firsts, looked_first.y, FIRST_SHARE);
+        barrier_of<T::THREADS>();
+        by_fp32 = first_verdict.needs_fp32(lanes, terms(looked_first), least_terms);
       }
       if (by_fp32) {
         for (int s = first; s < end; ++s) {
@@ -789,6 +766,21 @@ __global__ void __launch_bounds__(T::THREADS, T::BLOCKS)
           end_line(s);
         }
       } else {
+        // The numbers of the next chain are loaded and split while the tensor core multiplies those of this one.
+        uint32_t high_B[2][CHAIN_WGMMAS][4], low_B[2][CHAIN_WGMMAS][4];
+        auto load = [&](int chain, int to) {
+          own.load(high_B[to], stage_B(), chain * CHAIN_WGMMAS);
+#pragma unroll
+          for (int i = 0; i < 4 * CHAIN_WGMMAS; ++i) {
+            float x = __uint_as_float(high_B[to][i / 4][i % 4]);
+            seen[i % 2].note(x);
+            if (chain == 0) {
+              seen[i % 2].look(x);
+            }
+            split_tf32(x, &high_B[to][i / 4][i % 4], &low_B[to][i / 4][i % 4]);
+          }
+        };
+        load(0, 0);
         for (int s = first; s < end; ++s) {
           mbarrier_wait(&split[stage], parity);
           uint64_t high_A = tile_descriptor(shared + stage * T::STAGE_BYTES);
@@ -845,9 +837,9 @@ __global__ void __launch_bounds__(T::THREADS, T::BLOCKS)
           finite = finite && fabsf(sum[i]) <= FLT_MAX;
         }
         seen[0].least = finite ? seen[0].least : 0;  // as if low parts could underflow
-        verdict.add<4>(1, seen, looked(true).y, LEAST_SHARE);
+        verdict.add<4>(1, seen, looked.y, LEAST_SHARE);
       }
-    } while (begins_again());
+    } while (ends_in_fp32());
     if (cut.parts == 1 && !by_fp32 && stores_pairs(g)) {
       bool whole = g.m - tile.row >= T::ROWS && g.n - tile.col >= T::COLS;
       store_pairs(g, tile.row + lane % 4 * 2, tile.col + own.cols, whole, sum);
@@ -986,7 +978,7 @@ void consider_parts(const Gemm& g, int sms, Choice* best) {
 // few tiles. So it is asked only if the answer is not plain: `fastest` needs at least and at most so many cycles, and one more
 // for so many multiply-adds of an SM. Where the two models are close, FP32 is taken. These limits are chosen, not fitted.
 bool fp32_wins(const Gemm& g, int sms, double cycles) {
-  constexpr double LEAST = 5500, LEAST_RATE = 128, MOST = 14000, MOST_RATE = 80, MARGIN = 1.05, CLOSE = 1500;
+  constexpr double LEAST = 5500, LEAST_RATE = 128, MOST = 18000, MOST_RATE = 80, MARGIN = 1.05, CLOSE = 1500;
   double work = static_cast<double>(g.m) * g.n * g.k / sms;
   if (cycles <= LEAST + work / LEAST_RATE) {
     return false;
@@ -1005,8 +997,8 @@ cudaError_t choose(const Gemm& g, void* workspace, int* sms, Choice* best) {
   *best = {HUGE_VAL, false, {g}, 1, nullptr};
   if (ALWAYS_SPLIT != 1 && g.k >= LEAST_SUM) {
     fp32::Source source = fp32::with_copies(g, vector_width(g.A, g.lda) != 4, vector_width(g.B, g.ldb) != 4, workspace);
-    consider_in_place<SplitSquare>(source, *sms, {9990, 8760, 2550, 1560, 4190, 1710}, best);
-    consider_in_place<SplitFlat>(source, *sms, {8910, 7330, 1700, 350, 3390, 290}, best);
+    consider_in_place<SplitSquare>(source, *sms, {9990, 8760, 2550, 1560, 7000, 1710}, best);
+    consider_in_place<SplitFlat>(source, *sms, {8910, 7330, 1700, 350, 5000, 290}, best);
     consider_in_place<SplitSmall>(source, *sms, {8310, 5360, 1190, 1000, 3350, 490}, best);
   }
   if (ALWAYS_SPLIT != 2) {
