@@ -194,11 +194,11 @@ EMULATED_ALONE = (
     # More tiles of k than 8 bits count, with so many columns that rounding in one direction shows, and rows of B so far
     # apart that a later chunk of k begins beyond 31 bits.
     Case(Shape(5, 70, 8223), padding=(1, 1 << 22, 0), sms=1),
-    # So large that tensor cores pay for a pre-pass, with tiles for 66 SMs: lines of many scales, few numbers but 0,
-    # steps of many scales with rows of B 2^32 apart, few numbers that are far larger, and huge lines.
+    # So large that tensor cores pay for a pre-pass, with tiles for 66 SMs, or for 32: lines of many scales, few numbers
+    # but 0, steps of many scales with rows of B 2^32 apart, few numbers that are far larger, and huge lines.
     Case(Shape(1370, 1358, 579), -1.25, 0.75, (1, 2, 0), family="uneven", sms=66, blocks=EMULATED_FEW),
     Case(Shape(1028, 2060, 548), beta=-1, offset=(0, 0, 1), family="signed_zeros", sms=66, blocks=EMULATED_FEW),
-    Case(Shape(1412, 1316, 580), -1, padding=(0, 1 << 32, 0), family="uneven_steps", sms=66, blocks=EMULATED_FEW),
+    Case(Shape(1412, 1316, 580), -1, padding=(0, 1 << 32, 0), family="uneven_steps", sms=32, blocks=EMULATED_FEW),
     Case(Shape(1029, 1039, 1035), beta=1, padding=(0, 2, 6), family="outliers", sms=66, blocks=EMULATED_FEW),
     Case(Shape(1028, 1036, 1032), alpha=2.0**-110, family="huge", sms=66, blocks=EMULATED_FEW),
     # Larger still, aligned and of whole tiles but along k; with long sums too, twice; and with longer sums.
@@ -242,7 +242,8 @@ EMULATED_ALONE = (
     Case(Shape(192, 256, 640), family="nonfinite", sms=16),
     Case(Shape(130, 260, 420), -1, 0.75, sms=66),
     Case(Shape(64, 64, 700), family="wide_range", sms=1),
-    Case(Shape(256, 260, 196), -1.25, sms=1),
+    # Pairs of columns, which are aligned in all rows of C or in every other one.
+    *(Case(Shape(256, 260, 196), -1.25, padding=(0, 0, gap), sms=1) for gap in (0, 1)),
     Case(Shape(64, 192, 224), family="signed_zeros", sms=2),
     Case(Shape(771, 1029, 261), sms=66, blocks=EMULATED_FEW),
     # Tiles about as many as SMs, whose sums may be split: the workspace may be too small for another number of SMs than
