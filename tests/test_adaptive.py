@@ -145,7 +145,7 @@ def test_infinities_are_where_they_belong_for_any_number_of_sms_and_any_order_of
 
 
 def steps_of(when: str):
-    """Steps of k: all, or those that no block looks at before it multiplies, of 32 and more."""
+    """All steps of k, or those from 32 on: the first block of a tile has not seen them when it begins to multiply."""
     return np.full(SHAPE.k, True) if when == "at once" else np.arange(SHAPE.k) >= 32
 
 
@@ -162,7 +162,7 @@ def low_parts_that_underflow(random, steps):
 
 
 def few_terms(random, steps):
-    """There 97 numbers of a hundred are zeros, and the others are small."""
+    """There 97 numbers of a hundred are zeros. Elsewhere A is small."""
     A, B = normal_pair(random)
     A[:, steps] *= random.random(A[:, steps].shape) < 0.03
     B[steps] *= random.random(B[steps].shape) < 0.03
