@@ -37,10 +37,13 @@ def each_way(request):
     return request.getfixturevalue(request.param)
 
 
-def computed(library: Library, A, B, beta: float = 0.0, sms: int = 8, seed: int = 1):
-    """C and what stood there before; fails where the emulator finds anything."""
+def computed(library: Library, A, B, beta: float = 0.0, sms: int = 8, seed: int = 1, aligned=(False, False)):
+    """C and what stood there before; fails where the emulator finds anything. `aligned`: rows of A, and of B."""
     shape = Shape(A.shape[0], B.shape[1], A.shape[1])
-    held = [matrix(*given.shape, 3, 1, given) for given in (A, B)]
+    held = [
+        matrix(*given.shape, *((4, 0) if whole else (3, 1)), given)
+        for given, whole in zip((A, B), aligned, strict=True)
+    ]
     before = np.random.default_rng(7).standard_normal((shape.m, shape.n)).astype(np.float32)
     C = matrix(shape.m, shape.n, 1, 0, before if beta else np.nan)
     outside = C.outside()
@@ -199,6 +202,8 @@ def test_a_block_that_finds_that_fp32_errs_less_computes_its_tile_so(in_place, d
         (Shape(130, 190, 1100), 32, (64, 128), 4),
         (Shape(130, 190, 1100), 1, (64, 64), 1),
         (Shape(61, 500, 97), 132, (64, 64), 4),
+        (Shape(130, 190, 1100), 132, (64, 64), 8),
+        (Shape(300, 40, 700), 132, (64, 64), 8),
     ],
     ids=str,
 )
@@ -210,6 +215,17 @@ def test_blocks_that_share_steps_of_k_compute_any_tile(in_place, shape, sms, til
     assert launch.grid[0] == -(-shape.m // rows) * -(-shape.n // cols) * parts
     A, B = draw_data("normal", shape, 9)
     C, before = computed(in_place, A, B, 0.5, sms)
+    assert_as_accurate_as_fp32(C, before, A, B, 0.5)
+
+
+@pytest.mark.parametrize("aligned", [(True, False), (False, True), (True, True)], ids=str)
+def test_one_launch_copies_what_the_copy_engine_cannot_read(in_place, aligned):
+    shape = Shape(130, 260, 420)
+    gaps = (*(0 if whole else 1 for whole in aligned), 0)
+    copies = [launch for launch in in_place.launches(shape, 8, gaps) if "copy" in launch.kernel]
+    assert len(copies) == (0 if all(aligned) else 1)
+    A, B = draw_data("normal", shape, 9)
+    C, before = computed(in_place, A, B, 0.5, aligned=aligned)
     assert_as_accurate_as_fp32(C, before, A, B, 0.5)
 
 
@@ -230,5 +246,5 @@ def test_shape_and_sms_say_which_way_a_product_takes(tmp_path, nvcc):
     for middle in ((736, 224, 736), (1024, 1024, 1024), (4096, 4096, 512), (640, 640, 8192)):
         assert ["sgemm_split" in way for way in kernels(*middle)] == [True], middle
     assert ["sgemm_split" in way for way in kernels(1023, 1023, 1023)] == [False, True], "a copy before it"
-    for small in ((256, 256, 64), (512, 512, 512), (8192, 32, 8192), (3, 8192, 8192), (16, 16, 8128)):
+    for small in ((256, 256, 64), (512, 512, 512), (128, 512, 7392), (8192, 32, 8192), (3, 8192, 8192), (16, 16, 8128)):
         assert not any("sgemm_parts" in way or "sgemm_split" in way for way in kernels(*small)), small
