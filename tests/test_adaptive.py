@@ -123,7 +123,11 @@ def test_what_products_do_not_prove_is_computed_by_fp32(tensor_cores, data, beta
 
 
 @pytest.mark.parametrize(
-    "family", ["normal", "softmax", "lognormal", "scaled_k", "log_uniform", "far_apart", "sparse", "zero_blocks"]
+    "family",
+    [
+        *("normal", "relu", "softmax", "lognormal", "outlier_columns", "scaled_k", "log_uniform", "far_apart"),
+        *("sparse", "zero_blocks"),
+    ],
 )
 def test_the_data_of_users_are_as_accurate_as_fp32_sums(each_way, family):
     A, B = draw_data(family, SHAPE, 5)
@@ -145,6 +149,49 @@ def test_infinities_are_where_they_belong_for_any_number_of_sms_and_any_order_of
     magnitude = np.abs(np.nan_to_num(A, posinf=0).astype(np.float64)) @ np.abs(np.nan_to_num(B, neginf=0))
     bound = componentwise_bound(1100) * (magnitude + np.abs(0.5 * before))
     assert (np.abs(C[finite] - exact[finite]) <= bound[finite]).all()
+
+
+def unsplit_columns(shape: Shape, tiles):
+    """Normal numbers, and an infinity in the last column of each of these tiles of 128 columns: FP32 has the tile."""
+    A, B = draw_data("normal", shape, 3)
+    last = [min(128 * tile + 127, shape.n - 1) for tile in tiles]
+    B[5, last] = np.inf
+    return A, B, last
+
+
+@pytest.mark.parametrize(
+    ("shape", "tiles", "sms"),
+    [
+        (Shape(70, 900, 600), [0, 2, 3, 5, 6], 8),  # of 64 rows and of 6, each time four of the tiles and one
+        (Shape(130, 900, 600), [1, 4], 132),  # a third strip of two rows
+        (Shape(5, 4400, 577), [31, 32, 34], 3),  # of two segments
+        (Shape(300, 300, 1100), [0, 1, 2], 5),  # all tiles, some of them shared; sections
+    ],
+    ids=str,
+)
+def test_fp32_gathers_tiles_that_are_left_wherever_they_are(tensor_cores, shape, tiles, sms):
+    A, B, infinite = unsplit_columns(shape, tiles)
+    C, before = computed(tensor_cores, A, B, 0.5, sms)
+    assert not np.isfinite(C[:, infinite]).any()
+    finite = np.setdiff1d(np.arange(shape.n), infinite)
+    assert_as_accurate_as_fp32(C[:, finite], before[:, finite], A, B[:, finite], 0.5)
+
+
+@pytest.mark.parametrize("rows", [slice(0, 128), slice(128, 256), slice(0, 256)], ids=str)
+def test_a_tile_whose_rows_have_few_strong_numbers_is_left_alone_or_with_its_neighbour(tensor_cores, rows):
+    """Of a pair of tiles, one or both. The rows that stay have many strong numbers, but are wide, too."""
+    random = np.random.default_rng(4)
+    A = random.standard_normal((SHAPE.m, SHAPE.k)).astype(np.float32)
+    strong = np.full(SHAPE.m, 100)
+    strong[rows] = 3
+    order = random.permuted(np.tile(np.arange(SHAPE.k), (SHAPE.m, 1)), axis=1)
+    A[order >= strong[:, None]] *= np.float32(2.0**-48)
+    B = random.standard_normal((SHAPE.k, SHAPE.n)).astype(np.float32)
+    C, before = computed(tensor_cores, A, B)
+    for part in (slice(0, 128), slice(128, 256), slice(256, None)):
+        few = part.start >= rows.start and part.start < rows.stop
+        spare = 0.0 if few else UNIT_ROUNDOFF
+        assert_as_accurate_as_fp32(C[part], before[part], A[part], B, 0.0, times=1.1, spare=spare)
 
 
 def steps_of(when: str):
@@ -182,9 +229,18 @@ def one_large_number(random, steps):
     return A, B
 
 
+def one_large_column_of_A(random, steps):
+    """There all terms but one of each sum are far too small to matter, by A alone."""
+    A, B = normal_pair(random)
+    A[:, np.flatnonzero(steps)[0]] *= np.float32(2.0**30)
+    return A, B
+
+
 @pytest.mark.parametrize("when", ["at once", "later"])
 @pytest.mark.parametrize(
-    "data", [low_parts_that_underflow, few_terms, one_large_number], ids=lambda each: each.__name__
+    "data",
+    [low_parts_that_underflow, few_terms, one_large_number, one_large_column_of_A],
+    ids=lambda each: each.__name__,
 )
 def test_a_block_that_finds_that_fp32_errs_less_computes_its_tile_so(in_place, data, when):
     """At its first stage, or at its end. Split numbers would err more than twice as much."""

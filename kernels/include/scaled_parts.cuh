@@ -14,7 +14,8 @@
 //   limit. The error of an FP32 product grows like sqrt(k) u too, and its bound has room: (k + 3) u |A| |B|.
 // - Few terms: an FP32 sum errs by each term that it rounds, those of at least some 2^-25 of the sum. Where these are few,
 //   FP32 errs less than the 22 or 23 bits of a split number. So the numbers of a line within 2^-25 of its largest, its
-//   strong ones, are counted, and `effective_terms` says how many terms of two wide lines are likely to matter.
+//   strong ones, are counted: `weak_lines` says whether lines have few of them, and `effective_terms` how many terms of two
+//   wide lines are likely to matter.
 // - The exponents of a row and a column are taken back in two steps, so they may be any that FP32 has.
 // - Only lines with NaN or infinity cannot be split.
 #pragma once
@@ -549,6 +550,34 @@ __device__ inline bool proves(float product, const LineEnd& row, const LineEnd& 
 __device__ inline float effective_terms(const Parts& parts, int i, int j, int k) {
   return static_cast<float>(parts.sums_A[i]) * static_cast<float>(parts.sums_B[j]) / (536870912.0f * k);
 }
+// Whether `count` lines, at most 128, have fewer than LEAST_STRONG strong numbers on average. Lines weigh by the squares of
+// their largest numbers, as they do in the norm of a tile. All lanes of a warp ask.
+constexpr unsigned LEAST_STRONG = 48;
+__device__ inline bool weak_lines(const Parts& parts, int64_t first, int count) {
+  unsigned long long sums[4];
+  int exponents[4];
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    int line = static_cast<int>(threadIdx.x % 32) + 32 * i;
+    sums[i] = line < count ? parts.sums[first + line] : 0;
+    exponents[i] = line < count ? -(parts.exponents[first + line] >> 1) : 0;
+  }
+  int top = -(1 << 20);
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    top = sums[i] != 0 ? max(top, exponents[i]) : top;
+  }
+  top = __reduce_max_sync(0xFFFFFFFF, top);
+  unsigned weight = 0, strong = 0;
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    int below = top - exponents[i];
+    unsigned of_line = sums[i] != 0 && below <= 8 ? 1u << (16 - 2 * below) : 0;
+    weight += of_line;
+    strong += of_line * static_cast<unsigned>(min(sums[i] >> SUM_BITS, 255ull));
+  }
+  return __reduce_add_sync(0xFFFFFFFF, strong) < LEAST_STRONG * __reduce_add_sync(0xFFFFFFFF, weight);
+}
 // A product without the scales of its row and its column. Factors are halved by halves: no step goes beyond the result.
 __device__ inline float unscaled(float product, const LineEnd& row, const LineEnd& col) {
   constexpr float MOST = 1.7014118e38f;  // 2^127
@@ -582,8 +611,8 @@ Parts parts_in(const Gemm& g, Clear clear, Take take) {
   parts.ld = static_cast<int64_t>(ceil_div(g.k, 64)) * 64;
   parts.exponents = reinterpret_cast<int*>(take(4 * lines));
   parts.step_exponents = reinterpret_cast<int*>(take(4 * k));
-  parts.high_A = reinterpret_cast<__half*>(take(4 * g.m * parts.ld));
-  parts.high_B = reinterpret_cast<__half*>(take(4 * g.n * parts.ld));
+  parts.high_A = reinterpret_cast<__half*>(take(4 * parts.ld * g.m));
+  parts.high_B = reinterpret_cast<__half*>(take(4 * parts.ld * g.n));
   return parts;
 }
 

@@ -11,9 +11,11 @@
 // - What is left is computed by the loop of `fastest` (tiles_left.cuh), in one launch behind the tensor cores' kernel, which
 //   begins while that one ends. `sgemm_split` needs no second launch: a block that finds that FP32 errs less computes its
 //   tile by multiply-adds itself.
-// - Few terms: a sum in which few terms matter errs less in FP32. That is where most terms are zeros; but where tiles fill
-//   the SMs, so that cuBLAS does not split k, only if at most FEW_TERMS are not. It is where rows and columns are wide
-//   and the largest numbers of both seldom meet, and where those that count in a tile have few strong numbers.
+// - Few terms: a sum in which few terms matter errs less in FP32. That is where most terms are zeros; the fewer there may be,
+//   the longer the sum, but more are needed where tiles do not fill the SMs, so that cuBLAS may split k. It is where rows
+//   and columns are wide and the largest numbers of both seldom meet, and where those that count in a tile have few strong
+//   numbers. `sgemm_split` asks how far the numbers of a line are below its largest one, in binades: FP32 errs as much as
+//   elsewhere as long as it still rounds most terms when it adds them to the largest ones.
 // - Shape (`choose`): models say how many cycles the pre-pass and tensor cores take, how many `sgemm_split`, and how many
 //   `fastest`. Thin products and those with a short k take `fastest` itself.
 //
@@ -57,10 +59,10 @@ constexpr int CHAIN = INTERVAL / WGMMA_K;  // wgmma whose products of high parts
 constexpr int CHAINS = STEPS / INTERVAL;   // in a stage
 constexpr int SECTION_SUMS = 64;           // sums of the tensor core that are added before they are added to a total
 constexpr int SECTION_STAGES = SECTION_SUMS * INTERVAL / STEPS;
+constexpr int LEFT_SECTION = 1024;      // steps of k in a sum of what is left; half as many where cuBLAS may split k
 constexpr unsigned MOST_ELEMENTS = 64;  // of a tile, computed one by one
 constexpr int SHORT_SUM = 576;          // up to here FP32 errs less (multiply_adds.cuh)
-constexpr float FEW_TERMS = 128.0f, FEW_EFFECTIVE = 0.5f;
-constexpr unsigned LEAST_STRONG = 48;  // numbers of the lines of a tile, on average
+constexpr float LEAST_FEW = 32, MOST_FEW = 128, FEW_BY_STEPS = 131072, FEW_EFFECTIVE = 0.5f;  // terms of a sum
 static_assert(CHAIN > 0 && STEPS % (CHAIN * WGMMA_K) == 0, "whole sums in a stage");
 static_assert(STAGES >= 2, "one stage to multiply, one on its way");
 
@@ -75,56 +77,47 @@ __device__ inline Tile pair_of_tiles(const Gemm& g, unsigned t) {
   return {static_cast<int>(first + i % rows) * 2 * TILE, static_cast<int>(i / rows) * TILE};
 }
 
-// What the data of a pair of tiles ask for.
+// What the data of a pair of tiles ask for. All lanes of a warp find out.
 struct Ask {
   bool fp32;  // for both tiles, before anything is computed: a line cannot be split, or few terms matter
   bool look;  // at each product: there are wide lines
+  bool weak_upper, weak_lower;  // few terms matter in one tile
 };
 __device__ inline Ask ask(const Gemm& g, const Parts& parts, float few_terms, Tile pair) {
   int i = pair.row / (2 * TILE), j = pair.col / TILE;
-  int marks = parts.marks_A[i] | parts.marks_B[j];
+  int marks_A = parts.marks_A[i], marks_B = parts.marks_B[j];
+  int rows = min(2 * TILE, g.m - pair.row), cols = min(TILE, g.n - pair.col);
   float terms = static_cast<float>(parts.nonzeros_A[i]) * static_cast<float>(parts.nonzeros_B[j]) / g.k;
-  float sums = static_cast<float>(min(2 * TILE, g.m - pair.row)) * min(TILE, g.n - pair.col);
+  float sums = static_cast<float>(rows) * cols;
   bool few = terms > 0.0f && terms <= sums * few_terms;
-  bool both_wide = (parts.marks_A[i] & parts.marks_B[j] & WIDE) != 0;
+  bool both_wide = (marks_A & marks_B & WIDE) != 0;
   few = few || (both_wide && effective_terms(parts, i, j, g.k) <= sums * FEW_EFFECTIVE);
-  return {(marks & UNSPLIT) != 0 || few, (marks & WIDE) != 0};
+  bool fp32 = ((marks_A | marks_B) & UNSPLIT) != 0 || few;
+  bool look = ((marks_A | marks_B) & WIDE) != 0;
+  if (fp32 || !look) {
+    return {fp32, look, false, false};
+  }
+  bool weak_B = weak_lines(parts, static_cast<int64_t>(g.m) + pair.col, cols);
+  bool upper = weak_B || weak_lines(parts, pair.row, min(TILE, rows));
+  bool lower = weak_B || rows <= TILE || weak_lines(parts, pair.row + TILE, rows - TILE);
+  return {upper && lower, look, upper, lower};
 }
 
 // What a block finds out about its tile if there are wide lines. All warps that multiply take part. Of rows, then of columns:
 struct Look {
-  int top[2];  // the exponent of the largest number
-  unsigned weight[2], strong[2];
   unsigned wide[2], least_kept[2];  // whether one is wide, and the largest least_kept, as bits
   unsigned unproved;                // products
 
-  // Adds a line for each thread: half of the warps have the rows, the others the columns. Lines weigh by the squares of
-  // their largest numbers, as they do in the norm of the tile.
-  __device__ void add_lines(const Gemm& g, const Parts& parts, Tile tile, const LineEnd& end) {
+  // Adds a line for each thread: half of the warps have the rows, the others the columns.
+  __device__ void add_lines(const LineEnd& end) {
     int side = threadIdx.x / TILE;
-    int i = (side == 0 ? tile.row : tile.col) + threadIdx.x % TILE;
-    bool inside = i < (side == 0 ? g.m : g.n);
-    int64_t line = inside ? (side == 0 ? 0 : static_cast<int64_t>(g.m)) + i : 0;
-    unsigned long long sums = inside ? parts.sums[line] : 0;
-    int exponent = sums != 0 ? -(parts.exponents[line] >> 1) : -(1 << 20);
-    int highest = __reduce_max_sync(0xFFFFFFFF, exponent);
     unsigned most_kept = __reduce_max_sync(0xFFFFFFFF, __float_as_uint(end.least_kept));
     bool any_wide = __any_sync(0xFFFFFFFF, end.wide != 0.0f);
     if (threadIdx.x % 32 == 0) {
-      atomicMax(&top[side], highest);
       atomicMax(&least_kept[side], most_kept);
       atomicOr(&wide[side], any_wide ? 1u : 0u);
     }
     barrier_of<CONSUMERS * 128>();
-    int below = top[side] - exponent;
-    unsigned own_weight = sums != 0 && below <= 8 ? 1u << (16 - 2 * below) : 0;
-    unsigned numbers = static_cast<unsigned>(min(sums >> SUM_BITS, 255ull));
-    unsigned weights = __reduce_add_sync(0xFFFFFFFF, own_weight);
-    numbers = __reduce_add_sync(0xFFFFFFFF, own_weight * numbers);
-    if (threadIdx.x % 32 == 0) {
-      atomicAdd(&weight[side], weights);
-      atomicAdd(&strong[side], numbers);
-    }
   }
 
   // No product needs more to be kept.
@@ -140,12 +133,11 @@ struct Look {
       atomicAdd(&unproved, count);
     }
     barrier_of<CONSUMERS * 128>();
-    bool weak = strong[0] < LEAST_STRONG * weight[0] || strong[1] < LEAST_STRONG * weight[1];
-    return unproved > MOST_ELEMENTS || weak;
+    return unproved > MOST_ELEMENTS;
   }
 };
 
-constexpr Look NOTHING_SEEN = {{-(1 << 20), -(1 << 20)}};
+constexpr Look NOTHING_SEEN = {};
 
 // A cluster of two blocks computes pairs of tiles. The blocks share the columns of B: each copies half of them to both.
 __global__ void __launch_bounds__((CONSUMERS + 1) * 128, 1) __cluster_dims__(2, 1, 1)
@@ -173,12 +165,13 @@ __global__ void __launch_bounds__((CONSUMERS + 1) * 128, 1) __cluster_dims__(2, 
 
   if (group == CONSUMERS) {
     give_registers<40>();
-    if (threadIdx.x == CONSUMERS * 128) {
+    if (threadIdx.x < CONSUMERS * 128 + 32) {
       int stage = 0;
       int parity = 1;
       for (unsigned t = blockIdx.x / 2; t < pairs; t += gridDim.x / 2) {
         Tile tile = pair_of_tiles(g, t);
-        if (ask(g, parts, few_terms, tile).fp32) {
+        bool fp32 = ask(g, parts, few_terms, tile).fp32;
+        if (fp32 || threadIdx.x % 32 != 0) {
           continue;
         }
         int row = tile.row + rank * TILE;
@@ -308,7 +301,7 @@ __global__ void __launch_bounds__((CONSUMERS + 1) * 128, 1) __cluster_dims__(2, 
       if (asked.look) {
         Look& look = looks[next_look];
         next_look ^= 1;
-        look.add_lines(g, parts, own, ends[threadIdx.x]);
+        look.add_lines(ends[threadIdx.x]);
         if (threadIdx.x == 0) {
           looks[next_look] = NOTHING_SEEN;  // all have read what was seen there
         }
@@ -325,7 +318,7 @@ __global__ void __launch_bounds__((CONSUMERS + 1) * 128, 1) __cluster_dims__(2, 
             unproved |= static_cast<uint64_t>(!proved) << i;
           }
         }
-        if (look.leaves(__popcll(unproved))) {
+        if (look.leaves(__popcll(unproved)) || (rank == 0 ? asked.weak_upper : asked.weak_lower)) {
           if (threadIdx.x == 0) {
             leave_tile(left, own);
           }
@@ -397,8 +390,10 @@ __global__ void __launch_bounds__((CONSUMERS + 1) * 128, 1) __cluster_dims__(2, 
 constexpr int SPLIT_INTERVAL = 16;  // steps of k whose products stay in the tensor core (split_tf32.cuh)
 constexpr int SPLIT_SECTION = 16;   // stages whose sums are added before they are added to a total
 constexpr int LEAST_SUM = 96;       // steps of k: the bound holds from 76 on, as in `wgmma_3xtf32`
-constexpr float FEWEST_STEPS = 75, LEAST_TERMS = 64, SLACK = 0.8f;  // that are not zeros, in a sum of cuBLAS
-constexpr float FIRST_SHARE = 0.09f, LEAST_SHARE = 0.03f;           // of a line's numbers that count
+constexpr float FEWEST_STEPS = 75, LEAST_TERMS = 16, SLACK = 0.8f;  // that are not zeros, in a sum of cuBLAS
+constexpr float FIRST_ROOM = 64;                                    // for numbers that the first stage does not have
+constexpr float FIRST_BELOW = 13, MOST_BELOW = 23;  // binades of numbers of A and of B below the largest of their lines
+constexpr float FIRST_OF_BOTH = 6.2f, MOST_OF_BOTH = 10.5f;  // binades that those of A and those of B are
 
 // Tiles of products that do not pay for the pre-pass: ROWS x COLS results, 64 columns a warp group, with so many stages at
 // most; BLOCKS of them on an SM. Four warps split A, and the first of their threads asks for copies.
@@ -432,65 +427,73 @@ using SplitSmall = SplitTiling<64, 1, 4, 2, 152, 104>;
 // What a thread has seen of a line of A or B along k, or of its share of one. All numbers are noted, and half
 // of them looked at.
 struct Seen {
-  static constexpr unsigned ONE = 2 * 0x3F800000 - 2;
-  unsigned least = ONE;                // the bits of the smallest magnitude that is not zero, doubled, less 2
-  float total = 0.0f, largest = 0.0f;  // of the magnitudes
-  int others = 0;                      // than zero
+  static constexpr unsigned MOST = 2 * 0x7F7FFFFFu - 2;
+  unsigned least = MOST;                // the bits of the smallest magnitude that is not zero, doubled, less 2
+  unsigned largest = 0, exponents = 0;  // the bits of the largest magnitude, doubled; of all, the sum
+  unsigned others = 0;                  // than zero
 
   __device__ void note(float x) { least = min(least, 2u * __float_as_uint(x) - 2u); }
   __device__ void look(float x) {
-    total += fabsf(x);
-    largest = fmaxf(largest, fabsf(x));
-    others += x != 0.0f;
+    unsigned doubled = 2u * __float_as_uint(x);
+    largest = max(largest, doubled);
+    exponents += __umulhi(doubled, 256);  // in one instruction
+    others += doubled != 0;
   }
-  // Whether less than a share of the `looked` numbers of the line count beside the largest one. LANES neighbouring lanes have
+  // By how many binades the numbers of the line are below its largest one on average, times 16. LANES neighbouring lanes have
   // the line in common.
   template <int LANES>
-  __device__ bool few(int looked, float share) const {
-    float all = total, top = largest;
+  __device__ unsigned below() const {
+    unsigned top = largest, sum = exponents, count = others;
 #pragma unroll
     for (int lanes = 1; lanes < LANES; lanes *= 2) {
-      all += __shfl_xor_sync(0xFFFFFFFF, all, lanes);
-      top = fmaxf(top, __shfl_xor_sync(0xFFFFFFFF, top, lanes));
+      top = max(top, __shfl_xor_sync(0xFFFFFFFF, top, lanes));
+      sum += __shfl_xor_sync(0xFFFFFFFF, sum, lanes);
+      count += __shfl_xor_sync(0xFFFFFFFF, count, lanes);
     }
-    return !(all >= share * looked * top);
+    return count == 0 ? 0 : static_cast<unsigned>(16 * ((top >> 24) - static_cast<float>(sum) / count));
   }
 };
 
 // What the threads of a block have seen of its part of a product: of A and of B.
 struct Verdict {
-  unsigned least[2], others[2], few[2];  // `few` are lanes that have such a line
+  unsigned least[2], others[2], below[2];  // `below` of all lanes
 
   __device__ void begin() {
     for (int side = 0; side < 2; ++side) {
-      least[side] = Seen::ONE;
-      others[side] = few[side] = 0;
+      least[side] = Seen::MOST;
+      others[side] = below[side] = 0;
     }
   }
-  // All lanes of a warp add what they have seen, each of N lines. See Seen::few.
+  // All lanes of a warp add what they have seen, each of N lines. See Seen::below.
   template <int LANES, int N>
-  __device__ void add(int side, const Seen (&seen)[N], int looked, float share) {
-    unsigned smallest = Seen::ONE, count = 0, lanes = 0;
+  __device__ void add(int side, const Seen (&seen)[N]) {
+    unsigned smallest = Seen::MOST, count = 0, binades = 0;
 #pragma unroll
     for (const Seen& one : seen) {
       smallest = min(smallest, one.least);
-      count += static_cast<unsigned>(one.others);
-      lanes += static_cast<unsigned>(__popc(__ballot_sync(0xFFFFFFFF, one.few<LANES>(looked, share))));
+      count += one.others;
+      binades += one.below<LANES>();
     }
     smallest = __reduce_min_sync(0xFFFFFFFF, smallest);
     count = __reduce_add_sync(0xFFFFFFFF, count);
+    binades = __reduce_add_sync(0xFFFFFFFF, binades);
     if (threadIdx.x % 32 == 0) {
       atomicMin(&least[side], smallest);
       atomicAdd(&others[side], count);
-      atomicAdd(&few[side], lanes);
+      atomicAdd(&below[side], binades);
     }
   }
-  // FP32 is needed if products of low parts could underflow. It errs less if too many of the terms looked at are zeros, or
-  // one line in 16 has few numbers that count. `lanes` and `terms` are how many there are.
-  __device__ bool needs_fp32(uint2 lanes, float terms, float least_terms) const {
-    float smallest = __uint_as_float(least[0] / 2 + 1) * __uint_as_float(least[1] / 2 + 1);
-    bool zeros = static_cast<float>(others[0]) * static_cast<float>(others[1]) < least_terms * terms;
-    return !(smallest >= 0x1p-100f) || zeros || 16 * few[0] > lanes.x || 16 * few[1] > lanes.y;
+  // FP32 is needed if low parts, or their products, could underflow; `room` is by how much smaller numbers may be that have not
+  // been seen. It errs less if too many of the terms looked at are zeros (not all), or if most numbers are so far below the
+  // largest ones that it hardly rounds when it adds their products: `most` binades for A and B together, `of_both` for each.
+  // `lanes` and `terms` are how many there are.
+  __device__ bool needs_fp32(uint2 lanes, float terms, float least_terms, float room, float most, float of_both) const {
+    float of_A = __uint_as_float(least[0] / 2 + 1), of_B = __uint_as_float(least[1] / 2 + 1);
+    bool underflow = fminf(of_A, of_B) < room * 0x1p-102f || of_A * of_B < room * 0x1p-100f;
+    float left = static_cast<float>(others[0]) * static_cast<float>(others[1]);
+    float below_A = below[0] / (16.0f * lanes.x), below_B = below[1] / (16.0f * lanes.y);
+    bool far_below = below_A + below_B > most || fminf(below_A, below_B) > of_both;
+    return underflow || (left > 0.0f && left < least_terms * terms) || far_below;
   }
 };
 
@@ -647,7 +650,8 @@ __global__ void __launch_bounds__(T::THREADS, T::BLOCKS)
   // Whether the block has to begin again, by FP32. All threads ask when they have come to the end.
   auto ends_in_fp32 = [&] {
     barrier_of<T::THREADS>();
-    bool again = !by_fp32 && verdict.needs_fp32(lanes, terms(looked), SLACK * least_terms);
+    bool again =
+        !by_fp32 && verdict.needs_fp32(lanes, terms(looked), SLACK * least_terms, 1.0f, MOST_BELOW, MOST_OF_BOTH);
     by_fp32 = by_fp32 || again;
     return again;
   };
@@ -690,9 +694,10 @@ __global__ void __launch_bounds__(T::THREADS, T::BLOCKS)
             }
           }
           if (s == first) {
-            first_verdict.add<T::SHARERS>(0, seen, looked_first.x, FIRST_SHARE);
+            first_verdict.add<T::SHARERS>(0, seen);
             barrier_of<T::THREADS>();
-            by_fp32 = first_verdict.needs_fp32(lanes, terms(looked_first), least_terms);
+            by_fp32 = first_verdict.needs_fp32(lanes, terms(looked_first), least_terms, FIRST_ROOM, FIRST_BELOW,
+                                               FIRST_OF_BOTH);
           }
           if (!by_fp32) {
             lines_A.store(at, line);
@@ -706,7 +711,7 @@ __global__ void __launch_bounds__(T::THREADS, T::BLOCKS)
         advance();
       }
       if (!by_fp32) {
-        verdict.add<T::SHARERS>(0, seen, looked.x, LEAST_SHARE);
+        verdict.add<T::SHARERS>(0, seen);
       }
     } while (ends_in_fp32());
   } else {
@@ -755,9 +760,10 @@ __global__ void __launch_bounds__(T::THREADS, T::BLOCKS)
             }
           }
         }
-        first_verdict.add<4>(1, firsts, looked_first.y, FIRST_SHARE);
+        first_verdict.add<4>(1, firsts);
         barrier_of<T::THREADS>();
-        by_fp32 = first_verdict.needs_fp32(lanes, terms(looked_first), least_terms);
+        by_fp32 =
+            first_verdict.needs_fp32(lanes, terms(looked_first), least_terms, FIRST_ROOM, FIRST_BELOW, FIRST_OF_BOTH);
       }
       if (by_fp32) {
         for (int s = first; s < end; ++s) {
@@ -837,7 +843,7 @@ __global__ void __launch_bounds__(T::THREADS, T::BLOCKS)
           finite = finite && fabsf(sum[i]) <= FLT_MAX;
         }
         seen[0].least = finite ? seen[0].least : 0;  // as if low parts could underflow
-        verdict.add<4>(1, seen, looked.y, LEAST_SHARE);
+        verdict.add<4>(1, seen);
       }
     } while (ends_in_fp32());
     if (cut.parts == 1 && !by_fp32 && stores_pairs(g)) {
@@ -924,12 +930,14 @@ cudaError_t launch_parts(const Gemm& g, const Places& places, int sms, cudaStrea
       !make_tensor_map(&map_B, places.parts.high_B, 2 * g.n, ld, ld, TILE / 2, STEPS, CU_TENSOR_MAP_SWIZZLE_128B)) {
     return cudaErrorNotSupported;
   }
-  float few_terms = fills_sms(g, sms) ? FEW_TERMS : std::max(400.0f, static_cast<float>(g.k) / 6);
+  float few_terms = fills_sms(g, sms) ? std::min(std::max(LEAST_FEW, FEW_BY_STEPS / g.k), MOST_FEW)
+                                      : std::max(400.0f, static_cast<float>(g.k) / 6);
   unsigned pairs = static_cast<unsigned>(ceil_div(g.m, 2 * TILE)) * ceil_div(g.n, TILE);
   unsigned clusters = std::min(pairs, static_cast<unsigned>(std::max(1, sms / 2)));
   cudaError_t error = launch_after_copies(sgemm_parts, dim3(2 * clusters), dim3((CONSUMERS + 1) * 128), SHARED_BYTES,
                                           stream, g, places.parts, places.left, pairs, few_terms, map_A, map_B);
-  return error != cudaSuccess ? error : launch_left(g, places.left, sms, stream);
+  int section = fills_sms(g, sms) ? LEFT_SECTION : LEFT_SECTION / 2;
+  return error != cudaSuccess ? error : launch_left(g, places.left, section, sms, stream);
 }
 
 using LaunchInPlace = cudaError_t (*)(const Gemm& g, int parts, int sms, cudaStream_t stream);
@@ -970,7 +978,8 @@ void consider_parts(const Gemm& g, int sms, Choice* best) {
   double pairs = static_cast<double>(ceil_div(g.m, 2 * TILE)) * ceil_div(g.n, TILE);
   double rounds = std::ceil(pairs / std::max(1, sms / 2));
   double cycles = MARGIN * (PREPARE + 12 * elements / (BYTES * sms) + rounds * (STEP * g.k + END));
-  if (ALWAYS_SPLIT == 1 || (20 * tiles >= 9 * sms && g.k > SHORT_SUM && cycles < best->cycles)) {
+  bool counted = std::max(g.m, g.n) <= 1 << 30;  // lines, high and low, by an int
+  if ((ALWAYS_SPLIT == 1 && counted) || (20 * tiles >= 9 * sms && g.k > SHORT_SUM && cycles < best->cycles)) {
     *best = {cycles, true, {g}, 1, nullptr};
   }
 }
