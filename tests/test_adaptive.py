@@ -177,6 +177,17 @@ def test_fp32_gathers_tiles_that_are_left_wherever_they_are(tensor_cores, shape,
     assert_as_accurate_as_fp32(C[:, finite], before[:, finite], A, B[:, finite], 0.5)
 
 
+def test_a_tile_without_rows_is_not_left(tensor_cores):
+    """Below the last row; the bit of such a tile would be that of another one, to which beta C would be added again."""
+    shape = Shape(5, 4400, 577)
+    random = np.random.default_rng(8)
+    A = random.standard_normal((shape.m, shape.k)).astype(np.float32)
+    A[random.random(A.shape) < 0.6] *= np.float32(2.0**-48)
+    B = random.standard_normal((shape.k, shape.n)).astype(np.float32)
+    C, before = computed(tensor_cores, A, B, 0.5)
+    assert_as_accurate_as_fp32(C, before, A, B, 0.5)
+
+
 @pytest.mark.parametrize("rows", [slice(0, 128), slice(128, 256), slice(0, 256)], ids=str)
 def test_a_tile_whose_rows_have_few_strong_numbers_is_left_alone_or_with_its_neighbour(tensor_cores, rows):
     """Of a pair of tiles, one or both. The rows that stay have many strong numbers, but are wide, too."""

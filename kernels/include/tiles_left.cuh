@@ -22,15 +22,17 @@
 
 using LeftTile = Tiling<64, 512, 16, 4, 8, 16, 64, 64>;
 constexpr int LEFT_SIDE = 128;                      // rows and columns of what is left at a time
+constexpr int SEGMENT = 4096;                       // columns of which a word has the bits
 constexpr int GATHERED = LeftTile::BN / LEFT_SIDE;  // that a tile has, side by side
 using OneOfTile = Tiling<LeftTile::BM, LEFT_SIDE, LeftTile::BK, 4, 8, 16, 64, 64>;  // to copy columns of B
 constexpr int LEFT_PARTS = LEFT_SIDE / LeftTile::BM;  // tiles, one below the other, for the rows
 constexpr int LEFT_THREADS = LeftTile::THREADS + COPIERS;
+static_assert(SEGMENT == 32 * LEFT_SIDE, "a bit for each tile");
 static_assert(LEFT_SIDE % LeftTile::WN == 0, "a warp has results of one of those that a tile gathers");
 
 // What is left of a product, in the workspace. Zeros: nothing.
 struct Left {
-  int strips, segments;  // of LEFT_SIDE rows, of 32 times LEFT_SIDE columns
+  int strips, segments;  // of LEFT_SIDE rows, of SEGMENT columns
   uint32_t* marked;      // a bit for each LEFT_SIDE x LEFT_SIDE; a word has those of a strip and a segment
   unsigned* elements;    // how many elements
   int2* places;          // their rows and columns
@@ -43,7 +45,7 @@ __host__ __device__ inline int words_of_left(const Left& left) { return left.str
 // Places it in a workspace, as parts_in does.
 template <class Clear, class Take>
 Left left_in(const Gemm& g, int sms, unsigned most_elements, Clear clear, Take take) {
-  Left left = {ceil_div(g.m, LEFT_SIDE), ceil_div(g.n, 32 * LEFT_SIDE), nullptr, nullptr, nullptr, nullptr, nullptr};
+  Left left = {ceil_div(g.m, LEFT_SIDE), ceil_div(g.n, SEGMENT), nullptr, nullptr, nullptr, nullptr, nullptr};
   left.marked = reinterpret_cast<uint32_t*>(clear(sizeof(uint32_t) * words_of_left(left)));
   left.elements = reinterpret_cast<unsigned*>(clear(sizeof(unsigned)));
   left.arrived = reinterpret_cast<unsigned*>(clear(sizeof(unsigned) * sms));

@@ -81,7 +81,7 @@ __device__ inline Tile pair_of_tiles(const Gemm& g, unsigned t) {
 struct Ask {
   bool fp32;  // for both tiles, before anything is computed: a line cannot be split, or few terms matter
   bool look;  // at each product: there are wide lines
-  bool weak_upper, weak_lower;  // few terms matter in one tile
+  bool weak_upper, weak_lower;  // few terms matter in one tile, or it has no rows
 };
 __device__ inline Ask ask(const Gemm& g, const Parts& parts, float few_terms, Tile pair) {
   int i = pair.row / (2 * TILE), j = pair.col / TILE;
@@ -319,7 +319,7 @@ __global__ void __launch_bounds__((CONSUMERS + 1) * 128, 1) __cluster_dims__(2, 
           }
         }
         if (look.leaves(__popcll(unproved)) || (rank == 0 ? asked.weak_upper : asked.weak_lower)) {
-          if (threadIdx.x == 0) {
+          if (threadIdx.x == 0 && own.row < g.m) {
             leave_tile(left, own);
           }
           continue;
