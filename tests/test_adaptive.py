@@ -159,19 +159,20 @@ def unsplit_columns(shape: Shape, tiles):
     return A, B, last
 
 
+@pytest.mark.parametrize("aligned", [(False, False), (True, True)], ids=["by_threads", "by_the_engine"])
 @pytest.mark.parametrize(
     ("shape", "tiles", "sms"),
     [
         (Shape(70, 900, 600), [0, 2, 3, 5, 6], 8),  # of 64 rows and of 6, each time four of the tiles and one
         (Shape(130, 900, 600), [1, 4], 132),  # a third strip of two rows
-        (Shape(5, 4400, 577), [31, 32, 34], 3),  # of two segments
+        (Shape(5, 4400, 580), [31, 32, 34], 3),  # of two segments
         (Shape(300, 300, 1100), [0, 1, 2], 5),  # all tiles, some of them shared; sections
     ],
     ids=str,
 )
-def test_fp32_gathers_tiles_that_are_left_wherever_they_are(tensor_cores, shape, tiles, sms):
+def test_fp32_gathers_tiles_that_are_left_wherever_they_are(tensor_cores, shape, tiles, sms, aligned):
     A, B, infinite = unsplit_columns(shape, tiles)
-    C, before = computed(tensor_cores, A, B, 0.5, sms)
+    C, before = computed(tensor_cores, A, B, 0.5, sms, aligned=aligned)
     assert not np.isfinite(C[:, infinite]).any()
     finite = np.setdiff1d(np.arange(shape.n), infinite)
     assert_as_accurate_as_fp32(C[:, finite], before[:, finite], A, B[:, finite], 0.5)
@@ -257,6 +258,15 @@ def test_a_block_that_finds_that_fp32_errs_less_computes_its_tile_so(in_place, d
     """At its first stage, or at its end. Split numbers would err more than twice as much."""
     A, B = data(np.random.default_rng(11), steps_of(when))
     C, before = computed(in_place, A, B, 0.5)
+    assert_as_accurate_as_fp32(C, before, A, B, 0.5, times=1.1, spare=0.0)
+
+
+def test_a_block_counts_in_thousands_where_its_part_of_k_is_long(in_place):
+    """It still finds out at its end that FP32 errs less."""
+    shape = Shape(20, 30, 140_000)
+    A, B = draw_data("normal", shape, 2)
+    A[:, 40] *= np.float32(2.0**30)
+    C, before = computed(in_place, A, B, 0.5, sms=1)
     assert_as_accurate_as_fp32(C, before, A, B, 0.5, times=1.1, spare=0.0)
 
 

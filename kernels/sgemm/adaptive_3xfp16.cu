@@ -391,7 +391,8 @@ constexpr int SPLIT_INTERVAL = 16;  // steps of k whose products stay in the ten
 constexpr int SPLIT_SECTION = 16;   // stages whose sums are added before they are added to a total
 constexpr int LEAST_SUM = 96;       // steps of k: the bound holds from 76 on, as in `wgmma_3xtf32`
 constexpr float FEWEST_STEPS = 75, LEAST_TERMS = 16, SLACK = 0.8f;  // that are not zeros, in a sum of cuBLAS
-constexpr float FIRST_ROOM = 64;                                    // for numbers that the first stage does not have
+constexpr int COARSE_LINES = 4096;  // in a block: with more, all that it sees would be too much for 32 bits
+constexpr float FIRST_ROOM = 64;    // for numbers that the first stage does not have
 constexpr float FIRST_BELOW = 13, MOST_BELOW = 23;  // binades of numbers of A and of B below the largest of their lines
 constexpr float FIRST_OF_BOTH = 6.2f, MOST_OF_BOTH = 10.5f;  // binades that those of A and those of B are
 
@@ -439,24 +440,22 @@ struct Seen {
     exponents += __umulhi(doubled, 256);  // in one instruction
     others += doubled != 0;
   }
-  // By how many binades the numbers of the line are below its largest one on average, times 16. LANES neighbouring lanes have
-  // the line in common.
+  // The sum of how many binades each of the numbers is below the largest one of the line, which LANES neighbouring lanes
+  // have in common. No division: a block runs this code twice, so each instruction has to be fetched.
   template <int LANES>
   __device__ unsigned below() const {
-    unsigned top = largest, sum = exponents, count = others;
+    unsigned top = largest;
 #pragma unroll
     for (int lanes = 1; lanes < LANES; lanes *= 2) {
       top = max(top, __shfl_xor_sync(0xFFFFFFFF, top, lanes));
-      sum += __shfl_xor_sync(0xFFFFFFFF, sum, lanes);
-      count += __shfl_xor_sync(0xFFFFFFFF, count, lanes);
     }
-    return count == 0 ? 0 : static_cast<unsigned>(16 * ((top >> 24) - static_cast<float>(sum) / count));
+    return (top >> 24) * others - exponents;
   }
 };
 
 // What the threads of a block have seen of its part of a product: of A and of B.
 struct Verdict {
-  unsigned least[2], others[2], below[2];  // `below` of all lanes
+  unsigned least[2], others[2], below[2];
 
   __device__ void begin() {
     for (int side = 0; side < 2; ++side) {
@@ -464,15 +463,15 @@ struct Verdict {
       others[side] = below[side] = 0;
     }
   }
-  // All lanes of a warp add what they have seen, each of N lines. See Seen::below.
+  // All lanes of a warp add what they have seen, each of N lines. Numbers are counted by 2^coarse.
   template <int LANES, int N>
-  __device__ void add(int side, const Seen (&seen)[N]) {
+  __device__ void add(int side, const Seen (&seen)[N], int coarse) {
     unsigned smallest = Seen::MOST, count = 0, binades = 0;
 #pragma unroll
     for (const Seen& one : seen) {
       smallest = min(smallest, one.least);
-      count += one.others;
-      binades += one.below<LANES>();
+      count += one.others >> coarse;
+      binades += one.below<LANES>() >> coarse;
     }
     smallest = __reduce_min_sync(0xFFFFFFFF, smallest);
     count = __reduce_add_sync(0xFFFFFFFF, count);
@@ -486,14 +485,14 @@ struct Verdict {
   // FP32 is needed if low parts, or their products, could underflow; `room` is by how much smaller numbers may be that have not
   // been seen. It errs less if too many of the terms looked at are zeros (not all), or if most numbers are so far below the
   // largest ones that it hardly rounds when it adds their products: `most` binades for A and B together, `of_both` for each.
-  // `lanes` and `terms` are how many there are.
-  __device__ bool needs_fp32(uint2 lanes, float terms, float least_terms, float room, float most, float of_both) const {
+  // `terms` is how many there are.
+  __device__ bool needs_fp32(float terms, float least_terms, float room, float most, float of_both) const {
     float of_A = __uint_as_float(least[0] / 2 + 1), of_B = __uint_as_float(least[1] / 2 + 1);
     bool underflow = fminf(of_A, of_B) < room * 0x1p-102f || of_A * of_B < room * 0x1p-100f;
-    float left = static_cast<float>(others[0]) * static_cast<float>(others[1]);
-    float below_A = below[0] / (16.0f * lanes.x), below_B = below[1] / (16.0f * lanes.y);
-    bool far_below = below_A + below_B > most || fminf(below_A, below_B) > of_both;
-    return underflow || (left > 0.0f && left < least_terms * terms) || far_below;
+    float some_A = static_cast<float>(others[0]), some_B = static_cast<float>(others[1]), some = some_A * some_B;
+    float below_A = static_cast<float>(below[0]) * some_B, below_B = static_cast<float>(below[1]) * some_A;
+    bool far_below = below_A + below_B > most * some || fminf(below_A, below_B) > of_both * some;
+    return underflow || (some > 0.0f && some < least_terms * terms) || far_below;
   }
 };
 
@@ -633,9 +632,9 @@ __global__ void __launch_bounds__(T::THREADS, T::BLOCKS)
   int2 looked_last = {T::looked_of_A(in_last), min(in_last, SPLIT_INTERVAL)};
   int2 looked_first = end - first > 1 ? int2{SPLIT_INTERVAL, SPLIT_INTERVAL} : looked_last;
   int before = (end - 1 - first) * SPLIT_INTERVAL;
-  int2 looked = {before + looked_last.x, before + looked_last.y};
+  int coarse = end - first > COARSE_LINES ? 12 : 0;
+  int2 looked = {(before + looked_last.x) >> coarse, (before + looked_last.y) >> coarse};
   unsigned rows = min(T::ROWS, g.m - tile.row), cols = min(T::COLS, g.n - tile.col);
-  uint2 lanes = {rows * T::SHARERS, cols * 4};
   auto terms = [&](int2 of_k) { return static_cast<float>(rows) * of_k.x * static_cast<float>(cols) * of_k.y; };
   int lane = threadIdx.x % 32;
   int stage = 0;
@@ -650,8 +649,7 @@ __global__ void __launch_bounds__(T::THREADS, T::BLOCKS)
   // Whether the block has to begin again, by FP32. All threads ask when they have come to the end.
   auto ends_in_fp32 = [&] {
     barrier_of<T::THREADS>();
-    bool again =
-        !by_fp32 && verdict.needs_fp32(lanes, terms(looked), SLACK * least_terms, 1.0f, MOST_BELOW, MOST_OF_BOTH);
+    bool again = !by_fp32 && verdict.needs_fp32(terms(looked), SLACK * least_terms, 1.0f, MOST_BELOW, MOST_OF_BOTH);
     by_fp32 = by_fp32 || again;
     return again;
   };
@@ -694,10 +692,10 @@ __global__ void __launch_bounds__(T::THREADS, T::BLOCKS)
             }
           }
           if (s == first) {
-            first_verdict.add<T::SHARERS>(0, seen);
+            first_verdict.add<T::SHARERS>(0, seen, 0);
             barrier_of<T::THREADS>();
-            by_fp32 = first_verdict.needs_fp32(lanes, terms(looked_first), least_terms, FIRST_ROOM, FIRST_BELOW,
-                                               FIRST_OF_BOTH);
+            by_fp32 =
+                first_verdict.needs_fp32(terms(looked_first), least_terms, FIRST_ROOM, FIRST_BELOW, FIRST_OF_BOTH);
           }
           if (!by_fp32) {
             lines_A.store(at, line);
@@ -711,7 +709,7 @@ __global__ void __launch_bounds__(T::THREADS, T::BLOCKS)
         advance();
       }
       if (!by_fp32) {
-        verdict.add<T::SHARERS>(0, seen);
+        verdict.add<T::SHARERS>(0, seen, coarse);
       }
     } while (ends_in_fp32());
   } else {
@@ -760,10 +758,9 @@ __global__ void __launch_bounds__(T::THREADS, T::BLOCKS)
             }
           }
         }
-        first_verdict.add<4>(1, firsts);
+        first_verdict.add<4>(1, firsts, 0);
         barrier_of<T::THREADS>();
-        by_fp32 =
-            first_verdict.needs_fp32(lanes, terms(looked_first), least_terms, FIRST_ROOM, FIRST_BELOW, FIRST_OF_BOTH);
+        by_fp32 = first_verdict.needs_fp32(terms(looked_first), least_terms, FIRST_ROOM, FIRST_BELOW, FIRST_OF_BOTH);
       }
       if (by_fp32) {
         for (int s = first; s < end; ++s) {
@@ -843,7 +840,7 @@ __global__ void __launch_bounds__(T::THREADS, T::BLOCKS)
           finite = finite && fabsf(sum[i]) <= FLT_MAX;
         }
         seen[0].least = finite ? seen[0].least : 0;  // as if low parts could underflow
-        verdict.add<4>(1, seen);
+        verdict.add<4>(1, seen, coarse);
       }
     } while (ends_in_fp32());
     if (cut.parts == 1 && !by_fp32 && stores_pairs(g)) {
