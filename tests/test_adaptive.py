@@ -261,11 +261,22 @@ def test_a_block_that_finds_that_fp32_errs_less_computes_its_tile_so(in_place, d
     assert_as_accurate_as_fp32(C, before, A, B, 0.5, times=1.1, spare=0.0)
 
 
-def test_a_block_counts_in_thousands_where_its_part_of_k_is_long(in_place):
-    """It still finds out at its end that FP32 errs less."""
-    shape = Shape(20, 30, 140_000)
+def test_a_long_part_of_k_is_judged_as_a_short_one(in_place):
+    """A block with more than 4096 lines counts by 2^12, and compares with as much.
+
+    Normal numbers are split, which errs less than FP32 sums of as many steps in totals. Where all terms but one are too
+    small to matter, FP32 computes.
+    """
+    shape = Shape(20, 100, 140_000)
+    assert in_place.launches(shape, 1, (0, 0, 0))[-1].grid[0] == 1  # a block has all of k
     A, B = draw_data("normal", shape, 2)
-    A[:, 40] *= np.float32(2.0**30)
+    C, _ = computed(in_place, A, B, sms=1)
+    total = np.zeros_like(C)
+    for p in range(0, shape.k, 512):
+        total += fp32_sums(A[:, p : p + 512], B[p : p + 512])
+    exact = A.astype(np.float64) @ B.astype(np.float64)
+    assert np.linalg.norm(C - exact) <= 0.8 * np.linalg.norm(total - exact)
+    A[:, 40] *= np.float32(2.0**44)
     C, before = computed(in_place, A, B, 0.5, sms=1)
     assert_as_accurate_as_fp32(C, before, A, B, 0.5, times=1.1, spare=0.0)
 

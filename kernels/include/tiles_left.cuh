@@ -135,8 +135,8 @@ struct TilesInOrder {
   }
 };
 
-// How so many tiles are cut: whole ones for each block as long as all blocks have one, or nearly all; then shared ones. They
-// stand in a row: the rows of a product with one column of tiles.
+// How so many tiles are cut: whole ones for each block as long as all blocks have one, or nearly all; then shared ones.
+// Nobody reads the plan's rows and columns of tiles.
 __device__ inline Plan plan_of_left(const Gemm& g, int tiles, int blocks) {
   bool nearly_all = tiles < blocks && 10 * tiles >= 9 * blocks;
   Plan plan = {tiles, 1, ceil_div(g.k, LeftTile::BK), nearly_all ? tiles : tiles / blocks * blocks, 0, 0, 0};
