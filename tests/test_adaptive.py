@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from emulator import matrix, report
 from ladder.build.compile import Build, build
-from ladder.build.library import Library, Operands
+from ladder.build.library import Launch, Library, Operands
 from ladder.config import gpus
 from ladder.config.kernels import read_kernels
 from ladder.config.plan import KERNELS
@@ -37,12 +37,21 @@ def each_way(request):
     return request.getfixturevalue(request.param)
 
 
-def computed(library: Library, A, B, beta: float = 0.0, sms: int = 8, seed: int = 1, aligned=(False, False)):
-    """C and what stood there before; fails where the emulator finds anything. `aligned`: rows of A, and of B."""
+def gap_of(cols: int, beyond: int) -> int:
+    """Elements between rows, so that each row begins so many floats beyond the alignment of the row before."""
+    return (beyond - cols) % 4 + 4
+
+
+def computed(library: Library, A, B, beta: float = 0.0, sms: int = 8, seed: int = 1, places=((3, 1), (3, 1))):
+    """C and what stood there before; fails where the emulator finds anything.
+
+    `places`, of A and of B: how many floats beyond the alignment to 16 bytes each row begins after the row before, and
+    the first row.
+    """
     shape = Shape(A.shape[0], B.shape[1], A.shape[1])
     held = [
-        matrix(*given.shape, *((4, 0) if whole else (3, 1)), given)
-        for given, whole in zip((A, B), aligned, strict=True)
+        matrix(*given.shape, gap_of(given.shape[1], beyond), offset, given)
+        for given, (beyond, offset) in zip((A, B), places, strict=True)
     ]
     before = np.random.default_rng(7).standard_normal((shape.m, shape.n)).astype(np.float32)
     C = matrix(shape.m, shape.n, 1, 0, before if beta else np.nan)
@@ -159,7 +168,7 @@ def unsplit_columns(shape: Shape, tiles):
     return A, B, last
 
 
-@pytest.mark.parametrize("aligned", [(False, False), (True, True)], ids=["by_threads", "by_the_engine"])
+@pytest.mark.parametrize("places", [((3, 1), (3, 1)), ((0, 0), (0, 0))], ids=["by_threads", "by_the_engine"])
 @pytest.mark.parametrize(
     ("shape", "tiles", "sms"),
     [
@@ -170,9 +179,9 @@ def unsplit_columns(shape: Shape, tiles):
     ],
     ids=str,
 )
-def test_fp32_gathers_tiles_that_are_left_wherever_they_are(tensor_cores, shape, tiles, sms, aligned):
+def test_fp32_gathers_tiles_that_are_left_wherever_they_are(tensor_cores, shape, tiles, sms, places):
     A, B, infinite = unsplit_columns(shape, tiles)
-    C, before = computed(tensor_cores, A, B, 0.5, sms, aligned=aligned)
+    C, before = computed(tensor_cores, A, B, 0.5, sms, places=places)
     assert not np.isfinite(C[:, infinite]).any()
     finite = np.setdiff1d(np.arange(shape.n), infinite)
     assert_as_accurate_as_fp32(C[:, finite], before[:, finite], A, B[:, finite], 0.5)
@@ -248,16 +257,29 @@ def one_large_column_of_A(random, steps):
     return A, B
 
 
+ALIGNED, RAW = ((0, 0), (0, 0)), ((3, 1), (3, 1))
+
+
+def split_kernel(library: Library, shape: Shape, sms: int, places) -> Launch:
+    """The launch of sgemm_split. It brings raw lines if A or B is not aligned."""
+    gaps = [gap_of(cols, beyond) for cols, (beyond, _) in zip((shape.k, shape.n), places, strict=True)]
+    launch = library.launches(shape, sms, (*gaps, 1))[-1]
+    assert f"ELb{int(places != ALIGNED)}E" in launch.kernel
+    return launch
+
+
+@pytest.mark.parametrize("places", [ALIGNED, RAW], ids=["aligned", "raw"])
 @pytest.mark.parametrize("when", ["at once", "later"])
 @pytest.mark.parametrize(
     "data",
     [low_parts_that_underflow, few_terms, one_large_number, one_large_column_of_A],
     ids=lambda each: each.__name__,
 )
-def test_a_block_that_finds_that_fp32_errs_less_computes_its_tile_so(in_place, data, when):
+def test_a_block_that_finds_that_fp32_errs_less_computes_its_tile_so(in_place, data, when, places):
     """At its first stage, or at its end. Split numbers would err more than twice as much."""
+    split_kernel(in_place, SHAPE, 8, places)
     A, B = data(np.random.default_rng(11), steps_of(when))
-    C, before = computed(in_place, A, B, 0.5)
+    C, before = computed(in_place, A, B, 0.5, places=places)
     assert_as_accurate_as_fp32(C, before, A, B, 0.5, times=1.1, spare=0.0)
 
 
@@ -281,6 +303,7 @@ def test_a_long_part_of_k_is_judged_as_a_short_one(in_place):
     assert_as_accurate_as_fp32(C, before, A, B, 0.5, times=1.1, spare=0.0)
 
 
+@pytest.mark.parametrize("places", [ALIGNED, RAW], ids=["aligned", "raw"])
 @pytest.mark.parametrize(
     ("shape", "sms", "tile", "parts"),
     [
@@ -295,25 +318,49 @@ def test_a_long_part_of_k_is_judged_as_a_short_one(in_place):
     ],
     ids=str,
 )
-def test_blocks_that_share_steps_of_k_compute_any_tile(in_place, shape, sms, tile, parts):
+def test_blocks_that_share_steps_of_k_compute_any_tile(in_place, shape, sms, tile, parts, places):
     """Each tiling at edges, with one part of k and with several."""
     rows, cols = tile
-    launch = in_place.launches(shape, sms, (3, 3, 1))[-1]
+    launch = split_kernel(in_place, shape, sms, places)
     assert f"SplitTilingILi{rows}ELi{cols // 64}E" in launch.kernel
     assert launch.grid[0] == -(-shape.m // rows) * -(-shape.n // cols) * parts
     A, B = draw_data("normal", shape, 9)
-    C, before = computed(in_place, A, B, 0.5, sms)
+    C, before = computed(in_place, A, B, 0.5, sms, places=places)
+    assert_as_accurate_as_fp32(C, before, A, B, 0.5)
+
+
+@pytest.mark.parametrize(
+    ("of_A", "of_B"),
+    [
+        ((0, 0), (1, 0)),
+        ((0, 1), (1, 3)),
+        ((0, 2), (2, 0)),
+        ((1, 1), (3, 2)),
+        ((1, 2), (0, 3)),
+        ((2, 0), (3, 0)),
+        ((2, 3), (2, 1)),
+        ((3, 0), (0, 0)),
+    ],
+    ids=str,
+)
+def test_raw_lines_may_begin_anywhere(in_place, of_A, of_B):
+    """Rows of four classes lack none to three floats, and the first row of B comes by another way."""
+    shape = Shape(70, 140, 150)
+    A, B = draw_data("normal", shape, 9)
+    C, before = computed(in_place, A, B, 0.5, places=(of_A, of_B))
     assert_as_accurate_as_fp32(C, before, A, B, 0.5)
 
 
 @pytest.mark.parametrize("aligned", [(True, False), (False, True), (True, True)], ids=str)
-def test_one_launch_copies_what_the_copy_engine_cannot_read(in_place, aligned):
-    shape = Shape(130, 260, 420)
-    gaps = (*(0 if whole else 1 for whole in aligned), 0)
-    copies = [launch for launch in in_place.launches(shape, 8, gaps) if "copy" in launch.kernel]
+def test_one_launch_copies_what_the_copy_engine_cannot_read_if_that_takes_less_time(in_place, aligned):
+    """Three rows are too few for raw lines."""
+    shape = Shape(3, 260, 420)
+    places = [(0, 0) if whole else (1, 1) for whole in aligned]
+    gaps = [gap_of(cols, beyond) for cols, (beyond, _) in zip((shape.k, shape.n), places, strict=True)]
+    copies = [launch for launch in in_place.launches(shape, 8, (*gaps, 0)) if "copy" in launch.kernel]
     assert len(copies) == (0 if all(aligned) else 1)
     A, B = draw_data("normal", shape, 9)
-    C, before = computed(in_place, A, B, 0.5, aligned=aligned)
+    C, before = computed(in_place, A, B, 0.5, places=places)
     assert_as_accurate_as_fp32(C, before, A, B, 0.5)
 
 
@@ -333,6 +380,7 @@ def test_shape_and_sms_say_which_way_a_product_takes(tmp_path, nvcc):
     assert library.launches(Shape(4096, 4096, 4096), 132)[-1].grid == (132, 1, 1)
     for middle in ((736, 224, 736), (1024, 1024, 1024), (4096, 4096, 512), (640, 640, 8192)):
         assert ["sgemm_split" in way for way in kernels(*middle)] == [True], middle
-    assert ["sgemm_split" in way for way in kernels(1023, 1023, 1023)] == [False, True], "a copy before it"
-    for small in ((256, 256, 64), (512, 512, 512), (128, 512, 7392), (8192, 32, 8192), (3, 8192, 8192), (16, 16, 8128)):
+    assert ["sgemm_split" in way for way in kernels(1023, 1023, 1023)] == [True], "raw lines"
+    assert ["sgemm_split" in way for way in kernels(4096, 4095, 512)] == [False, True], "a copy before it"
+    for small in ((256, 256, 64), (384, 384, 384), (128, 512, 7392), (8192, 32, 8192), (3, 8192, 8192), (16, 16, 8128)):
         assert not any("sgemm_parts" in way or "sgemm_split" in way for way in kernels(*small)), small

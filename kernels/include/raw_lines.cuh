@@ -1,4 +1,4 @@
-// Tiles of A and B by the copy engine, rounded to TF32, although rows do not begin at multiples of 16 bytes.
+// Tiles of A and B by the copy engine, rounded to TF32 or not, although rows do not begin at multiples of 16 bytes.
 //
 // The engine asks for a matrix aligned to 16 bytes, with rows that are whole 16 bytes apart. Every fourth row of any
 // matrix of floats is so far apart. So four maps describe a matrix, one for each row number modulo 4, its class. A map
@@ -24,14 +24,28 @@ inline bool has_class_maps(int rows, int cols, int64_t ld) {
   return rows >= CLASSES && cols >= 4 && ld < (int64_t{1} << 40) / 16;
 }
 
-// Maps for boxes of box_rows rows of a class and box_cols columns, rounded to TF32.
+// Maps for boxes of box_rows rows of a class and box_cols columns, rounded to TF32 if `to_tf32`.
 inline bool make_class_maps(ClassMaps* maps, const float* matrix, int rows, int cols, int64_t ld, int box_rows,
-                            int box_cols, CUtensorMapSwizzle swizzle) {
+                            int box_cols, CUtensorMapSwizzle swizzle, bool to_tf32) {
   bool made = has_class_maps(rows, cols, ld);
   for (int i = 0; i < CLASSES && made; ++i) {
     int head = head_of(matrix, ld, i);
     made = make_tensor_map(&maps->of[i], matrix + i * ld + head, ceil_div(rows - i, CLASSES), cols - head, CLASSES * ld,
-                           box_rows, box_cols, swizzle, true);
+                           box_rows, box_cols, swizzle, to_tf32);
+  }
+  return made;
+}
+
+// Maps whose lines begin one to four floats before their rows, so that they have the heads too. What stands there is the end of
+// the row before, which nobody uses. Row 0 has no row before it: the map of its class begins at row 4, so that row 0 is its
+// row -1 and arrives as zeros. Someone else loads it.
+inline bool make_early_maps(ClassMaps* maps, const float* matrix, int rows, int cols, int64_t ld, int box_rows,
+                            int box_cols, CUtensorMapSwizzle swizzle) {
+  bool made = rows > CLASSES && has_class_maps(rows, cols, ld);
+  for (int i = 0; i < CLASSES && made; ++i) {
+    int first = i == 0 ? CLASSES : i, early = 4 - head_of(matrix, ld, i);
+    made = make_tensor_map(&maps->of[i], matrix + first * ld - early, ceil_div(rows - first, CLASSES), cols + early,
+                           CLASSES * ld, box_rows, box_cols, swizzle);
   }
   return made;
 }
@@ -99,8 +113,9 @@ struct MovedLines {
   }
 };
 
-// B's part of a stage: 32 lines of COLS columns, those of a class together. The box of a class begins four floats before
-// the tile, so that only the first tile of a row lacks something: the heads. A warp loads them, a line each lane.
+// B's part of a stage: 32 lines of COLS columns, those of a class together. The box of a class begins four floats before the
+// tile, so that only the first tile of a row lacks something: the heads. A warp loads them, a line each lane. (With early maps
+// the box begins at the tile's column of the map, and no line but row 0 lacks something.)
 template <int COLS>
 struct RawLinesOfB {
   static constexpr int STEPS = 32, LINES = STEPS / CLASSES, PITCH = COLS + 4;

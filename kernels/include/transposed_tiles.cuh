@@ -61,6 +61,31 @@ struct OwnColumns {
   }
 };
 
+// The same for a stage that has B's raw lines. Lanes of the four classes read the lines of their class, 4 columns apart.
+template <int COLS>
+struct OwnRawColumns {
+  using Lines = RawLinesOfB<COLS>;
+  int cols;
+  int place;  // of the first step of k
+
+  __device__ OwnRawColumns(const Gemm& g, int group) {
+    int lane = threadIdx.x % 32, warp = threadIdx.x % 128 / 32, step = lane % 4;
+    cols = group * 64 + warp / 2 * 32 + lane / 4 * 4 + warp % 2 * 2;
+    place = Lines::line(step) + (Lines::shift(head_of(g.B, g.ldb, step)) + cols) * 4;
+  }
+
+  template <int WGMMAS>
+  __device__ void load(uint32_t (&to)[WGMMAS][4], const char* B, int first = 0) const {
+#pragma unroll
+    for (int i = 0; i < WGMMAS; ++i) {
+#pragma unroll
+      for (int v = 0; v < 4; ++v) {
+        to[i][v] = *reinterpret_cast<const uint32_t*>(B + place + Lines::line(8 * (first + i) + v / 2 * 4) + v % 2 * 4);
+      }
+    }
+  }
+};
+
 // Asks the engine for B's part of a stage, one slab after the other.
 template <int COLS>
 __device__ inline void ask_for_B(char* to, const CUtensorMap* map, int step, int col, uint64_t* arrived) {

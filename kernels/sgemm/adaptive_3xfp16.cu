@@ -3,7 +3,8 @@
 // Against `wgmma_3xfp16`:
 // - Products that are too small for the pre-pass take tensor cores too, in one launch (`sgemm_split`). FP16 would need the
 //   scales of rows and columns, so their numbers are split to TF32, whose exponents are those of FP32: A in shared memory, by
-//   four warps, and B in registers. Blocks of a cluster share the steps of k of a tile.
+//   four warps, and B in registers. Blocks of a cluster share the steps of k of a tile. Where rows do not begin at multiples of
+//   16 bytes, the engine brings raw lines (raw_lines.cuh), and these warps move A's to where they belong.
 // - Fewer tiles are left to FP32. There a tile was left as soon as one of its rows or columns had numbers too small for
 //   FP16. Here the products are computed first, and each is proof itself: where it is large enough, what FP16 lost of
 //   small numbers is below its error (scaled_parts.cuh). Steps of k are scaled too, and exponents may be any. A tile with
@@ -24,11 +25,13 @@
 //
 // Occupancy: as `wgmma_3xtf32`, and as `fastest`. `sgemm_split` has one block of 384 threads on an SM, or two of 256.
 #include <cfloat>
+#include <type_traits>
 
 #include "copying_warps.cuh"
 #include "engine_copies.cuh"
 #include "fastest_copies.cuh"
 #include "gemm.cuh"
+#include "raw_lines.cuh"
 #include "scaled_parts.cuh"
 #include "thin_sums.cuh"
 #include "tiles_left.cuh"
@@ -406,11 +409,13 @@ struct SplitTiling {
   static constexpr int COLS = 64 * GROUPS, CONSUMERS = 128 * GROUPS, SPLITTERS = 128;
   static constexpr int THREADS = CONSUMERS + SPLITTERS;
   static constexpr int BYTES_A = ROWS * 128, BYTES_B = COLS * 128;  // of a stage: A or its high parts, A's low parts, B
-  static constexpr int STAGE_BYTES = 2 * BYTES_A + BYTES_B;
+  using RawB = RawLinesOfB<COLS>;
+  template <bool RAW>  // a multiple of 1024, where A's tile has to begin
+  static constexpr int STAGE_BYTES = 2 * BYTES_A + (RAW ? (RawB::COPIED_BYTES + 1023) / 1024 * 1024 : BYTES_B);
   static constexpr int PITCH = COLS + 4;  // of a row of sums, so that lanes store to different banks
   static constexpr int SUM_BYTES = ROWS * PITCH * 4;
   static constexpr int SHARERS = SPLITTERS / ROWS;  // of a line of A
-  static_assert(SUM_BYTES <= STAGES * STAGE_BYTES, "the sums take the place of the stages");
+  static_assert(SUM_BYTES <= STAGES * STAGE_BYTES<false>, "the sums take the place of the stages");
 
   // How many numbers the sharers of a line of A look at, half of what each has, if so many steps are in the matrix.
   static __device__ int looked_of_A(int steps) {
@@ -422,7 +427,7 @@ struct SplitTiling {
     return looked;
   }
 };
-using SplitSquare = SplitTiling<128, 2, 4, 1, 208, 88>;
+using SplitSquare = SplitTiling<128, 2, 4, 1, 200, 104>;
 using SplitFlat = SplitTiling<64, 2, 5, 1, 208, 88>;
 using SplitSmall = SplitTiling<64, 1, 4, 2, 152, 104>;
 
@@ -503,7 +508,7 @@ __device__ inline void split_tf32(float x, uint32_t* high, uint32_t* low) {
   *low = __float_as_uint(x - __uint_as_float(*high));
 }
 
-// The same for a thread's share of a line of A's tile: the high parts take its place.
+// A thread's share of a line of A's tile. Where it is split, the high parts take its place.
 template <class T>
 struct LinesOfA {
   static constexpr int VECTORS = 8 / T::SHARERS;  // of four numbers
@@ -525,6 +530,12 @@ struct LinesOfA {
   __device__ void store(char* at, const float4 (&line)[VECTORS]) const {
 #pragma unroll
     for (int i = 0; i < VECTORS; ++i) {
+      *reinterpret_cast<float4*>(at + places[i]) = line[i];
+    }
+  }
+  __device__ void split(char* at, const float4 (&line)[VECTORS]) const {
+#pragma unroll
+    for (int i = 0; i < VECTORS; ++i) {
       uint4 high, low;
       split_tf32(line[i].x, &high.x, &low.x);
       split_tf32(line[i].y, &high.y, &low.y);
@@ -536,21 +547,84 @@ struct LinesOfA {
   }
 };
 
-// The results of a thread by FP32 multiply-adds: rows 8 apart, and of 32 columns twice four.
+// The same of raw lines of A (raw_lines.cuh): moves a share to where it belongs. The floats that it lacks at its beginning are
+// the last ones of the share before: the other sharer's, or the stage's before. The lines of a warp are those of a class.
 template <class T>
+struct MovedShare {
+  static constexpr int FLOATS = LINE_STEPS / T::SHARERS;
+  static_assert(T::SHARERS <= 2, "the share before is a neighbour's or an earlier one");
+  int head;
+  float before[3];
+
+  // For the steps of k from `step` on. Zeros stand for what lies outside of A.
+  __device__ MovedShare(const Gemm& g, int tile_row, int step, int thread) {
+    int row_class = thread / 32;
+    int row = tile_row + thread % 32 / T::SHARERS * CLASSES + row_class;
+    head = head_of(g.A, g.lda, row_class);
+#pragma unroll
+    for (int i = 0; i < 3; ++i) {
+      int p = step + head - 3 + i;
+      before[i] = p >= step && p < g.k && row < g.m ? g.A[row * g.lda + p] : 0.0f;
+    }
+  }
+
+  template <int HEAD>
+  static __device__ void move_by(float (&x)[3 + FLOATS]) {
+#pragma unroll
+    for (int i = FLOATS + 2; i > 2; --i) {
+      x[i] = x[i - HEAD];
+    }
+  }
+
+  __device__ void move(float4 (&line)[FLOATS / 4]) {
+    float x[3 + FLOATS];
+#pragma unroll
+    for (int i = 0; i < FLOATS / 4; ++i) {
+      x[3 + 4 * i] = line[i].x, x[4 + 4 * i] = line[i].y, x[5 + 4 * i] = line[i].z, x[6 + 4 * i] = line[i].w;
+    }
+#pragma unroll
+    for (int i = 0; i < 3; ++i) {
+      float last = x[FLOATS + i];
+      if constexpr (T::SHARERS == 2) {
+        last = __shfl_xor_sync(0xFFFFFFFF, last, 1);
+      }
+      x[i] = T::SHARERS == 2 && threadIdx.x % 2 == 1 ? last : before[i];
+      before[i] = last;
+    }
+    if (head == 1) {
+      move_by<1>(x);
+    } else if (head == 2) {
+      move_by<2>(x);
+    } else if (head == 3) {
+      move_by<3>(x);
+    }
+#pragma unroll
+    for (int i = 0; i < FLOATS / 4; ++i) {
+      line[i] = float4{x[3 + 4 * i], x[4 + 4 * i], x[5 + 4 * i], x[6 + 4 * i]};
+    }
+  }
+};
+
+// The results of a thread by FP32 multiply-adds: rows 8 apart, and of 32 columns twice four.
+template <class T, bool RAW>
 struct ByFp32 {
   static constexpr int ROWS = T::ROWS / 16;
   int row, col, chunk;
+  int raw_places[CLASSES];  // of the thread's first column in the lines of each class
 
-  __device__ ByFp32() {
+  __device__ explicit ByFp32(const Gemm& g) {
     int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     row = warp % 2 * (T::ROWS / 2) + lane % 8;
     col = warp / 2 * 32;
     chunk = lane / 8;
+#pragma unroll
+    for (int i = 0; i < CLASSES; ++i) {
+      raw_places[i] = T::RawB::line(i) + (T::RawB::shift(head_of(g.B, g.ldb, i)) + col + 4 * chunk) * 4;
+    }
   }
   __device__ void multiply(float (&sum)[T::ROWS / 2], const char* at) const {
     const char* A = at + row * 128;
-    const char* B = at + 2 * T::BYTES_A + col / 32 * SLAB_BYTES;
+    const char* B = at + 2 * T::BYTES_A + (RAW ? 0 : col / 32 * SLAB_BYTES);
     float a[2][ROWS][4], b[2][4][8];
     auto load = [&](int c, int to) {
 #pragma unroll
@@ -561,8 +635,13 @@ struct ByFp32 {
       for (int v = 0; v < 4; ++v) {
         int p = 4 * c + v;
 #pragma unroll
-        for (int j = 0; j < 8; j += 4) {
-          copy_vector<4>(b[to][v] + j, reinterpret_cast<const float*>(B + p * 128 + ((chunk + j) ^ p % 8) * 16));
+        for (int j = 0; j < 8; j += RAW ? 1 : 4) {
+          if constexpr (RAW) {
+            b[to][v][j] = *reinterpret_cast<const float*>(B + raw_places[v] + c * (T::RawB::PITCH * 4) +
+                                                          (j / 4 * 16 + j % 4) * 4);
+          } else {
+            copy_vector<4>(b[to][v] + j, reinterpret_cast<const float*>(B + p * 128 + ((chunk + j) ^ p % 8) * 16));
+          }
         }
       }
     };
@@ -599,13 +678,21 @@ struct ByFp32 {
   }
 };
 
+// The maps of A or of B. Not more than are needed, because each launch has to bring all of them.
+struct OneMap {
+  CUtensorMap of[1];
+};
+template <bool RAW>
+using Maps = std::conditional_t<RAW, ClassMaps, OneMap>;
+
 // One block, or `parts` of a cluster, computes a tile. Where the first stage shows that too few terms count or that low parts
 // would underflow, the block computes its part by FP32 multiply-adds. It begins again with them where all stages show that,
-// or a sum is not finite.
-template <class T>
+// or a sum is not finite. RAW: the engine brings raw lines of A and B (raw_lines.cuh).
+template <class T, bool RAW>
 __global__ void __launch_bounds__(T::THREADS, T::BLOCKS)
-    sgemm_split(Gemm g, Cut cut, float least_terms, const __grid_constant__ CUtensorMap map_A,
-                const __grid_constant__ CUtensorMap map_B) {
+    sgemm_split(Gemm g, Cut cut, float least_terms, const __grid_constant__ Maps<RAW> maps_A,
+                const __grid_constant__ Maps<RAW> maps_B) {
+  constexpr int STAGE_BYTES = T::template STAGE_BYTES<RAW>;
   constexpr int CHAIN_WGMMAS = SPLIT_INTERVAL / 8;  // of high parts, whose products stay in the tensor core
   constexpr int CHAINS_OF_LINE = LINE_STEPS / SPLIT_INTERVAL;
   static_assert(CHAINS_OF_LINE % 2 == 0, "the first chain of each line has the same registers");
@@ -618,11 +705,16 @@ __global__ void __launch_bounds__(T::THREADS, T::BLOCKS)
     first_verdict.begin();
     verdict.begin();
     for (int stage = 0; stage < cut.stages; ++stage) {
-      mbarrier_init(&arrived[stage], 1);
+      mbarrier_init(&arrived[stage], T::SPLITTERS / 32);
       mbarrier_init(&split[stage], T::SPLITTERS / 32);
       mbarrier_init(&empty[stage], T::CONSUMERS / 32);
     }
     mbarrier_init_fence();
+  }
+  if constexpr (RAW) {
+    if (int i = static_cast<int>(threadIdx.x); i < 2 * CLASSES) {
+      fetch_tensor_map(i < CLASSES ? &maps_A.of[i] : &maps_B.of[i - CLASSES]);
+    }
   }
   __syncthreads();
   Share share = share_of_block(g, cut);
@@ -656,33 +748,63 @@ __global__ void __launch_bounds__(T::THREADS, T::BLOCKS)
   };
   if (threadIdx.x >= T::CONSUMERS) {
     give_registers<T::SPLITTER_REGISTERS>();
-    int thread = threadIdx.x - T::CONSUMERS;
+    int thread = threadIdx.x - T::CONSUMERS, warp = thread / 32;
     LinesOfA<T> lines_A(thread);
     do {
       int next = stage;  // to be asked for
+      // Each warp asks for a quarter of A, and for one of B's slabs or classes.
       auto ask = [&](int line) {
-        mbarrier_arrive_expect(&arrived[next], T::BYTES_A + T::BYTES_B);
-        char* to = shared + next * T::STAGE_BYTES;
-        bulk_copy_box(to, &map_A, tile.row, line * LINE_STEPS, &arrived[next]);
-        ask_for_B<T::COLS>(to + 2 * T::BYTES_A, &map_B, line * LINE_STEPS, tile.col, &arrived[next]);
+        char *to_A = shared + next * STAGE_BYTES + warp * (T::BYTES_A / 4),
+             *to_B = shared + next * STAGE_BYTES + 2 * T::BYTES_A;
+        if constexpr (RAW) {
+          mbarrier_arrive_expect(&arrived[next], T::BYTES_A / 4 + T::RawB::CLASS_BYTES);
+          bulk_copy_box(to_A, &maps_A.of[warp], tile.row / CLASSES, line * LINE_STEPS, &arrived[next]);
+          bulk_copy_box(to_B + warp * T::RawB::CLASS_BYTES, &maps_B.of[warp],
+                        line * (LINE_STEPS / CLASSES) - (warp == 0), tile.col, &arrived[next]);
+        } else {
+          bool asks_B = warp < T::COLS / 32;
+          mbarrier_arrive_expect(&arrived[next], T::BYTES_A / 4 + (asks_B ? SLAB_BYTES : 0));
+          bulk_copy_box(to_A, &maps_A.of[0], tile.row + warp * (T::ROWS / 4), line * LINE_STEPS, &arrived[next]);
+          if (asks_B) {
+            bulk_copy_box(to_B + warp * SLAB_BYTES, &maps_B.of[0], line * LINE_STEPS, tile.col + 32 * warp,
+                          &arrived[next]);
+          }
+        }
         next = next + 1 < cut.stages ? next + 1 : 0;
       };
-      for (int s = first; s < end && s < first + cut.stages && thread == 0; ++s) {
+      for (int s = first; s < end && s < first + cut.stages && lane == 0; ++s) {
         ask(s);
       }
+      MovedShare<T> moved(g, tile.row, first * LINE_STEPS, thread);
+      bool has_first_row = RAW && first == 0 && thread < T::COLS;
+      float of_first_row = has_first_row && tile.col + thread < g.n ? g.B[tile.col + thread] : 0.0f;
       Seen seen[1];
       for (int s = first; s < end; ++s) {
-        if (int line = s - 2 + cut.stages; thread == 0 && s >= first + 2 && line < end) {
+        if (int line = s - 2 + cut.stages; lane == 0 && s >= first + 2 && line < end) {
           // Consumers are one line behind, so they have read the line before that.
           mbarrier_wait(&empty[next], next < stage ? parity : parity ^ 1);
           ask(line);
         }
         __syncwarp();
         mbarrier_wait(&arrived[stage], parity);
-        char* at = shared + stage * T::STAGE_BYTES;
-        if (!by_fp32) {
-          float4 line[LinesOfA<T>::VECTORS];
+        char* at = shared + stage * STAGE_BYTES;
+        if (RAW && s == first) {
+          if (has_first_row) {
+            reinterpret_cast<float*>(at + 2 * T::BYTES_A)[T::RawB::shift(head_of(g.B, g.ldb, 0)) + thread] =
+                of_first_row;
+          }
+          if (!by_fp32) {
+            barrier_of<T::THREADS>();  // others read it
+          }
+        }
+        float4 line[LinesOfA<T>::VECTORS];
+        if (RAW || !by_fp32) {
           lines_A.load(line, at);
+        }
+        if (RAW) {
+          moved.move(line);
+        }
+        if (!by_fp32) {
 #pragma unroll
           for (int i = 0; i < LinesOfA<T>::VECTORS; ++i) {
             for (float x : {line[i].x, line[i].y, line[i].z, line[i].w}) {
@@ -699,9 +821,14 @@ __global__ void __launch_bounds__(T::THREADS, T::BLOCKS)
                 first_verdict.needs_fp32(terms(looked_first), least_terms, FIRST_ROOM, FIRST_BELOW, FIRST_OF_BOTH);
           }
           if (!by_fp32) {
-            lines_A.store(at, line);
-            bulk_copy_fence();  // wgmma, and the engine when it fills the stage again, come after what was written
+            lines_A.split(at, line);
           }
+        }
+        if (RAW && by_fp32) {
+          lines_A.store(at, line);
+        }
+        if (RAW || !by_fp32) {
+          bulk_copy_fence();  // wgmma, and the engine when it fills the stage again, come after what was written
         }
         __syncwarp();
         if (lane == 0) {
@@ -715,8 +842,14 @@ __global__ void __launch_bounds__(T::THREADS, T::BLOCKS)
     } while (ends_in_fp32());
   } else {
     take_registers<T::CONSUMER_REGISTERS>();
-    OwnColumns own(threadIdx.x / 128);
-    ByFp32<T> fp32;
+    auto own = [&] {
+      if constexpr (RAW) {
+        return OwnRawColumns<T::COLS>(g, threadIdx.x / 128);
+      } else {
+        return OwnColumns(threadIdx.x / 128);
+      }
+    }();
+    ByFp32<T, RAW> fp32(g);
     float sum[T::ROWS / 2];
     do {
       Seen seen[2];                                // of the thread's two columns of B
@@ -743,9 +876,12 @@ __global__ void __launch_bounds__(T::THREADS, T::BLOCKS)
           }
         }
       };
-      auto stage_B = [&] { return shared + stage * T::STAGE_BYTES + 2 * T::BYTES_A; };
+      auto stage_B = [&] { return shared + stage * STAGE_BYTES + 2 * T::BYTES_A; };
       if (!by_fp32) {
         mbarrier_wait(&arrived[stage], parity);
+        if (RAW) {
+          barrier_of<T::THREADS>();  // row 0 of B is stored
+        }
         Seen firsts[2];
 #pragma unroll
         for (int chain = 0; chain < CHAINS_OF_LINE; ++chain) {
@@ -766,7 +902,7 @@ __global__ void __launch_bounds__(T::THREADS, T::BLOCKS)
       if (by_fp32) {
         for (int s = first; s < end; ++s) {
           mbarrier_wait(&split[stage], parity);
-          fp32.multiply(sum, shared + stage * T::STAGE_BYTES);
+          fp32.multiply(sum, shared + stage * STAGE_BYTES);
           end_line(s);
         }
       } else {
@@ -787,8 +923,8 @@ __global__ void __launch_bounds__(T::THREADS, T::BLOCKS)
         load(0, 0);
         for (int s = first; s < end; ++s) {
           mbarrier_wait(&split[stage], parity);
-          uint64_t high_A = tile_descriptor(shared + stage * T::STAGE_BYTES);
-          uint64_t low_A = tile_descriptor(shared + stage * T::STAGE_BYTES + T::BYTES_A);
+          uint64_t high_A = tile_descriptor(shared + stage * STAGE_BYTES);
+          uint64_t low_A = tile_descriptor(shared + stage * STAGE_BYTES + T::BYTES_A);
 #pragma unroll
           for (int chain = 0; chain < CHAINS_OF_LINE; ++chain) {
             int now = chain % 2;
@@ -844,7 +980,7 @@ __global__ void __launch_bounds__(T::THREADS, T::BLOCKS)
         verdict.add<4>(1, seen, coarse);
       }
     } while (ends_in_fp32());
-    if (cut.parts == 1 && !by_fp32 && stores_pairs(g)) {
+    if (!RAW && cut.parts == 1 && !by_fp32 && stores_pairs(g)) {
       bool whole = g.m - tile.row >= T::ROWS && g.n - tile.col >= T::COLS;
       store_pairs(g, tile.row + lane % 4 * 2, tile.col + own.cols, whole, sum);
       return;
@@ -856,19 +992,28 @@ __global__ void __launch_bounds__(T::THREADS, T::BLOCKS)
     }
     barrier_of<T::CONSUMERS>();
     if (cut.parts == 1) {
-      store_sums<T>(g, tile, shared, false);
+      store_sums<T>(g, tile, shared, RAW);
     }
   }
   if (cut.parts > 1) {
-    store_sums_of_cluster<T>(g, tile, shared, false, share.part, cut.parts);
+    store_sums_of_cluster<T>(g, tile, shared, RAW, share.part, cut.parts);
   }
 }
 
-template <class T>
+template <class T, bool RAW>
 cudaError_t launch_in_place(const Gemm& g, int parts, int sms, cudaStream_t stream) {
-  CUtensorMap map_A = {}, map_B = {};
-  if (!make_tensor_map(&map_A, g.A, g.m, g.k, g.lda, T::ROWS, LINE_STEPS, CU_TENSOR_MAP_SWIZZLE_128B) ||
-      !make_tensor_map(&map_B, g.B, g.k, g.n, g.ldb, LINE_STEPS, 32, CU_TENSOR_MAP_SWIZZLE_128B)) {
+  constexpr CUtensorMapSwizzle SWIZZLED = CU_TENSOR_MAP_SWIZZLE_128B;
+  Maps<RAW> maps_A = {}, maps_B = {};
+  bool made;
+  if constexpr (RAW) {
+    made =
+        make_class_maps(&maps_A, g.A, g.m, g.k, g.lda, T::ROWS / CLASSES, LINE_STEPS, SWIZZLED, false) &&
+        make_early_maps(&maps_B, g.B, g.k, g.n, g.ldb, LINE_STEPS / CLASSES, T::COLS + 4, CU_TENSOR_MAP_SWIZZLE_NONE);
+  } else {
+    made = make_tensor_map(maps_A.of, g.A, g.m, g.k, g.lda, T::ROWS / 4, LINE_STEPS, SWIZZLED) &&
+           make_tensor_map(maps_B.of, g.B, g.k, g.n, g.ldb, LINE_STEPS, 32, SWIZZLED);
+  }
+  if (!made) {
     return cudaErrorNotSupported;
   }
   // cuBLAS may split k among blocks where C has fewer than two tiles for an SM. It is assumed that a block sums FEWEST_STEPS or
@@ -878,11 +1023,13 @@ cudaError_t launch_in_place(const Gemm& g, int parts, int sms, cudaStream_t stre
       std::min(std::max(FEWEST_STEPS, g.k * tiles / (2 * sms)), std::max(FEWEST_STEPS, static_cast<float>(g.k)));
   dim3 grid = tile_grid(g, T::ROWS, T::COLS);
   grid.x *= parts;
-  int least = ceil_div(T::SUM_BYTES, T::STAGE_BYTES);
+  constexpr int STAGE_BYTES = T::template STAGE_BYTES<RAW>;
+  int least = ceil_div(T::SUM_BYTES, STAGE_BYTES);
   int stages = std::min(T::STAGES, std::max(least, ceil_div(ceil_div(g.k, LINE_STEPS), parts)));
-  size_t shared_bytes = static_cast<size_t>(stages) * T::STAGE_BYTES;
-  return launch_parts_after_copies(sgemm_split<T>, parts, grid, dim3(T::THREADS), shared_bytes, stream, g,
-                                   Cut{parts, stages}, LEAST_TERMS / steps, map_A, map_B);
+  size_t shared_bytes = static_cast<size_t>(stages) * STAGE_BYTES;
+  auto kernel = sgemm_split<T, RAW>;
+  return launch_parts_after_copies(kernel, parts, grid, dim3(T::THREADS), shared_bytes, stream, g, Cut{parts, stages},
+                                   LEAST_TERMS / steps, maps_A, maps_B);
 }
 
 // The workspace of a product that takes tensor cores.
@@ -952,14 +1099,14 @@ struct Choice {
 // Replaces `best` by the best number of parts for one tiling if this has fewer cycles. The constants are fitted to the times of
 // the tilings for drawn products on an H200, which are not recorded, but the prices of clusters of SplitSquare and SplitFlat:
 // these were raised after the survey that was recorded with story 25.
-template <class T>
+template <class T, bool RAW>
 void consider_in_place(const fp32::Source& source, int sms, const TileCosts& costs, Choice* best) {
   const Gemm& g = source.g;
   double copies = copy_cycles(g, source.copied_A, source.copied_B, sms);
   for (int parts = 1; parts <= std::min(MOST_BLOCKS, ceil_div(g.k, LINE_STEPS)); parts *= 2) {
     double cycles = copies + cycles_of_tiles<T>(g, sms, costs, parts);
     if (cycles < best->cycles) {
-      *best = {cycles, false, source, parts, launch_in_place<T>};
+      *best = {cycles, false, source, parts, launch_in_place<T, RAW>};
     }
   }
 }
@@ -1005,9 +1152,15 @@ cudaError_t choose(const Gemm& g, void* workspace, int* sms, Choice* best) {
   *best = {HUGE_VAL, false, {g}, 1, nullptr};
   if (ALWAYS_SPLIT != 1 && g.k >= LEAST_SUM) {
     fp32::Source source = fp32::with_copies(g, vector_width(g.A, g.lda) != 4, vector_width(g.B, g.ldb) != 4, workspace);
-    consider_in_place<SplitSquare>(source, *sms, {9990, 8760, 2550, 1560, 7000, 1710}, best);
-    consider_in_place<SplitFlat>(source, *sms, {8910, 7330, 1700, 350, 5000, 290}, best);
-    consider_in_place<SplitSmall>(source, *sms, {8310, 5360, 1190, 1000, 3350, 490}, best);
+    consider_in_place<SplitSquare, false>(source, *sms, {9990, 8760, 2490, 1560, 7000, 1710}, best);
+    consider_in_place<SplitFlat, false>(source, *sms, {8910, 7330, 1600, 350, 5000, 290}, best);
+    consider_in_place<SplitSmall, false>(source, *sms, {8310, 5360, 1160, 980, 3350, 490}, best);
+    bool raw = source.copied_A || source.copied_B;
+    if (raw && has_class_maps(g.m, g.k, g.lda) && has_class_maps(g.k, g.n, g.ldb)) {
+      consider_in_place<SplitSquare, true>({g}, *sms, {13200, 13100, 2830, 1560, 4000, 2030}, best);
+      consider_in_place<SplitFlat, true>({g}, *sms, {11500, 10700, 1860, 1540, 2600, 760}, best);
+      consider_in_place<SplitSmall, true>({g}, *sms, {10100, 7500, 1350, 1070, 2000, 1240}, best);
+    }
   }
   if (ALWAYS_SPLIT != 2) {
     consider_parts(g, *sms, best);

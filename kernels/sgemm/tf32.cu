@@ -66,30 +66,6 @@ __device__ inline Tile pair_of_tiles(const Gemm& g, unsigned t) {
   return {static_cast<int>(first + i % rows) * TILE_ROWS, static_cast<int>(i / rows) * 2 * TILE_COLS};
 }
 
-// The same for a stage that has B's raw lines. Lanes of the four classes read the lines of their class, 4 columns apart.
-template <int COLS>
-struct OwnRawColumns {
-  using Lines = RawLinesOfB<COLS>;
-  int cols;
-  int place;  // of the first step of k
-
-  __device__ OwnRawColumns(const Gemm& g, int group) {
-    int lane = threadIdx.x % 32, warp = threadIdx.x % 128 / 32, step = lane % 4;
-    cols = group * 64 + warp / 2 * 32 + lane / 4 * 4 + warp % 2 * 2;
-    place = Lines::line(step) + (Lines::shift(head_of(g.B, g.ldb, step)) + cols) * 4;
-  }
-
-  __device__ void load(uint32_t (&to)[STEPS / 8][4], const char* B) const {
-#pragma unroll
-    for (int i = 0; i < STEPS / 8; ++i) {
-#pragma unroll
-      for (int v = 0; v < 4; ++v) {
-        to[i][v] = *reinterpret_cast<const uint32_t*>(B + place + Lines::line(8 * i + v / 2 * 4) + v % 2 * 4);
-      }
-    }
-  }
-};
-
 // Starts to multiply a stage's tiles, of which A's lies at `at` and a thread has its numbers of B. The products are added to
 // `sum` if there is one yet.
 template <int SUMS>
@@ -603,10 +579,11 @@ cudaError_t launch_parts(const Gemm& g, Cut cut, int, cudaStream_t stream) {
   bool raw_A = !make_map_A(g, T::ROWS, &maps_A.of[0]), raw_B = !make_map_B(g, &maps_B.of[0]);
   bool made = RAW || !(raw_A || raw_B);
   if (made && raw_A) {
-    made = make_class_maps(&maps_A, g.A, g.m, g.k, g.lda, T::ROWS / CLASSES, STEPS, CU_TENSOR_MAP_SWIZZLE_128B);
+    made = make_class_maps(&maps_A, g.A, g.m, g.k, g.lda, T::ROWS / CLASSES, STEPS, CU_TENSOR_MAP_SWIZZLE_128B, true);
   }
   if (made && raw_B) {
-    made = make_class_maps(&maps_B, g.B, g.k, g.n, g.ldb, STEPS / CLASSES, T::COLS + 4, CU_TENSOR_MAP_SWIZZLE_NONE);
+    made =
+        make_class_maps(&maps_B, g.B, g.k, g.n, g.ldb, STEPS / CLASSES, T::COLS + 4, CU_TENSOR_MAP_SWIZZLE_NONE, true);
   }
   if (!made) {
     return cudaErrorNotSupported;
