@@ -201,8 +201,11 @@ EMULATED_ALONE = (
     Case(Shape(1412, 1316, 580), -1, padding=(0, 1 << 32, 0), family="uneven_steps", sms=32, blocks=EMULATED_FEW),
     Case(Shape(1029, 1039, 1035), beta=1, padding=(0, 2, 6), family="outliers", sms=66, blocks=EMULATED_FEW),
     Case(Shape(1028, 1036, 1032), alpha=2.0**-110, family="huge", sms=66, blocks=EMULATED_FEW),
-    # Of so few SMs that the pre-pass pays early, and with lines that tensor cores leave to others.
-    Case(Shape(780, 772, 580), beta=0.75, family="nonfinite", sms=8, blocks=EMULATED_FEW),
+    # Of so few SMs that the pre-pass pays early, and with lines that tensor cores leave to others; all aligned or none.
+    *(
+        Case(Shape(780, 772, 580), beta=0.75, padding=padding, family="nonfinite", sms=8, blocks=EMULATED_FEW)
+        for padding in (0, (1, 3, 1))
+    ),
     # Larger still, aligned and of whole tiles but along k; with long sums too, twice; and with longer sums.
     Case(Shape(2240, 2304, 1036), sms=66, blocks=EMULATED_FEW),
     Case(Shape(2030, 2040, 2052), beta=1, padding=4, sms=66, blocks=EMULATED_LAST),
