@@ -37,21 +37,22 @@ def each_way(request):
     return request.getfixturevalue(request.param)
 
 
-def gap_of(cols: int, beyond: int) -> int:
-    """Elements between rows, so that each row begins so many floats beyond the alignment of the row before."""
-    return (beyond - cols) % 4 + 4
+# Of A and of B: how many floats beyond the alignment to 16 bytes a row begins after the one before, and the first one.
+ALIGNED, RAW = ((0, 0), (0, 0)), ((3, 1), (3, 1))
 
 
-def computed(library: Library, A, B, beta: float = 0.0, sms: int = 8, seed: int = 1, places=((3, 1), (3, 1))):
-    """C and what stood there before; fails where the emulator finds anything.
+def gaps_of(shape: Shape, places) -> tuple[int, int]:
+    """Elements between the rows of A and of B where these begin at such places."""
+    (of_A, _), (of_B, _) = places
+    return (of_A - shape.k) % 4 + 4, (of_B - shape.n) % 4 + 4
 
-    `places`, of A and of B: how many floats beyond the alignment to 16 bytes each row begins after the row before, and
-    the first row.
-    """
+
+def computed(library: Library, A, B, beta: float = 0.0, sms: int = 8, seed: int = 1, places=RAW):
+    """C and what stood there before; fails where the emulator finds anything."""
     shape = Shape(A.shape[0], B.shape[1], A.shape[1])
     held = [
-        matrix(*given.shape, gap_of(given.shape[1], beyond), offset, given)
-        for given, (beyond, offset) in zip((A, B), places, strict=True)
+        matrix(*given.shape, gap, offset, given)
+        for given, gap, (_, offset) in zip((A, B), gaps_of(shape, places), places, strict=True)
     ]
     before = np.random.default_rng(7).standard_normal((shape.m, shape.n)).astype(np.float32)
     C = matrix(shape.m, shape.n, 1, 0, before if beta else np.nan)
@@ -168,7 +169,7 @@ def unsplit_columns(shape: Shape, tiles):
     return A, B, last
 
 
-@pytest.mark.parametrize("places", [((3, 1), (3, 1)), ((0, 0), (0, 0))], ids=["by_threads", "by_the_engine"])
+@pytest.mark.parametrize("places", [RAW, ALIGNED], ids=["by_threads", "by_the_engine"])
 @pytest.mark.parametrize(
     ("shape", "tiles", "sms"),
     [
@@ -257,13 +258,9 @@ def one_large_column_of_A(random, steps):
     return A, B
 
 
-ALIGNED, RAW = ((0, 0), (0, 0)), ((3, 1), (3, 1))
-
-
 def split_kernel(library: Library, shape: Shape, sms: int, places) -> Launch:
     """The launch of sgemm_split. It brings raw lines if A or B is not aligned."""
-    gaps = [gap_of(cols, beyond) for cols, (beyond, _) in zip((shape.k, shape.n), places, strict=True)]
-    launch = library.launches(shape, sms, (*gaps, 1))[-1]
+    launch = library.launches(shape, sms, (*gaps_of(shape, places), 1))[-1]
     assert f"ELb{int(places != ALIGNED)}E" in launch.kernel
     return launch
 
@@ -346,18 +343,19 @@ def test_blocks_that_share_steps_of_k_compute_any_tile(in_place, shape, sms, til
 def test_raw_lines_may_begin_anywhere(in_place, of_A, of_B):
     """Rows of four classes lack none to three floats, and the first row of B comes by another way."""
     shape = Shape(70, 140, 150)
+    split_kernel(in_place, shape, 8, (of_A, of_B))
     A, B = draw_data("normal", shape, 9)
     C, before = computed(in_place, A, B, 0.5, places=(of_A, of_B))
     assert_as_accurate_as_fp32(C, before, A, B, 0.5)
 
 
 @pytest.mark.parametrize("aligned", [(True, False), (False, True), (True, True)], ids=str)
-def test_one_launch_copies_what_the_copy_engine_cannot_read_if_that_takes_less_time(in_place, aligned):
-    """Three rows are too few for raw lines."""
+def test_one_launch_copies_what_does_not_come_as_raw_lines_either(in_place, aligned):
+    """Three rows are too few for these."""
     shape = Shape(3, 260, 420)
     places = [(0, 0) if whole else (1, 1) for whole in aligned]
-    gaps = [gap_of(cols, beyond) for cols, (beyond, _) in zip((shape.k, shape.n), places, strict=True)]
-    copies = [launch for launch in in_place.launches(shape, 8, (*gaps, 0)) if "copy" in launch.kernel]
+    made = in_place.launches(shape, 8, (*gaps_of(shape, places), 0))
+    copies = [launch for launch in made if "copy" in launch.kernel]
     assert len(copies) == (0 if all(aligned) else 1)
     A, B = draw_data("normal", shape, 9)
     C, before = computed(in_place, A, B, 0.5, places=places)
@@ -378,7 +376,7 @@ def test_shape_and_sms_say_which_way_a_product_takes(tmp_path, nvcc):
         expected = ("scan_matrices", "rescale_steps", "split_parts", "sgemm_parts", "sgemm_left")
         assert all(name in way for name, way in zip(expected, ways, strict=True))
     assert library.launches(Shape(4096, 4096, 4096), 132)[-1].grid == (132, 1, 1)
-    for middle in ((736, 224, 736), (1024, 1024, 1024), (4096, 4096, 512), (640, 640, 8192)):
+    for middle in ((512, 512, 512), (736, 224, 736), (1024, 1024, 1024), (4096, 4096, 512), (640, 640, 8192)):
         assert ["sgemm_split" in way for way in kernels(*middle)] == [True], middle
     assert ["sgemm_split" in way for way in kernels(1023, 1023, 1023)] == [True], "raw lines"
     assert ["sgemm_split" in way for way in kernels(4096, 4095, 512)] == [False, True], "a copy before it"
