@@ -327,7 +327,7 @@ def test_any_product_that_hypothesis_draws_is_right(builds, gpu_alone):
 def test_matrices_that_fastest_copies_first_give_the_right_product(builds, gpu_alone, padding):
     library = Library(Build(builds["fastest"]).library)
     shape = Shape(2047, 2047, 2047)
-    assert any("copy_aligned" in launch.kernel for launch in library.launches(shape, sms=132))
+    assert any("copy_for_engine" in launch.kernel for launch in library.launches(shape, sms=132))
     for family in ("uniform", "nonfinite"):
         case = Case(shape, -1.25, 0.75, padding, (0, 4, 1), family)
         assert check_case(CudaDevice(0), library, case, 3, runs=2)["verdict"] == "pass"

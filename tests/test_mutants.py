@@ -271,7 +271,7 @@ def test_room_for_results_of_a_large_tile_that_is_too_small_is_found(bench, rung
     start = text.index("sizeof(float) * (T::RING + T::STAGED)")
     one = mutant(Code(text), "copying_warps.cuh", "workspace one smaller", Edit(start, start, "-4 + "))
     fastest = rungs["fastest"][:1]
-    unaligned = [case for case in bench.cases_of(fastest[0]) if case.blocks and case.sms == 1 and case.shape.k == 32]
+    unaligned = [case for case in bench.cases_of(fastest[0]) if case.blocks and case.sms == 1 and case.shape.k == 96]
     assert len(unaligned) == 1
     bench.cases[fastest[0].name] = unaligned
     assert bench.emulated(fastest, one)["kind"] == "out of bounds"

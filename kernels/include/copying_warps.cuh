@@ -5,7 +5,6 @@
 #include <cuda_pipeline.h>
 
 #include "bulk_copy.cuh"
-#include "edges.cuh"
 #include "fastest_tile.cuh"
 #include "gemm.cuh"
 #include "stream_k.cuh"
@@ -107,7 +106,7 @@ __device__ inline void copy_tile_B(float* to, const Gemm& g, int col, int p, int
   const float* from[PASSES];
 #pragma unroll
   for (int i = 0; i < PASSES; ++i) {
-    from[i] = g.B + (p + own_row) * g.ldb + wrapped(col + i * LANES * WIDTH + own_col, g.n);
+    from[i] = g.B + (p + own_row) * g.ldb + within(col + i * LANES * WIDTH + own_col, g.n);
   }
   to += own_row * BOX_COLS<T> + own_col % BOX_COLS<T> + own_col / BOX_COLS<T> * (BOX_COLS<T> * T::BK);
   bool inside = p + T::BK <= g.k;

@@ -3,7 +3,6 @@
 
 #include <cuda_pipeline.h>
 
-#include "edges.cuh"
 #include "fastest_tile.cuh"
 #include "gemm.cuh"
 
@@ -56,11 +55,11 @@ struct Copies {
     to_B = T::TILE_A + p_B * T::BN + col;
 #pragma unroll
     for (int i = 0; i < T::BM / ROWS_A; ++i) {
-      rows_A[i] = wrapped(tile.row + row + i * ROWS_A, g.m) * g.lda;
+      rows_A[i] = within(tile.row + row + i * ROWS_A, g.m) * g.lda;
     }
 #pragma unroll
     for (int i = 0; i < T::BN / COLS_B; ++i) {
-      cols_B[i] = wrapped(tile.col + col + i * COLS_B, g.n);
+      cols_B[i] = within(tile.col + col + i * COLS_B, g.n);
     }
     A = g.A + p + p_A;
     B = g.B + (p + p_B) * ldb;

@@ -29,6 +29,7 @@ struct Tiling {
   static constexpr int STAGED_ROWS = 32 / LANES_N;
   static constexpr int STAGED_PITCH = WN + (LANES_N < 8 && WN % 32 == 0 ? 16 : 0);
   static constexpr int STAGED = THREADS / 32 * STAGED_ROWS * STAGED_PITCH;
+  static constexpr bool IN_STAGES = BM * BN <= RING;  // all results have room in the stages
   static_assert(STAGED <= RING, "the results of a block that copies no next tile meanwhile have room in its stages");
   static_assert(TM % 4 == 0 && TN % 4 == 0, "a thread tile must consist of whole vectors");
   static_assert(WM % TM == 0 && WN % TN == 0 && (WM / TM) * (WN / TN) == 32,
@@ -47,6 +48,14 @@ struct Tiling {
   static __device__ constexpr int row(int i) { return i / 4 * STEP_M + i % 4; }
   static __device__ constexpr int col(int j) { return j / 4 * STEP_N; }
 };
+
+// Which row or column is read in place of number i of n: i itself, or beyond the edge another one, because the results there are
+// not stored. Not the same one for all that lie beyond: lanes that copy the same float to shared memory seem to do so one after
+// the other.
+__device__ inline unsigned within(unsigned i, unsigned n) {
+  unsigned most = 0x80000000u >> __clz(static_cast<int>(n));  // the largest power of two up to n
+  return i < n ? i : i & (most - 1);
+}
 
 // Shared memory to registers: the vectors of a thread in a row of a tile, `step` floats apart.
 template <int LENGTH>
@@ -120,19 +129,70 @@ __device__ inline void store_unaligned(const Gemm& g, Tile tile, float* staged, 
   }
 }
 
-// Stores a thread's results of a tile. All ways are short, because an instruction that runs for the first time has to be
-// fetched from memory: with whole vectors where C has no others, else as store_unaligned does.
+// Whether C, which has n columns, consists of whole vectors.
+__device__ inline bool rows_aligned(const Gemm& g, int n) { return vector_width(g.C, g.ldc) == 4 && n % 4 == 0; }
+
+// Stores the results of a tile where rows of C are not aligned and the stages have room for them (IN_STAGES): all of them to
+// shared memory, and then whole rows of the tile, so that neighbouring lanes store neighbouring columns. The code is short,
+// because an instruction that runs for the first time has to be fetched from memory. All threads of the block come here, and
+// none reads the stages any more.
 template <class T>
-__device__ inline void store_tile(const Gemm& g, Tile tile, float* staged, const float (&sum)[T::TM][T::TN]) {
-  int thread = needed_from_here(static_cast<int>(threadIdx.x));
-  tile = {needed_from_here(tile.row), needed_from_here(tile.col)};
-  if (vector_width(g.C, g.ldc) == 1 || g.n % 4 != 0) {
+__device__ inline void store_rows(const Gemm& g, Tile tile, int thread, float* shared,
+                                  const float (&sum)[T::TM][T::TN]) {
+  constexpr int COLS = T::BN / 32, ROWS = 16 / COLS, WARPS_OF_BLOCK = T::THREADS / 32;  // ROWS of a warp at a time
+  static_assert(T::BM % (ROWS * WARPS_OF_BLOCK) == 0, "all warps store as many rows");
+  float* own = shared + T::row_of(thread) * T::BN + T::col_of(thread);
 #pragma unroll
-    for (int i = 0; i < T::TM; ++i) {
-      store_unaligned<T>(g, tile, staged, thread, i, sum[i]);
+  for (int i = 0; i < T::TM; ++i) {
+#pragma unroll
+    for (int j = 0; j < T::TN; j += 4) {
+      *reinterpret_cast<float4*>(own + T::row(i) * T::BN + T::col(j)) =
+          float4{g.alpha * sum[i][j], g.alpha * sum[i][j + 1], g.alpha * sum[i][j + 2], g.alpha * sum[i][j + 3]};
     }
-    return;
   }
+  __syncthreads();
+  int row = thread / 32, lane = thread % 32;
+  int rows_left = g.m - tile.row, cols_left = g.n - tile.col - lane;
+  const float* from = shared + row * T::BN + lane;
+  float* C = g.C + (tile.row + row) * g.ldc + tile.col + lane;
+#pragma unroll 1
+  for (; row < T::BM; row += ROWS * WARPS_OF_BLOCK) {
+    float result[ROWS][COLS];
+#pragma unroll
+    for (int r = 0; r < ROWS; ++r) {
+#pragma unroll
+      for (int c = 0; c < COLS; ++c) {
+        result[r][c] = from[r * WARPS_OF_BLOCK * T::BN + 32 * c];
+      }
+    }
+    if (g.beta != 0.0f) {
+#pragma unroll
+      for (int r = 0; r < ROWS; ++r) {
+#pragma unroll
+        for (int c = 0; c < COLS; ++c) {
+          if (row + r * WARPS_OF_BLOCK < rows_left && 32 * c < cols_left) {
+            result[r][c] += g.beta * C[r * WARPS_OF_BLOCK * g.ldc + 32 * c];
+          }
+        }
+      }
+    }
+#pragma unroll
+    for (int r = 0; r < ROWS; ++r) {
+#pragma unroll
+      for (int c = 0; c < COLS; ++c) {
+        if (row + r * WARPS_OF_BLOCK < rows_left && 32 * c < cols_left) {
+          C[r * WARPS_OF_BLOCK * g.ldc + 32 * c] = result[r][c];
+        }
+      }
+    }
+    from += ROWS * WARPS_OF_BLOCK * T::BN;
+    C += ROWS * WARPS_OF_BLOCK * g.ldc;
+  }
+}
+
+// Stores a thread's results of a tile, where C consists of whole vectors.
+template <class T>
+__device__ inline void store_vectors(const Gemm& g, Tile tile, int thread, const float (&sum)[T::TM][T::TN]) {
   int row = tile.row + T::row_of(thread);
   int col = tile.col + T::col_of(thread);
 #pragma unroll
@@ -165,5 +225,34 @@ __device__ inline void store_tile(const Gemm& g, Tile tile, float* staged, const
         }
       }
     }
+  }
+}
+
+// Stores a thread's results of a tile. Both ways are short, because an instruction that runs for the first time has to be fetched
+// from memory.
+template <class T>
+__device__ inline void store_tile(const Gemm& g, Tile tile, float* staged, const float (&sum)[T::TM][T::TN]) {
+  int thread = needed_from_here(static_cast<int>(threadIdx.x));
+  tile = {needed_from_here(tile.row), needed_from_here(tile.col)};
+  if (rows_aligned(g, g.n)) {
+    store_vectors<T>(g, tile, thread, sum);
+    return;
+  }
+#pragma unroll
+  for (int i = 0; i < T::TM; ++i) {
+    store_unaligned<T>(g, tile, staged, thread, i, sum[i]);
+  }
+}
+
+// The same if all results have room in the stages, which no thread of the block reads any more. What says how to store is needed
+// from here: else Light lacks registers.
+template <class T>
+__device__ inline void store_tile_in_stages(const Gemm& g, Tile tile, float* shared, const float (&sum)[T::TM][T::TN]) {
+  int thread = needed_from_here(static_cast<int>(threadIdx.x));
+  tile = {needed_from_here(tile.row), needed_from_here(tile.col)};
+  if (rows_aligned(g, needed_from_here(g.n))) {
+    store_vectors<T>(g, tile, thread, sum);
+  } else {
+    store_rows<T>(g, tile, thread, shared, sum);
   }
 }

@@ -4,6 +4,7 @@
 // matrix-matrix multiplication on the GPU, PPoPP 2023.
 #pragma once
 
+#include "divisor.cuh"
 #include "fastest_tile.cuh"
 #include "gemm.cuh"
 #include "second_kernel.cuh"
@@ -13,8 +14,25 @@
 struct Plan {
   int tiles_m, tiles_n, tiles_k;  // tiles_k: steps of k in a tile, BK elements each
   int whole, sharers;
-  int64_t steps, longer;  // steps of a sharer; the first `longer` sharers have one more
+  int64_t steps, longer;                    // steps of a sharer; the first `longer` sharers have one more
+  Divisor by_tiles_k, by_steps, by_longer;  // by_longer: by `steps` + 1
+  TileOrder order;
 };
+
+// Tiles are numbered in groups of some 2048 rows, down their columns, so that blocks that run together share rows of A
+// and columns of B in the L2 cache.
+template <class T>
+constexpr int GROUP_ROWS = 2048 / T::BM;
+
+// The same plan with what the kernels need to divide.
+template <class T>
+Plan with_divisors(Plan plan) {
+  plan.by_tiles_k = divisor(plan.tiles_k);
+  plan.by_steps = divisor(static_cast<int>(std::max<int64_t>(plan.steps, 1)));
+  plan.by_longer = divisor(static_cast<int>(plan.steps) + 1);
+  plan.order = tile_order(plan.tiles_m, plan.tiles_n, GROUP_ROWS<T>);
+  return plan;
+}
 
 __host__ __device__ inline int64_t first_step(const Plan& plan, int64_t sharer) {
   return sharer * plan.steps + (sharer < plan.longer ? sharer : plan.longer);
@@ -30,15 +48,9 @@ inline bool has_partials(const Plan& plan) {
   return plan.sharers > 0 && (plan.longer > 0 || plan.steps % plan.tiles_k != 0);
 }
 
-// Tiles are numbered in groups of some 2048 rows, down their columns, so that blocks that run together share rows of A
-// and columns of B in the L2 cache.
 template <class T>
 __device__ inline Tile place(const Plan& plan, int tile) {
-  constexpr int GROUP = 2048 / T::BM;
-  int first = tile / (GROUP * plan.tiles_n) * GROUP;
-  int rows = plan.tiles_m - first < GROUP ? plan.tiles_m - first : GROUP;
-  int i = tile % (GROUP * plan.tiles_n);
-  return {(first + i % rows) * T::BM, i / rows * T::BN};
+  return tile_in_order<GROUP_ROWS<T>>(plan.order, tile, T::BM, T::BN);
 }
 
 // Calls f(tile, first, last, slot) for each piece of this block's work: the steps first .. last - 1 of a tile, and the
@@ -50,15 +62,16 @@ __device__ inline void for_each_piece(const Plan& plan, F f) {
     int sharer = block - plan.whole;
     int tile = block;
     int first = 0;
-    int64_t left = plan.tiles_k;
+    int left = plan.tiles_k;
     if (sharer >= 0) {
-      int64_t begin = first_step(plan, sharer);
-      tile = plan.whole + static_cast<int>(begin / plan.tiles_k);
-      first = static_cast<int>(begin % plan.tiles_k);
-      left = first_step(plan, sharer + 1) - begin;
+      int begin = static_cast<int>(first_step(plan, sharer));
+      int shared_tile = plan.by_tiles_k.quotient(begin);
+      tile = plan.whole + shared_tile;
+      first = begin - shared_tile * plan.tiles_k;
+      left = static_cast<int>(first_step(plan, sharer + 1)) - begin;
     }
     for (int nth = 0; left > 0; ++nth) {
-      int last = left < plan.tiles_k - first ? first + static_cast<int>(left) : plan.tiles_k;
+      int last = min(first + left, plan.tiles_k);
       f(place<T>(plan, tile), first, last, last - first == plan.tiles_k ? -1 : 2 * sharer + (nth > 0));
       left -= last - first;
       first = 0;
@@ -101,19 +114,24 @@ __device__ inline void store_added(const Gemm& g, int row, int col, float4 sum, 
 // others. A lane adds one vector.
 constexpr int MOST_ADDERS = 1024, LEAST_ADDERS = 256;  // threads of a block
 template <class T>
-__global__ void __launch_bounds__(MOST_ADDERS) add_partials(Gemm g, Plan plan, float* partials, int ways) {
+__global__ void __launch_bounds__(MOST_ADDERS) add_partials(Gemm g, Plan plan, float* partials, int log_ways) {
   __shared__ float4 sums[MOST_ADDERS];
-  constexpr int CHUNKS = T::VECTORS * T::GROUP_THREADS / 32;  // of a tile, 32 vectors each
-  int way = threadIdx.x / 32 % ways;
-  int64_t chunk = (static_cast<int64_t>(blockIdx.x) * (blockDim.x / 32) + threadIdx.x / 32) / ways;
+  constexpr unsigned CHUNKS = T::VECTORS * T::GROUP_THREADS / 32;  // of a tile, 32 vectors each
+  int ways = 1 << log_ways;
+  int way = static_cast<int>(threadIdx.x) / 32 % ways;
+  unsigned chunk = (blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32) >> log_ways;
   int shared_tile = static_cast<int>(chunk / CHUNKS);
   int vector = static_cast<int>(chunk % T::VECTORS);
-  int thread = static_cast<int>(chunk % CHUNKS) / T::VECTORS * 32 + threadIdx.x % 32;
+  int thread = static_cast<int>(chunk % CHUNKS / T::VECTORS * 32 + threadIdx.x % 32);
   int i = vector / (T::TN / 4);
   int j = vector % (T::TN / 4) * 4;
-  int64_t begin = static_cast<int64_t>(shared_tile) * plan.tiles_k;
-  int first = sharer_of_step(plan, begin);
-  int last = sharer_of_step(plan, begin + plan.tiles_k - 1);
+  int begin = shared_tile * plan.tiles_k;
+  auto sharer_of = [&](int step) {
+    int in_longer = static_cast<int>(plan.longer) * (static_cast<int>(plan.steps) + 1);
+    return step < in_longer ? plan.by_longer.quotient(step)
+                            : static_cast<int>(plan.longer) + plan.by_steps.quotient(step - in_longer);
+  };
+  int first = sharer_of(begin), last = sharer_of(begin + plan.tiles_k - 1);
   bool needed = first < last && plan.whole + shared_tile < plan.tiles_m * plan.tiles_n;
   float4 sum = {0.0f, 0.0f, 0.0f, 0.0f};
   wait_for_first_kernel();
@@ -160,12 +178,12 @@ __global__ void __launch_bounds__(MOST_ADDERS) add_partials(Gemm g, Plan plan, f
 template <class T>
 cudaError_t launch_add_partials(const Gemm& g, const Plan& plan, float* partials, cudaStream_t stream) {
   int64_t tiles = static_cast<int64_t>(plan.tiles_m) * plan.tiles_n - plan.whole;
-  int ways = 1;
-  while (ways < MOST_ADDERS / 32 && plan.sharers > 4 * ways * tiles) {
-    ways *= 2;
+  int log_ways = 0;
+  while (32 << log_ways < MOST_ADDERS && plan.sharers > (4 << log_ways) * tiles) {
+    ++log_ways;
   }
-  int adders = std::max(32 * ways, LEAST_ADDERS);
-  int64_t threads = tiles * (T::VECTORS * T::GROUP_THREADS) * ways;
+  int adders = std::max(32 << log_ways, LEAST_ADDERS);
+  int64_t threads = tiles * (T::VECTORS * T::GROUP_THREADS) << log_ways;
   dim3 grid(static_cast<unsigned>((threads + adders - 1) / adders));
-  return launch_second(add_partials<T>, grid, dim3(adders), stream, g, plan, partials, ways);
+  return launch_second(add_partials<T>, grid, dim3(adders), stream, g, with_divisors<T>(plan), partials, log_ways);
 }

@@ -3,6 +3,7 @@
 // of the cluster's blocks (PTX ISA, "mapa", "barrier.cluster"), always in the same order.
 #pragma once
 
+#include "divisor.cuh"
 #include "gemm.cuh"
 
 #if defined(__CUDACC__) && __CUDA_ARCH_LIST__ >= 900
@@ -104,7 +105,7 @@ __device__ inline int sum_of_lanes(float (&value)[VALUES]) {
 // written by all warps; it is changed.
 template <int VALUES, class Store>
 __device__ inline void store_sum_of_ways(float* sums, Ways ways, Store store) {
-  int results = WARPS / ways.warps * VALUES;
+  int results = quotient_by_power(WARPS, ways.warps) * VALUES;
   __syncthreads();
   for (int i = threadIdx.x; i < results; i += WARPS * 32) {
     float* own = sums + i / VALUES * (ways.warps * VALUES) + i % VALUES;

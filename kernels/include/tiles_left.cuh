@@ -12,8 +12,8 @@
 // - Elements: a warp computes each from its row of A and its column of B.
 #pragma once
 
-#include "aligned_copy.cuh"
 #include "copying_warps.cuh"
+#include "engine_copies.cuh"
 #include "fastest_tile.cuh"
 #include "gemm.cuh"
 #include "second_kernel.cuh"
@@ -136,10 +136,11 @@ struct TilesInOrder {
 };
 
 // How so many tiles are cut: whole ones for each block as long as all blocks have one, or nearly all; then shared ones.
-// Nobody reads the plan's rows and columns of tiles.
+// Nobody reads the plan's rows and columns of tiles, nor its divisors.
 __device__ inline Plan plan_of_left(const Gemm& g, int tiles, int blocks) {
   bool nearly_all = tiles < blocks && 10 * tiles >= 9 * blocks;
-  Plan plan = {tiles, 1, ceil_div(g.k, LeftTile::BK), nearly_all ? tiles : tiles / blocks * blocks, 0, 0, 0};
+  Plan plan = {tiles, 1, ceil_div(g.k, LeftTile::BK), nearly_all ? tiles : tiles / blocks * blocks, 0, 0, 0, {}, {},
+               {},    {}};
   int64_t steps = static_cast<int64_t>(tiles - plan.whole) * plan.tiles_k;
   if (steps > 0) {
     plan.sharers = steps < blocks ? static_cast<int>(steps) : blocks;

@@ -3,6 +3,7 @@
 // MOST_BLOCKS blocks of a cluster have parts of k; their sums meet in shared memory, always in the same order.
 #pragma once
 
+#include "divisor.cuh"
 #include "raw_lines.cuh"
 #include "vector.cuh"
 #include "wgmma_tf32.cuh"
@@ -13,6 +14,7 @@ constexpr int SLAB_BYTES = LINE_STEPS * 128;  // 32 columns of B
 // How a product is cut: `parts` blocks of a cluster, a power of two, share the steps of k of a tile, each with so many stages.
 struct Cut {
   int parts, stages;
+  TileOrder order;
 };
 
 // A block's share: its tile's number, its rank in the cluster, and its lines of k.

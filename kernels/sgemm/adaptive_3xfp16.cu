@@ -719,7 +719,7 @@ __global__ void __launch_bounds__(T::THREADS, T::BLOCKS)
   __syncthreads();
   Share share = share_of_block(g, cut);
   int first = share.first, end = share.end;
-  Tile tile = tile_number(g, share.tile, T::ROWS, T::COLS, GROUP);
+  Tile tile = tile_in_order<GROUP>(cut.order, static_cast<int>(share.tile), T::ROWS, T::COLS);
   // How many numbers of a line of A and of B the block looks at, in the first stage and in all.
   int in_last = g.k - (end - 1) * LINE_STEPS;  // steps of the last stage, if it is the product's last
   int2 looked_last = {T::looked_of_A(in_last), min(in_last, SPLIT_INTERVAL)};
@@ -1028,8 +1028,9 @@ cudaError_t launch_in_place(const Gemm& g, int parts, int sms, cudaStream_t stre
   int stages = std::min(T::STAGES, std::max(least, ceil_div(ceil_div(g.k, LINE_STEPS), parts)));
   size_t shared_bytes = static_cast<size_t>(stages) * STAGE_BYTES;
   auto kernel = sgemm_split<T, RAW>;
-  return launch_parts_after_copies(kernel, parts, grid, dim3(T::THREADS), shared_bytes, stream, g, Cut{parts, stages},
-                                   LEAST_TERMS / steps, maps_A, maps_B);
+  return launch_parts_after_copies(kernel, parts, grid, dim3(T::THREADS), shared_bytes, stream, g,
+                                   Cut{parts, stages, tile_order(g, T::ROWS, T::COLS, GROUP)}, LEAST_TERMS / steps,
+                                   maps_A, maps_B);
 }
 
 // The workspace of a product that takes tensor cores.

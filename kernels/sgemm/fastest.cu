@@ -21,12 +21,14 @@
 //   product and the layout of partial sums serve that (fastest_tile.cuh, stream_k.cuh).
 // - Matrices whose rows are not aligned to 16 bytes: the copy engine cannot read them, and a vector takes four loads.
 //   Where the model says that it pays, such a matrix is first copied to the workspace, and the main kernel is launched
-//   while the copy ends (aligned_copy.cuh). Where rows of C are not aligned, results pass through shared memory, so that
-//   neighbouring lanes store neighbouring columns (store_unaligned). The code for that is short, because each tile has to
-//   fetch it anew (docs/performance.md, story 17).
+//   while the copy ends (engine_copies.cuh). Where rows of C are not aligned, results pass through shared memory, so that
+//   neighbouring lanes store neighbouring columns (store_rows, store_unaligned).
+// - What a block does before it loads anything, and after its last step of k, is short, because instructions that run for the
+//   first time have to be fetched from memory: stores to unaligned rows (docs/performance.md, story 17), and divisions, for
+//   which the host hands over the factors (divisor.cuh; story 29).
 // - The main loop does not look at the edges: what a tile reads beyond the last step of k is zero. Beyond an edge of C it
-//   reads other rows and columns, whose results are not stored: the first ones, because lanes that copy the same float
-//   seem to wait for each other (edges.cuh; docs/performance.md, story 18).
+//   reads other rows and columns, whose results are not stored: different ones, because lanes that copy the same float
+//   seem to wait for each other (within; docs/performance.md, story 18).
 //
 // Limit: issue slots, of which 91 % are FFMAs in the main loop, and the conflicts between register banks that are left.
 // Where rows of B are not aligned, its floats are copied one by one, or two by two where its rows are aligned to 8 bytes;
@@ -37,9 +39,10 @@
 // 165 KiB of shared memory.
 #include <cuda_pipeline.h>
 
+#include <climits>
 #include <cmath>
 
-#include "aligned_copy.cuh"
+#include "engine_copies.cuh"
 #include "fastest_copies.cuh"
 #include "fastest_tile.cuh"
 #include "gemm.cuh"
@@ -128,12 +131,17 @@ template <class T, int WIDTH_B>
 __global__ void __launch_bounds__(T::THREADS, T::BLOCKS) sgemm_fastest(Gemm g, Plan plan, float* partials) {
   static_assert(T::GROUPS == 1, "all warps of a block take the same stages");
   float* shared = dynamic_shared<float>();
+  let_second_kernel_begin();
   for_each_piece<T>(plan, [&](Tile tile, int first, int last, int slot) {
     float sum[T::TM][T::TN] = {};
     multiply<T, WIDTH_B>(g, tile, plan, first, last, shared, sum);
     if (slot < 0) {
       __syncthreads();  // no thread reads the stages any more
-      store_tile<T>(g, tile, shared, sum);
+      if constexpr (T::IN_STAGES) {
+        store_tile_in_stages<T>(g, tile, shared, sum);
+      } else {
+        store_tile<T>(g, tile, shared, sum);
+      }
     } else {
       store_partial<T>(partials, slot, sum);
     }
@@ -145,7 +153,7 @@ cudaError_t launch_fastest(const Gemm& g, const Plan& plan, float* partials, int
   int width_B = width_of_copies_B(g);
   auto kernel = width_B == 4 ? sgemm_fastest<T, 4> : width_B == 2 ? sgemm_fastest<T, 2> : sgemm_fastest<T, 1>;
   dim3 grid(static_cast<unsigned>(plan.whole) + plan.sharers);
-  return launch(kernel, grid, dim3(T::THREADS), sizeof(float) * T::RING, stream, g, plan, partials);
+  return launch(kernel, grid, dim3(T::THREADS), sizeof(float) * T::RING, stream, g, with_divisors<T>(plan), partials);
 }
 
 #ifdef HAS_COPYING_WARPS
@@ -322,8 +330,8 @@ cudaError_t launch_fastest_roles(const Gemm& g, const Plan& plan, float* partial
   dim3 grid(std::min(plan.whole + plan.sharers, sms * T::BLOCKS));
   bool pairs_B = !engine && width_of_copies_B(g) == 2;
   auto kernel = pairs_B ? sgemm_fastest_roles<T, COPY_OF_PAIRS<T>> : sgemm_fastest_roles<T, 1>;
-  return launch_after_copies(kernel, grid, dim3(T::THREADS + COPIERS), RING_BYTES<T>, stream, g, plan, partials, map_B,
-                             engine, vector_width(g.A, g.lda) == 4);
+  return launch_after_copies(kernel, grid, dim3(T::THREADS + COPIERS), RING_BYTES<T>, stream, g, with_divisors<T>(plan),
+                             partials, map_B, engine, vector_width(g.A, g.lda) == 4);
 }
 
 #endif
@@ -363,15 +371,17 @@ __global__ void __launch_bounds__(THIN_THREADS, 2) sgemm_few_columns(Gemm g, Way
   constexpr int ROWS_OF_B = THIN_THREADS / N;                      // that a block copies at a time
   float* shared = dynamic_shared<float>();
   int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-  int way = warp % ways.warps;
+  int way = warp & (ways.warps - 1);
   int chunk = T::CHUNK * ways.warps, part = T::part(ways.warps), stage = T::stage(ways.warps);
   int apart = rows_apart(g);
+  int first_group = quotient_by_power(blockIdx.x, ways.blocks) * quotient_by_power(WARPS, ways.warps);
   auto row_of_group = [&](int group, int i) {
-    group += static_cast<int>(blockIdx.x) / ways.blocks * (WARPS / ways.warps);
-    return group / apart * (apart * T::ROWS) + group % apart + i * apart;
+    group += first_group;
+    int nth = group & (apart - 1);
+    return (group - nth) * T::ROWS + nth + i * apart;
   };
-  int first_row = row_of_group(warp / ways.warps, 0);
-  int rows = first_row < g.m ? min(T::ROWS, (g.m - 1 - first_row) / apart + 1) : 0;
+  int first_row = row_of_group(quotient_by_power(warp, ways.warps), 0);
+  int rows = first_row < g.m ? min(T::ROWS, quotient_by_power(g.m - 1 - first_row, apart) + 1) : 0;
   int shift = static_cast<int>(reinterpret_cast<uintptr_t>(g.A + first_row * g.lda) / 4 % 4);
   int64_t begin = static_cast<int64_t>(rank_in_cluster()) * chunk, stride = static_cast<int64_t>(ways.blocks) * chunk;
   int64_t end = static_cast<int64_t>(g.k) + apart - 1;
@@ -429,13 +439,6 @@ __global__ void __launch_bounds__(THIN_THREADS, 2) sgemm_few_columns(Gemm g, Way
       from_A[c] += stride;
     }
   };
-  if (col >= g.n) {  // columns that are missing are zero in all stages
-    for (int p = row_of_B; p < chunk + 4; p += ROWS_OF_B) {
-      for (int s = 0; s < T::STAGES; ++s) {
-        shared[s * stage + WARPS * T::TILE_A + p % 4 * part + p / 4 * N + col] = 0.0f;
-      }
-    }
-  }
 
   int places_B[4];  // of the four steps of a lane's vector of A
 #pragma unroll
@@ -448,6 +451,13 @@ __global__ void __launch_bounds__(THIN_THREADS, 2) sgemm_few_columns(Gemm g, Way
 #pragma unroll
   for (int s = 0; s < T::STAGES - 1; ++s) {
     copy(begin + s * stride, shared + s * stage);
+  }
+  if (col >= g.n) {  // columns that are missing are zero in all stages
+    for (int p = row_of_B; p < chunk + 4; p += ROWS_OF_B) {
+      for (int s = 0; s < T::STAGES; ++s) {
+        shared[s * stage + WARPS * T::TILE_A + p % 4 * part + p / 4 * N + col] = 0.0f;
+      }
+    }
   }
   float *now = shared, *to = shared + (T::STAGES - 1) * stage;
 #pragma unroll 1
@@ -523,9 +533,9 @@ __global__ void __launch_bounds__(THIN_THREADS, 2) sgemm_few_rows(Gemm g, Ways w
   using T = FewRows<M>;
   __shared__ __align__(16) float shared[T::SHARED];
   int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-  int way = warp % ways.warps;
-  int first_col = static_cast<int>(blockIdx.x) / ways.blocks * (WARPS / ways.warps * STRIP);
-  int col = first_col + warp / ways.warps * STRIP + lane;
+  int way = warp & (ways.warps - 1);
+  int first_col = quotient_by_power(blockIdx.x, ways.blocks) * quotient_by_power(WARPS * STRIP, ways.warps);
+  int col = first_col + quotient_by_power(warp, ways.warps) * STRIP + lane;
   int in_row = min(col, g.n - 1), step_col = min(col + 32, g.n - 1) - in_row;
   float share[T::DEEP][2], next[T::DEEP][2];
   // Starts rows of B on their way to registers, and columns of A to shared memory. Beyond k stand zeros.
@@ -623,14 +633,15 @@ struct ShortK {
   static constexpr int COLS = K > 16 ? 2 : 4, STRIP = 32 * COLS, BATCH = 16;
 };
 template <int K>
-__global__ void __launch_bounds__(THIN_THREADS, 2) sgemm_short_k(Gemm g, int rows_of_warp) {
+__global__ void __launch_bounds__(THIN_THREADS, 2)
+    sgemm_short_k(Gemm g, int rows_of_warp, int strips, Divisor by_strips) {
   constexpr int COLS = ShortK<K>::COLS, BATCH = ShortK<K>::BATCH;
   __shared__ __align__(16) float shared[WARPS][BATCH * K];
   int lane = threadIdx.x % 32;
   float* own_A = shared[threadIdx.x / 32];
-  unsigned strips = ceil_div(g.n, 32 * COLS);
-  int col = static_cast<int>(blockIdx.x % strips) * (32 * COLS) + lane;
-  int row = static_cast<int>(blockIdx.x / strips * WARPS + threadIdx.x / 32) * rows_of_warp;
+  int block = static_cast<int>(blockIdx.x), row_of_blocks = by_strips.quotient(block);
+  int col = (block - row_of_blocks * strips) * (32 * COLS) + lane;
+  int row = (row_of_blocks * WARPS + static_cast<int>(threadIdx.x) / 32) * rows_of_warp;
   int end = min(g.m, row + rows_of_warp);
   if (row >= end) {
     return;
@@ -709,9 +720,9 @@ cudaError_t launch_few_rows(const Gemm& g, const Cut& cut, cudaStream_t stream) 
 
 template <int K>
 cudaError_t launch_short_k(const Gemm& g, const Cut& cut, cudaStream_t stream) {
-  int64_t strips = ceil_div(g.n, ShortK<K>::STRIP);
-  dim3 grid(static_cast<unsigned>(strips * ceil_div(g.m, cut.rows * WARPS)));
-  return launch(sgemm_short_k<K>, grid, dim3(THIN_THREADS), 0, stream, g, cut.rows);
+  int strips = ceil_div(g.n, ShortK<K>::STRIP);
+  dim3 grid(static_cast<unsigned>(strips) * ceil_div(g.m, cut.rows * WARPS));
+  return launch(sgemm_short_k<K>, grid, dim3(THIN_THREADS), 0, stream, g, cut.rows, strips, divisor(strips));
 }
 
 // Launches a product's main kernel.
@@ -737,18 +748,19 @@ struct Choice {
   LaunchThin thin;  // null for tiles
 };
 
-// The model: cycles on the busiest SM. Its constants are fitted to the times of many plans for drawn products, those of
-// tiles on an H100 and those of the thin kernels on an H200; those times are not recorded. The survey draws other products.
+// The model: cycles on the busiest SM. Its constants are fitted to the times of many plans for drawn products on an H200, which
+// are not recorded. The survey draws other products.
 //
 // Of tiles:
 // - An SM does `full` FMAs a cycle (the peak is 128) where it holds all the blocks that it can, and `alone` where each of its
 //   four schedulers has one warp; so much less where a matrix is copied float by float, or B in pairs of floats. Blocks of
 //   one or two warps can leave schedulers without work, so what counts is the warps on the busiest scheduler.
-// - The first wave of blocks takes `wave` cycles more (less 3400, which all tiles need), to fill the first stages and to store
-//   the results; a later one takes `later`, as its copies begin meanwhile. Rows of C that are not aligned take unaligned_C more.
+// - The first wave of blocks takes `wave` cycles more, to fill the first stages and to store the results; a later one takes
+//   `later`, as its copies begin meanwhile. Rows of C that are not aligned take unaligned_C more.
+// - Each element of A, B and C comes from memory or goes there once, at MEMORY bytes a cycle and SM.
 // - A sharer with a tile at an edge of C is slower. This matters less where an SM holds more blocks.
-// - Partial sums cost a launch, and each of them is written and read at 23 bytes a cycle and SM.
-// - A copied matrix costs a launch too, and each element is read and written at 11 bytes a cycle and SM.
+// - Partial sums cost a launch, and each of them is written and read at BYTES a cycle and SM.
+// - Copies cost what copy_cycles says (engine_copies.cuh).
 struct Costs {
   double alone, full, wave, later, unaligned_A, unaligned_B, pairs_B, unaligned_C, edge;
 };
@@ -759,22 +771,17 @@ void consider(const Source& source, int sms, LaunchPlan launch, const Costs& cos
   constexpr int SCHEDULERS = 4;  // of an SM
   constexpr double MOST_WARPS = 1.0 * T::BLOCKS * (T::THREADS / 32) / SCHEDULERS;
   constexpr double WORK = 1.0 * T::BM * T::BN * T::BK / (T::THREADS / 32);  // FMAs of a warp in a step
-  constexpr double SECOND_KERNEL = 6500.0, COPY_KERNEL = 4000.0, BYTES = 23.3, COPIED_BYTES = 11.5;
+  constexpr double SECOND_KERNEL = 4100.0, BYTES = 23.8, MEMORY = 30;
   const Gemm& g = source.g;
-  double copies = 0.0;
-  if (source.copied_A) {
-    copies += COPY_KERNEL + 8.0 * g.m * g.k / (COPIED_BYTES * sms);
-  }
-  if (source.copied_B) {
-    copies += COPY_KERNEL + 8.0 * g.k * g.n / (COPIED_BYTES * sms);
-  }
+  double memory = 4.0 * (1.0 * g.m * g.k + 1.0 * g.k * g.n + 1.0 * g.m * g.n) / (MEMORY * sms);
+  double once = memory + copy_cycles(g, source.copied_A, source.copied_B, sms);
   double slower = vector_width(g.A, g.lda) == 4 ? 1.0 : costs.unaligned_A;
   if (vector_width(g.B, g.ldb) != 4) {
     slower *= width_of_copies_B(g) == 2 ? costs.pairs_B : costs.unaligned_B;
   }
   double stores = vector_width(g.C, g.ldc) == 4 && g.n % 4 == 0 ? 0.0 : costs.unaligned_C;
   double edge = g.m % T::BM != 0 || g.n % T::BN != 0 ? 1.0 + costs.edge / T::BLOCKS : 1.0;
-  Plan plan = {ceil_div(g.m, T::BM), ceil_div(g.n, T::BN), ceil_div(g.k, T::BK), 0, 0, 0, 0};
+  Plan plan = {ceil_div(g.m, T::BM), ceil_div(g.n, T::BN), ceil_div(g.k, T::BK), 0, 0, 0, 0, {}, {}, {}, {}};
   int64_t tiles = static_cast<int64_t>(plan.tiles_m) * plan.tiles_n;
   int64_t slots = static_cast<int64_t>(sms) * T::BLOCKS;
   auto wave = [&](int64_t blocks, double steps, bool first) {
@@ -787,6 +794,9 @@ void consider(const Source& source, int sms, LaunchPlan launch, const Costs& cos
   // others.
   for (int64_t whole : {tiles, tiles / slots * slots}) {
     int64_t steps_left = (tiles - whole) * plan.tiles_k;
+    if (steps_left > INT_MAX && whole < tiles) {
+      continue;  // the kernels count steps of k that are shared in 32 bits
+    }
     int64_t most = std::min(slots, steps_left);
     for (int64_t sharers = tiles - whole; sharers <= most;) {
       plan.whole = static_cast<int>(whole);
@@ -794,7 +804,7 @@ void consider(const Source& source, int sms, LaunchPlan launch, const Costs& cos
       plan.steps = sharers > 0 ? steps_left / sharers : 0;
       plan.longer = sharers > 0 ? steps_left % sharers : 0;
       int64_t waves = whole / slots;
-      double cycles = copies;
+      double cycles = once;
       if (waves > 0) {
         cycles += wave(slots, plan.tiles_k, true) + static_cast<double>(waves - 1) * wave(slots, plan.tiles_k, false);
       }
@@ -879,16 +889,16 @@ void consider_thin_kernels(const Gemm& g, int sms, Choice* best) {
   } else if (g.k <= 8) {
     consider_short_k<8>(g, sms, 460, 305, best);
   } else if (g.k <= 16) {
-    consider_short_k<16>(g, sms, 1340, 260, best);
+    consider_short_k<16>(g, sms, 2140, 260, best);
   } else if (g.k <= SHORT) {
-    consider_short_k<32>(g, sms, 1780, 250, best);
+    consider_short_k<32>(g, sms, 2820, 250, best);
   } else if (g.n <= g.m && g.n <= FEW_COLUMNS) {
     g.n <= 1    ? consider_few_columns<1>(g, sms, 2220, 1450, 12, 1.41, best)
-    : g.n <= 2  ? consider_few_columns<2>(g, sms, 3020, 1260, 26, 1.32, best)
+    : g.n <= 2  ? consider_few_columns<2>(g, sms, 3580, 1260, 26, 1.32, best)
     : g.n <= 4  ? consider_few_columns<4>(g, sms, 3380, 1160, 10, 1.60, best)
-    : g.n <= 8  ? consider_few_columns<8>(g, sms, 4130, 1250, 88, 1.49, best)
-    : g.n <= 16 ? consider_few_columns<16>(g, sms, 4550, 1490, 190, 1.50, best)
-                : consider_few_columns<32>(g, sms, 4010, 1680, 78, 1.52, best);
+    : g.n <= 8  ? consider_few_columns<8>(g, sms, 3020, 1250, 88, 1.49, best)
+    : g.n <= 16 ? consider_few_columns<16>(g, sms, 2090, 1490, 190, 1.50, best)
+                : consider_few_columns<32>(g, sms, 1620, 1680, 78, 1.52, best);
   } else if (g.m <= FEW_ROWS) {
     g.m <= 1   ? consider_few_rows<1>(g, sms, 1110, best)
     : g.m <= 2 ? consider_few_rows<2>(g, sms, 1420, best)
@@ -931,22 +941,21 @@ cudaError_t choose(const Gemm& g, void* workspace, int* sms, Choice* best) {
         continue;
       }
       Source from = with_copies(g, copied_A, copied_B, workspace);
-      consider<Large>(from, *sms, launch_fastest_roles<Large>, {118.8, 118.8, 12100, 5600, 1.0, 0.83, 0.87, 2800, 0.01},
+      consider<Large>(from, *sms, launch_fastest_roles<Large>, {119.8, 119.8, 7200, 1050, 1.0, 0.88, 0.95, 2800, 0},
                       best);
-      consider<Wide>(from, *sms, launch_fastest_roles<Wide>, {125, 125, 12800, 6200, 1.0, 0.73, 0.81, 1700, 0.01},
+      consider<Wide>(from, *sms, launch_fastest_roles<Wide>, {121.5, 121.5, 7500, 1150, 1.0, 0.79, 0.89, 2450, 0},
                      best);
-      consider<Pair>(from, *sms, launch_fastest_roles<Pair>, {117.7, 117.7, 11400, 7800, 0.97, 0.79, 0.79, 170, 0.04},
-                     best);
-      consider<Deep>(from, *sms, launch_fastest_roles<Deep>, {106.9, 106.9, 12600, 6100, 0.97, 0.71, 0.79, 0, 0.11},
+      consider<Pair>(from, *sms, launch_fastest_roles<Pair>, {118, 118, 10000, 5300, 0.98, 0.82, 0.82, 690, 0}, best);
+      consider<Deep>(from, *sms, launch_fastest_roles<Deep>, {107.5, 107.5, 10400, 5400, 0.95, 0.75, 0.87, 0, 0.03},
                      best);
     }
   }
-  consider<Tall>(source, *sms, launch_fastest<Tall>, {81.9, 99.5, 8300, 5900, 1.0, 0.98, 1.0, 2000, 0.19}, best);
-  consider<Flat>(source, *sms, launch_fastest<Flat>, {97.4, 112.2, 7200, 4500, 1.0, 0.93, 1.0, 1900, 0.12}, best);
-  consider<Square>(source, *sms, launch_fastest<Square>, {93.1, 101, 7300, 5300, 1.0, 0.93, 0.99, 1300, 0.25}, best);
-  consider<Small>(source, *sms, launch_fastest<Small>, {85.5, 88.3, 5700, 4300, 0.97, 0.86, 0.96, 790, 0.56}, best);
-  consider<Tiny>(source, *sms, launch_fastest<Tiny>, {79, 67.2, 6400, 4000, 0.98, 0.88, 0.88, 660, 1.0}, best);
-  consider<Light>(source, *sms, launch_fastest<Light>, {57.5, 56.6, 5300, 2500, 0.96, 0.73, 0.89, 810, 0.98}, best);
+  consider<Tall>(source, *sms, launch_fastest<Tall>, {79.7, 104.6, 4500, 1700, 0.98, 0.96, 1.0, 800, 0}, best);
+  consider<Flat>(source, *sms, launch_fastest<Flat>, {96.3, 115.9, 5000, 2300, 1.0, 0.91, 0.96, 390, 0}, best);
+  consider<Square>(source, *sms, launch_fastest<Square>, {90.8, 107.8, 4300, 1700, 0.99, 0.93, 0.97, 540, 0}, best);
+  consider<Small>(source, *sms, launch_fastest<Small>, {83.7, 93.8, 4300, 1900, 0.99, 0.88, 0.94, 170, 0}, best);
+  consider<Tiny>(source, *sms, launch_fastest<Tiny>, {82.7, 83.3, 4700, 2300, 0.97, 0.87, 0.92, 0, 0.28}, best);
+  consider<Light>(source, *sms, launch_fastest<Light>, {65.9, 68.9, 4100, 2000, 0.96, 0.71, 0.87, 310, 0.45}, best);
 #else
   consider<Large>(source, *sms, launch_fastest<Large>, {100, 100, 10000, 10000, 1.0, 1.0, 1.0, 0, 0.12}, best);
   consider<Wide>(source, *sms, launch_fastest<Wide>, {60, 92, 6000, 6000, 1.0, 1.0, 1.0, 0, 0.12}, best);
@@ -979,12 +988,7 @@ cudaError_t run(const Gemm& given, void* workspace, cudaStream_t stream) {
   }
   const Gemm& g = choice.source.g;
   float* partials = reinterpret_cast<float*>(static_cast<char*>(workspace) + choice.source.bytes);
-  if (choice.source.copied_A) {
-    error = copy_aligned(given.A, given.lda, g.m, g.k, const_cast<float*>(g.A), stream);
-  }
-  if (error == cudaSuccess && choice.source.copied_B) {
-    error = copy_aligned(given.B, given.ldb, g.k, g.n, const_cast<float*>(g.B), stream);
-  }
+  error = copy_for(given, g, choice.source.copied_A, choice.source.copied_B, stream);
   if (error == cudaSuccess) {
     error = choice.launch(g, choice.plan, partials, sms, stream);
   }

@@ -255,7 +255,8 @@ __device__ inline void multiply_stage(float (&sum)[T::ROWS / 2], const OwnColumn
 // One block computes one tile. All warps multiply, and the first thread asks for copies.
 template <class T>
 __global__ void __launch_bounds__(T::CONSUMERS, T::BLOCKS)
-    sgemm_short(Gemm g, const __grid_constant__ CUtensorMap map_A, const __grid_constant__ CUtensorMap map_B) {
+    sgemm_short(Gemm g, TileOrder order, const __grid_constant__ CUtensorMap map_A,
+                const __grid_constant__ CUtensorMap map_B) {
   char* shared = dynamic_shared<char>();
   __shared__ uint64_t arrived[T::STAGES];
   if (threadIdx.x == 0) {
@@ -265,7 +266,7 @@ __global__ void __launch_bounds__(T::CONSUMERS, T::BLOCKS)
     mbarrier_init_fence();
   }
   __syncthreads();
-  Tile tile = tile_number(g, blockIdx.x, T::ROWS, T::COLS, GROUP);
+  Tile tile = tile_in_order<GROUP>(order, static_cast<int>(blockIdx.x), T::ROWS, T::COLS);
   int steps = ceil_div(g.k, STEPS);
   wait_for_first_kernel();
   if (threadIdx.x == 0) {
@@ -308,10 +309,10 @@ using TinyTall = TinyTiling<32, 32, 32, 8>;
 // mma.sync from global memory to its registers, all of a chunk at once: nothing stands between the loads and the products.
 // The sums of the warps meet in shared memory.
 template <class T>
-__global__ void __launch_bounds__(32 * T::WARPS, 1) sgemm_tiny(Gemm g) {
+__global__ void __launch_bounds__(32 * T::WARPS, 1) sgemm_tiny(Gemm g, TileOrder order) {
   float4* shared = dynamic_shared<float4>();
   int lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = blockDim.x / 32;
-  Tile tile = tile_number(g, blockIdx.x, T::ROWS, T::COLS, GROUP);
+  Tile tile = tile_in_order<GROUP>(order, static_cast<int>(blockIdx.x), T::ROWS, T::COLS);
   int rows = g.m - tile.row, cols = g.n - tile.col;  // from here to the edges
   int own = lane / 4, step = warp * T::CHUNK + lane % 4;
   const float* A[2 * T::BLOCKS_M];
@@ -413,7 +414,7 @@ __global__ void __launch_bounds__(T::CONSUMERS + T::template COPIERS<RAW>, RAW ?
   __syncthreads();
   Share share = share_of_block(g, cut);
   int first = share.first, end = share.end;
-  Tile tile = tile_number(g, share.tile, T::ROWS, T::COLS, GROUP);
+  Tile tile = tile_in_order<GROUP>(cut.order, static_cast<int>(share.tile), T::ROWS, T::COLS);
   bool heads_of_B = raw_B && tile.col == 0;
   uint64_t* full = raw_A || heads_of_B ? mended : arrived;
   wait_for_first_kernel();
@@ -563,14 +564,16 @@ cudaError_t launch_short(const Gemm& g, Cut, int, cudaStream_t stream) {
     return cudaErrorNotSupported;
   }
   return launch_after_copies(sgemm_short<T>, tile_grid(g, T::ROWS, T::COLS), dim3(T::CONSUMERS),
-                             static_cast<size_t>(T::STAGES) * T::STAGE_BYTES, stream, g, map_A, map_B);
+                             static_cast<size_t>(T::STAGES) * T::STAGE_BYTES, stream, g,
+                             tile_order(g, T::ROWS, T::COLS, GROUP), map_A, map_B);
 }
 
 template <class T>
 cudaError_t launch_tiny(const Gemm& g, Cut, int, cudaStream_t stream) {
   int warps = std::min(T::WARPS, ceil_div(g.k, T::CHUNK));
   return launch(sgemm_tiny<T>, tile_grid(g, T::ROWS, T::COLS), dim3(32 * warps),
-                static_cast<size_t>(warps) * T::VECTORS * sizeof(float4), stream, g);
+                static_cast<size_t>(warps) * T::VECTORS * sizeof(float4), stream, g,
+                tile_order(g, T::ROWS, T::COLS, GROUP));
 }
 
 template <class T, bool RAW>
@@ -593,6 +596,7 @@ cudaError_t launch_parts(const Gemm& g, Cut cut, int, cudaStream_t stream) {
   dim3 block(T::CONSUMERS + T::template COPIERS<RAW>);
   int least = ceil_div(T::SUM_BYTES, T::template BYTES<RAW>);
   cut.stages = std::min(T::STAGES, std::max(least, ceil_div(ceil_div(g.k, STEPS), cut.parts)));
+  cut.order = tile_order(g, T::ROWS, T::COLS, GROUP);
   size_t shared_bytes = static_cast<size_t>(cut.stages) * T::template BYTES<RAW>;
   auto kernel = sgemm_parts<T, RAW>;
   return launch_parts_after_copies(kernel, cut.parts, grid, block, shared_bytes, stream, g, cut, raw_A, raw_B, maps_A,

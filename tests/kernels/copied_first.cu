@@ -1,5 +1,5 @@
 // Right: multiplies copies of A and B whose rows begin at multiples of 128 bytes.
-#include "aligned_copy.cuh"
+#include "engine_copies.cuh"
 
 constexpr int BLOCK = 16;
 
@@ -20,17 +20,12 @@ __global__ void sgemm_copied_first(Gemm g) {
 size_t workspace_for(const Gemm& g) { return aligned_copy_bytes(g.m, g.k) + aligned_copy_bytes(g.k, g.n); }
 
 cudaError_t run(const Gemm& g, void* workspace, cudaStream_t stream) {
-  float* A = static_cast<float*>(workspace);
-  float* B = A + aligned_copy_bytes(g.m, g.k) / sizeof(float);
-  cudaError_t error = copy_aligned(g.A, g.lda, g.m, g.k, A, stream);
-  if (error == cudaSuccess) {
-    error = copy_aligned(g.B, g.ldb, g.k, g.n, B, stream);
-  }
   Gemm copied = g;
-  copied.A = A;
+  copied.A = static_cast<const float*>(workspace);
   copied.lda = aligned_ld(g.k);
-  copied.B = B;
+  copied.B = copied.A + aligned_copy_bytes(g.m, g.k) / sizeof(float);
   copied.ldb = aligned_ld(g.n);
+  cudaError_t error = copy_for(g, copied, true, true, stream);
   return error != cudaSuccess
              ? error
              : launch(sgemm_copied_first, tile_grid(g, BLOCK, BLOCK), dim3(BLOCK, BLOCK), 0, stream, copied);

@@ -226,7 +226,10 @@ EMULATED_ALONE = (
     *(Case(Shape(65, 68, k), family="smallest", sms=1) for k in (612, 613)),
     *(Case(shape, family="nonfinite_first") for shape in (Shape(70, 3, 100), Shape(3, 70, 100), Shape(65, 68, 20))),
     # Large tiles, of which one at least is whole, and rows of C that are not aligned.
-    Case(Shape(128, 1156, 32), beta=1, padding=(0, 0, 3), offset=(1, 0, 0), sms=1, blocks=EMULATED_FEW),
+    *(
+        Case(Shape(128, n, k), beta=1, padding=(0, 0, 3), offset=(1, 0, 0), sms=1, blocks=EMULATED_FEW)
+        for n, k in ((256, 96), (964, 28))
+    ),
     *_FEW_LINES,
     # Sides of 4 to 28 tiles of 64 to 256, all of whose blocks run: the order in which blocks take tiles is one to one.
     *(Case(Shape(*sides, k)) for *sides, k in ((768, 512, 3), (640, 1410, 2), (1790, 1150, 1), (1150, 1790, 1))),
