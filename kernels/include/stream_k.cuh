@@ -48,9 +48,18 @@ inline bool has_partials(const Plan& plan) {
   return plan.sharers > 0 && (plan.longer > 0 || plan.steps % plan.tiles_k != 0);
 }
 
+// Where a thread has 16 columns, its main loop has no registers to spare for the order's factors, and a block takes few tiles: it
+// divides.
 template <class T>
 __device__ inline Tile place(const Plan& plan, int tile) {
-  return tile_in_order<GROUP_ROWS<T>>(plan.order, tile, T::BM, T::BN);
+  if constexpr (T::TN < 16) {
+    return tile_in_order<GROUP_ROWS<T>>(plan.order, tile, T::BM, T::BN);
+  }
+  constexpr int GROUP = GROUP_ROWS<T>;
+  int first = tile / (GROUP * plan.tiles_n) * GROUP;
+  int rows = min(plan.tiles_m - first, GROUP);
+  int i = tile % (GROUP * plan.tiles_n);
+  return {(first + i % rows) * T::BM, i / rows * T::BN};
 }
 
 // Calls f(tile, first, last, slot) for each piece of this block's work: the steps first .. last - 1 of a tile, and the

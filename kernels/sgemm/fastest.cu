@@ -897,8 +897,8 @@ void consider_thin_kernels(const Gemm& g, int sms, Choice* best) {
     : g.n <= 2  ? consider_few_columns<2>(g, sms, 3580, 1260, 26, 1.32, best)
     : g.n <= 4  ? consider_few_columns<4>(g, sms, 3380, 1160, 10, 1.60, best)
     : g.n <= 8  ? consider_few_columns<8>(g, sms, 3020, 1250, 88, 1.49, best)
-    : g.n <= 16 ? consider_few_columns<16>(g, sms, 2090, 1490, 190, 1.50, best)
-                : consider_few_columns<32>(g, sms, 1620, 1680, 78, 1.52, best);
+    : g.n <= 16 ? consider_few_columns<16>(g, sms, 2530, 1490, 144, 1.72, best)
+                : consider_few_columns<32>(g, sms, 2570, 1530, 68, 1.60, best);
   } else if (g.m <= FEW_ROWS) {
     g.m <= 1   ? consider_few_rows<1>(g, sms, 1110, best)
     : g.m <= 2 ? consider_few_rows<2>(g, sms, 1420, best)
@@ -955,7 +955,7 @@ cudaError_t choose(const Gemm& g, void* workspace, int* sms, Choice* best) {
   consider<Square>(source, *sms, launch_fastest<Square>, {90.8, 107.8, 4300, 1700, 0.99, 0.93, 0.97, 540, 0}, best);
   consider<Small>(source, *sms, launch_fastest<Small>, {83.7, 93.8, 4300, 1900, 0.99, 0.88, 0.94, 170, 0}, best);
   consider<Tiny>(source, *sms, launch_fastest<Tiny>, {82.7, 83.3, 4700, 2300, 0.97, 0.87, 0.92, 0, 0.28}, best);
-  consider<Light>(source, *sms, launch_fastest<Light>, {65.9, 68.9, 4100, 2000, 0.96, 0.71, 0.87, 310, 0.45}, best);
+  consider<Light>(source, *sms, launch_fastest<Light>, {57.5, 62, 4100, 2000, 0.96, 0.72, 0.87, 310, 0.6}, best);
 #else
   consider<Large>(source, *sms, launch_fastest<Large>, {100, 100, 10000, 10000, 1.0, 1.0, 1.0, 0, 0.12}, best);
   consider<Wide>(source, *sms, launch_fastest<Wide>, {60, 92, 6000, 6000, 1.0, 1.0, 1.0, 0, 0.12}, best);
