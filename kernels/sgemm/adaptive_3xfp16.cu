@@ -1133,9 +1133,9 @@ void consider_parts(const Gemm& g, int sms, Choice* best) {
 
 // Whether `fastest` computes a product in fewer cycles. Its own model knows, but it tries many plans on the host where C has
 // few tiles. So it is asked only if the answer is not plain: `fastest` needs at least and at most so many cycles, and one more
-// for so many multiply-adds of an SM. Where the two models are close, FP32 is taken. These limits are chosen, not fitted.
+// for so many multiply-adds of an SM. These limits are chosen, not fitted.
 bool fp32_wins(const Gemm& g, int sms, double cycles) {
-  constexpr double LEAST = 5500, LEAST_RATE = 128, MOST = 18000, MOST_RATE = 80, MARGIN = 1.05, CLOSE = 1500;
+  constexpr double LEAST = 5500, LEAST_RATE = 128, MOST = 18000, MOST_RATE = 80;
   double work = static_cast<double>(g.m) * g.n * g.k / sms;
   if (cycles <= LEAST + work / LEAST_RATE) {
     return false;
@@ -1145,7 +1145,7 @@ bool fp32_wins(const Gemm& g, int sms, double cycles) {
   }
   fp32::Choice choice;
   fp32::choose(g, nullptr, &sms, &choice);
-  return choice.cycles < MARGIN * cycles + CLOSE;
+  return choice.cycles < cycles;
 }
 
 // The way with the fewest cycles.
