@@ -1,4 +1,4 @@
-// Divisions that take few instructions, because the host knows the divisor. A division by any other number takes some 35, and a
+// Divisions that take few instructions, because the host knows the divisor. A division by any other number takes dozens, and a
 // block makes its divisions before it loads anything.
 #pragma once
 

@@ -14,7 +14,7 @@ constexpr int SLAB_BYTES = LINE_STEPS * 128;  // 32 columns of B
 // How a product is cut: `parts` blocks of a cluster, a power of two, share the steps of k of a tile, each with so many stages.
 struct Cut {
   int parts, stages;
-  TileOrder order;
+  TileOrder order;  // of the tiles of C
 };
 
 // A block's share: its tile's number, its rank in the cluster, and its lines of k.
