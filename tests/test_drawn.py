@@ -75,6 +75,13 @@ def test_dimensions_lie_around_the_numbers_that_a_rung_names_and_most_products_a
     assert max(shape.flop for shape in shapes if shape.k < drawn.LONG_K) <= 2 * ON_A_CPU.most
 
 
+@pytest.mark.parametrize("seed", range(1, 6))
+def test_scalars_of_the_longest_sums_are_neither_one_nor_zero(seed):
+    cases = [case for case in drawn_cases(seed, 121, NAMED) if case.shape.k >= drawn.LONG_K]
+    assert cases
+    assert not {abs(scalar) for case in cases for scalar in (case.alpha, case.beta)} & {0, 1}
+
+
 def test_a_sum_longer_than_16_bits_and_both_sides_of_a_limit_of_work_are_drawn():
     shapes = [case.shape for case in drawn_cases(3, 121, NAMED)]
     assert any(shape.k > 1 << 16 for shape in shapes)
@@ -102,10 +109,73 @@ def test_some_products_of_few_columns_have_rows_for_vectors_and_in_some_of_them_
     assert any(case.shape.k % 4 for case in vectors)
 
 
+@pytest.mark.parametrize("seed", range(1, 6))
+def test_in_some_products_of_few_columns_either_b_or_c_alone_has_gaps_between_aligned_vectors_of_a(seed):
+    named = replace(NAMED, tile=Shape(32, 32, 16), few=(("n", 1),))
+    few = [case for case in drawn_cases(seed, 121, named) if case.shape.n == 1 and case.offsets == (0, 0, 0)]
+    vectors = [case for case in few if (case.shape.k + case.paddings[0]) % 4 == 0]
+    assert {(False, True), (True, False)} <= {tuple(gap > 0 for gap in case.paddings[1:]) for case in vectors}
+
+
 def test_the_small_numbers_that_a_source_compares_a_dimension_with_are_named(tmp_path):
     (tmp_path / "mine.cu").write_text("if (g.n == 1 || m<=4 || g.k > 900 || g.k % 4 == 0 || bn < 8 || g.m > 0) {}\n")
     source = os.path.relpath(tmp_path / "mine.cu", ROOT / "kernels")
     assert named_by(replace(LADDER["naive"], source=source, macros={})).few == (("m", 4), ("n", 1))
+
+
+@pytest.mark.parametrize(
+    ("text", "regions", "pairs"),
+    [
+        ("if (g.m > 1024 && g.n <= 33 && aligned) {}", ((("m", 1025, drawn.ANY), ("n", 1, 33)),), ()),
+        ("if (g.k >= 8 || vec && m == 4 && k < 8) {}", ((("k", 1, 7), ("m", 4, 4)),), ()),
+        ("return n < 16 || n > 48 ? slow : fast;", ((("n", 16, 48),),), ()),
+        (
+            "constexpr int FEW = 20;\nbool few(int m, int n) { return m > SOME && n <= FEW; }",
+            ((("m", 6, drawn.ANY), ("n", 1, 20)),),
+            (),
+        ),
+        ("if (m > 96) { if (n == 3) {} }", (), ((("m", 97, drawn.ANY), ("n", 3, 3)),)),
+        (
+            "if (k > 64) { switch (g.n) { case 2: { return two(); } case 3: return three(); default: break; } }",
+            (),
+            ((("k", 65, drawn.ANY), ("n", 2, 2)), (("k", 65, drawn.ANY), ("n", 3, 3))),
+        ),
+        ("if (g.m <= 0 || g.n <= 0 || g.m >= 1 && g.k > 0) {}", (), ()),
+        ("if (m > 8 && m < 8) {}", (), ()),
+        ("half(g.k > 16384 ? 1 : 0); if (g.k > 200) {}", ((("k", 16385, drawn.ANY),),), ()),
+    ],
+)
+def test_comparisons_that_hold_at_once_are_named_as_regions(tmp_path, text, regions, pairs):
+    (tmp_path / "mine.cu").write_text(text + "\n")
+    source = os.path.relpath(tmp_path / "mine.cu", ROOT / "kernels")
+    named = named_by(replace(LADDER["naive"], source=source, macros={"SOME": "5"}))
+    assert (named.regions, named.pairs) == (regions, pairs)
+
+
+@pytest.mark.parametrize("seed", range(1, 6))
+def test_the_last_sizes_inside_of_a_region_and_the_first_outside_are_drawn(seed):
+    tall_and_narrow = (("m", 1025, drawn.ANY), ("n", 1, 33))
+    shapes = [case.shape for case in drawn_cases(seed, 121, replace(NAMED, regions=(tall_and_narrow,)))]
+    assert {33, 34} <= {shape.n for shape in shapes if shape.m > 1024}
+    assert {1024, 1025} <= {shape.m for shape in shapes if shape.n <= 33}
+
+
+def test_beside_the_bounds_of_a_region_the_other_dimension_may_exceed_a_number_that_the_rung_names():
+    region = (("m", 257, drawn.ANY), ("n", 7, 7))
+    named = replace(NAMED, own=(7, 128, 256, 512), regions=(region,), pairs=((("k", 2, 2), *region),))
+    drawn_k = {case.shape.k for seed in range(9) for case in drawn_cases(seed, 121, named) if case.shape.n == 7}
+    assert any(512 < k < 530 for k in drawn_k)
+
+
+@pytest.mark.parametrize("seed", range(1, 6))
+def test_bounds_of_pairs_are_drawn_as_far_as_regions_leave_room(seed):
+    region, pair = (("k", 40, 50), ("m", 1025, drawn.ANY)), (("m", 201, drawn.ANY), ("n", 3, 3))
+    shapes = [case.shape for case in drawn_cases(seed, 121, replace(NAMED, regions=(region,), pairs=(pair,)))]
+    assert {39, 40, 50, 51} <= {shape.k for shape in shapes if shape.m > 1024}
+    assert any(shape.m >= 200 and shape.n == 3 for shape in shapes)
+    many = tuple((("m", least, drawn.ANY),) for least in range(1100, 1200))
+    only = [case.shape for case in drawn_cases(seed, 121, replace(NAMED, regions=many, pairs=(pair,)))]
+    assert sum(1098 < shape.m < 1200 for shape in only) >= drawn.MOST_AT_BOUNDS
 
 
 def test_on_a_gpu_a_limit_of_the_tuned_classes_has_products_on_both_sides():

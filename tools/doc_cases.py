@@ -37,12 +37,13 @@ def emulated() -> dict[str, Any]:
 
 
 def on_a_gpu() -> dict[str, Any]:
-    """How a GPU's check is shared, and what it asks beside the configured cases."""
+    """How a GPU's check is shared, and what it asks beside the configured cases, at the bounds of regions as well."""
     return {
         "workers": stage.WORKERS,
         "large": stage.LARGE_MATRIX,
         "probes": cases.PROBES,
         "drawn_elements": drawn.ON_A_GPU.elements,
+        "at_bounds": drawn.MOST_AT_BOUNDS,
     }
 
 

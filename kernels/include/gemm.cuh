@@ -13,7 +13,7 @@
 // - Nothing outside the m x n elements of C is written, the columns between n and ldc included.
 // - The work is queued on the stream; nothing is allocated, nothing waits.
 // - workspace_bytes given: the size of the workspace that this call needs is stored there, and nothing else happens.
-//   workspace_bytes null: the product is queued; workspace points to that many bytes, aligned to 256.
+//   workspace_bytes null: the product is queued; workspace points to so many bytes, aligned to 256, or is null for 0.
 // - Products on different streams may run at the same time, each with a C and a workspace of its own: what kernels keep
 //   for each other stands in the workspace. A rung whose kernels write __device__ variables computes one product at a
 //   time; the check then says that it is not for two streams at once, and its caller orders the products.

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import combinations
 
 from ladder.config.cpp import canonical
 from ladder.config.sources import source_of_rung, source_text, sources
-from ladder.model.drawn import Named
+from ladder.model.drawn import ANY, Named, Region
 from ladder.model.rung import Rung
 from ladder.model.shape import Shape
 from ladder.system.paths import read_text
 
 CPP = (".cu", ".cuh", ".h", ".hpp", ".cpp")  # how files that are read for numbers end
 LARGEST_NAMED = 4096  # of the numbers that a dimension is drawn around: what is larger limits work, if anything
+LARGEST_COMPARED = 1 << 17  # of the numbers that a dimension is compared with
 MOST_FEW = 32  # up to which a number that a dimension is compared with is small
 # What the sides of the tile that a block computes are called, m, n and k, or all of them: in small letters, and without
 # `_`, a `size` and the `k` of a constant.
@@ -25,6 +27,17 @@ _TERM = re.compile(rf"(?<![\w.])({_NUMBER})(?: ?(<<|\*) ?({_NUMBER})(?![\w.]))?(
 _CONSTANT = re.compile(rf"\b(\w+) ?(?:=|\{{) ?({_NUMBER})(?= ?[,;}}>)])")
 _DEFINED = re.compile(rf"^#define (\w+) ({_NUMBER})$", re.MULTILINE)
 _COMPARED = re.compile(rf"(?<![\w.])(?:\w+\.)?([mnk]) ?(?:[=!<>]=|[<>]) ?({_NUMBER})(?![\w.])")
+_CONDITION = re.compile(rf"(?<![\w.])(?:\w+\.)?([mnk]) ?([=<>]=|[<>]) ?({_NUMBER}|[A-Za-z_]\w*)(?![\w.(:<])")
+_ALLOWED: dict[str, Callable[[int], tuple[int, int]]] = {  # the least and the largest that a comparison allows
+    "<": lambda number: (1, number - 1),
+    "<=": lambda number: (1, number),
+    ">": lambda number: (number + 1, ANY),
+    ">=": lambda number: (number, ANY),
+    "==": lambda number: (number, number),
+}
+_SWITCH = re.compile(r"\bswitch \( (?:\w+ \. )?([mnk]) \) \{[^{}]*(?:\{[^{}]*\}[^{}]*)*\}")
+_CASE = re.compile(rf"\bcase ({_NUMBER}) :")
+_STATEMENT = re.compile(r"[;{}?]")
 _TEXT = re.compile(r'"(?:\\.|[^"\\\n])*"')
 
 
@@ -47,14 +60,84 @@ def named_by(rung: Rung, all_classes: bool = True) -> Named:
         work=tuple(sorted({*limits, *(each for each in [*found, *others] if LARGEST_NAMED < each < 1 << 40)})),
         tile=_tile(text, chosen[-1], _small(found)),
         few=tuple(sorted({few for each in [text, *headers] for few in _few(each)})),
+        regions=_some(_regions(each, chosen[-1]) for each in [text, *headers]),
+        pairs=_some([_pairs(text, chosen[-1])]),
     )
+
+
+def _some(regions: Iterable[Iterable[Region]]) -> tuple[Region, ...]:
+    """Each once, in order."""
+    return tuple(sorted({region for some in regions for region in some if region}))
 
 
 def _few(text: str) -> Iterator[tuple[str, int]]:
     """The dimensions that a text compares with a small number, and that number."""
-    for name, number in _COMPARED.findall(_code(text)):
+    for name, number in _COMPARED.findall(_compared(text)):
         if 1 <= (_value(number) or 0) <= MOST_FEW:
             yield name, int(_value(number) or 0)
+
+
+def _regions(text: str, macros: Mapping[str, str]) -> Iterator[Region]:
+    """Where several comparisons of a text with numbers hold at once: those that `&&` joins, or none of those of `||`.
+
+    A single one counts where its number is so large that no dimension is drawn around it.
+    """
+    values = _values(text, macros)
+    for statement in _STATEMENT.split(_compared(text)):
+        parts = [_bounds(part, values) for part in statement.split("||")]
+        if len(parts) > 1 and "&&" not in statement:
+            parts = [[_outside(each) for part in parts for each in part]]
+        yield from (_region(part) for part in parts if len(part) > 1 or any(map(_is_far, part)))
+
+
+def _pairs(text: str, macros: Mapping[str, str]) -> Iterator[Region]:
+    """Where two comparisons of two dimensions hold that stand in different statements, as of an `if` in another."""
+    values = _values(text, macros)
+    statements = _STATEMENT.split(_compared(text))
+    found = [(place, each) for place, part in enumerate(statements) for each in _bounds(part, values)]
+    for (place, one), (other_place, other) in combinations(found, 2):
+        if place != other_place and one[0] != other[0]:
+            yield _region([one, other])
+
+
+def _values(text: str, macros: Mapping[str, str]) -> dict[str, int]:
+    """The constants of a text and its macros that are whole numbers, by their names."""
+    code = _code(text)
+    found = {name: _value(number) for name, number in [*_CONSTANT.findall(code), *_DEFINED.findall(code)]}
+    chosen = {name: int(value) for name, value in macros.items() if value.isdigit()}
+    return {name: value for name, value in {**found, **chosen}.items() if value is not None}
+
+
+def _bounds(part: str, values: Mapping[str, int]) -> list[tuple[str, int, int]]:
+    """The least and the largest size that each comparison of a dimension with a number allows."""
+    found = []
+    for name, sign, text in _CONDITION.findall(part):
+        number = (_value(text) if text[0].isdigit() else values.get(text)) or 0
+        least, largest = _ALLOWED[sign](number)
+        if 1 <= number <= LARGEST_COMPARED and largest >= 1 and (least, largest) != (1, ANY):
+            found.append((name, least, largest))
+    return found
+
+
+def _is_far(bounds: tuple[str, int, int]) -> bool:
+    return any(LARGEST_NAMED < bound < ANY for bound in bounds[1:])
+
+
+def _outside(bounds: tuple[str, int, int]) -> tuple[str, int, int]:
+    """What a comparison does not allow; of a single size what is larger."""
+    name, least, largest = bounds
+    return (name, 1, least - 1) if largest == ANY else (name, largest + 1, ANY)
+
+
+def _region(bounds: Iterable[tuple[str, int, int]]) -> Region:
+    """What all bounds allow, or nothing where that is no product."""
+    found: dict[str, tuple[int, int]] = {}
+    for name, least, largest in bounds:
+        before = found.get(name, (1, ANY))
+        found[name] = max(least, before[0]), min(largest, before[1])
+    if any(least > largest for least, largest in found.values()):
+        return ()
+    return tuple(sorted((name, *both) for name, both in found.items()))
 
 
 def _small(numbers: Iterable[int]) -> tuple[int, ...]:
@@ -77,6 +160,15 @@ def _code(text: str) -> str:
     """A source without comments, texts and the lines that include others."""
     code = "\n".join(line for line in canonical(text).splitlines() if not line.startswith("#include"))
     return _TEXT.sub("", code)
+
+
+def _compared(text: str) -> str:
+    """A source's code in which each `case` of a `switch` of a dimension is a comparison with it."""
+
+    def with_comparisons(switch: re.Match[str]) -> str:
+        return _CASE.sub(rf"; {switch[1]} == \1 ;", switch[0])
+
+    return _SWITCH.sub(with_comparisons, _code(text))
 
 
 def _value(text: str) -> int | None:

@@ -128,14 +128,15 @@ def _short(value: float) -> str:
 
 
 # One row of C or few, one column or few: a rung often has kernels of their own for these, which no case of tiles asks.
-# Each has a long other side, long sums and a rest of k, one pointer or one leading dimension that is not aligned,
-# offsets beyond 31 bits, or zeros that meet infinities.
+# Each has a long other side, long sums and a rest of k, one pointer or one leading dimension that is not aligned, gaps
+# in B or C alone, offsets beyond 31 bits, or zeros that meet infinities.
 _FEW_LINES = (
     *(Case(Shape(*sides, k)) for sides in ((1, 2085), (2085, 1)) for k in (7, 36)),
     *(Case(Shape(*sides, 613)) for sides in ((1, 40), (40, 1))),
     *(Case(Shape(*sides, 1029), beta=1) for sides in ((5, 37), (37, 5))),
     *(Case(Shape(37, 1, 1028), padding=(4, 0, 0), offset=offset) for offset in ((1, 0, 0), (0, 1, 0))),
     *(Case(Shape(1, 36, 1028), padding=(0, 4, 0), offset=offset) for offset in ((1, 0, 0), (0, 1, 0))),
+    *(Case(Shape(37, 1, 68), padding=padding) for padding in ((0, 4, 0), (0, 0, 4))),
     Case(Shape(37, 8, 68), padding=(0, 0, 1)),
     *(Case(Shape(8, 36, 68), padding=padding) for padding in ((1, 0, 0), (0, 1, 0), (0, 0, 1))),
     *(Case(Shape(*sides, 36), padding=(1 << 26) + gap) for sides in ((1, 131), (131, 1)) for gap in (0, 1)),
@@ -236,7 +237,7 @@ EMULATED_ALONE = (
     # Two rows of 41 tiles, for which a division in floats gives the wrong row.
     *(Case(Shape(rows, columns, 3)) for rows, columns in ((33, 1310), (65, 2622), (129, 5248))),
     # Sums that many SMs split into many parts, two of them of 64 tiles and more; more than 256 small tiles.
-    *(Case(shape, sms=sms) for shape, sms in ((Shape(9, 6, 5200), 160), (Shape(3, 5, 20011), 132))),
+    *(Case(shape, -1.25, 0.75, sms=sms) for shape, sms in ((Shape(9, 6, 5200), 160), (Shape(3, 5, 20011), 132))),
     *(Case(shape, beta=1, sms=160) for shape in (Shape(70, 2044, 132), Shape(8500, 3, 130), Shape(129, 2044, 68))),
     # A few tiles, not aligned, whose long sums a few SMs or many split; whole tiles of few steps.
     Case(Shape(33, 66, 1501), padding=(0, 1, 1)),
@@ -326,6 +327,8 @@ LARGE_WORKSPACE = "large workspace"  # whose offsets need more than 32 bits
 # The emulator looks at streams in every case.
 EMULATED_PROBES = (*PROBES[:-1], "errors", MANY_ELEMENTS, LARGE_WORKSPACE, "observed", "queued only")
 _PROBED = (Case(Shape(65, 68, 36), alpha=1.5, beta=0.5), Case(Shape(33, 36, 518)))
+# Whole tiles, for which a rung may take a kernel without guards if the first call of a process allowed it.
+_WHOLE = Shape(128, 128, 32)
 # Few columns, few rows and few steps, for which a rung may have launches of their own that fail.
 _THIN = (Shape(70, 3, 100), Shape(3, 70, 100), Shape(65, 68, 5))
 _LARGE = Shape(2030, 2040, 2052)  # and large with long sums,
@@ -368,6 +371,7 @@ def probes(names: Iterable[str]) -> list[Case]:
             replace(_PROBED[1], shape=_FOR_ONE_SM, sms=1),
         ),
         "queued only": _QUEUED_ONLY,
+        OTHER_ARGUMENTS: (*_PROBED, replace(_PROBED[0], shape=_WHOLE)),
     }
     return [replace(case, probe=name) for name in names for case in of.get(name, _PROBED)]
 

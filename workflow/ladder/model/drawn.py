@@ -12,7 +12,7 @@ import math
 import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from itertools import cycle, islice, product
+from itertools import chain, cycle, islice, product, zip_longest
 from random import Random
 
 from ladder.model.cases import Case
@@ -23,6 +23,8 @@ _FACTORS = ("m", "n", "k", "alpha", "beta", "A", "B", "C", "family", "sms")
 NOT_OF_16_BITS = 1 << 16
 LONG_K = NOT_OF_16_BITS + 1  # a k that 16 bits do not hold
 FEWEST = 16  # cases of so few rows, columns or steps that a source asks for them
+MOST_AT_BOUNDS = 20  # cases at the bounds of regions
+ANY = 1 << 40  # a bound of a region that is none: no dimension is as large
 LANES_OF_A_WARP = 32
 LONGEST_OF_WARPS = 9 * LANES_OF_A_WARP  # beyond the sums that warps share
 WIDEST_MULTIPLE = 700  # up to which dimensions are drawn as multiples of a number
@@ -34,13 +36,18 @@ DRAWN_FAMILIES = (
 SHARED_LEVELS = {"uneven": "uneven_steps", "huge": "largest"}  # a level may be of either
 
 
+Region = tuple[tuple[str, int, int], ...]
+
+
 @dataclass(frozen=True)
 class Named:
     """The numbers that a rung names: `own` those of its source and macros, `others` those of its headers.
 
     `work` are limits of m n, m n k or 2 m n k: those of its classes of size, and whatever is large in its sources. A
     block computes a tile of m x n elements, k steps at a time, as `tile` says as far as that is known. `few` are the
-    dimensions that the sources compare with a small number, each with that number.
+    dimensions that the sources compare with a small number, each with that number. A region has the products that meet
+    several such comparisons at once (`m > 1024 && n <= 33`): of each of its dimensions the least and the largest. So
+    has a pair, of comparisons that stand in different places.
     """
 
     own: tuple[int, ...]
@@ -48,6 +55,8 @@ class Named:
     work: tuple[int, ...] = ()
     tile: Shape = field(default_factory=lambda: Shape(64, 64, 16))
     few: tuple[tuple[str, int], ...] = ()
+    regions: tuple[Region, ...] = ()
+    pairs: tuple[Region, ...] = ()
 
 
 def most_elements(shape: Shape) -> int:
@@ -98,13 +107,13 @@ class Drawing:
 def drawn_cases(seed: int, count: int, named: Named, sms: Sequence[int] = (), reach: Reach = ON_A_CPU) -> list[Case]:
     """So many cases, the same for the same arguments; their `sms` are 0 where no numbers of SMs are given.
 
-    The first are of whole tiles in all dimensions but one, of a long sum, of few rows, columns or steps, or just below
-    and above a limit of work.
+    The first are of whole tiles in all dimensions but one, of a long sum, of few rows, columns or steps, just below and
+    above a limit of work, or at a bound of a region.
     """
     random = Random(f"{seed}")
     first = [*_whole_tiles(random, named, reach), *_long_sum(random, named, reach)]
     few = _few(random, named, reach)
-    shapes = [*first, *few, *_around_work(random, named, reach)]
+    shapes = [*first, *few, *_around_work(random, named, reach), *_at_bounds(random, named, reach)]
     tight = dict(zip(range(len(first), len(first) + len(few), 2), cycle(_TIGHT)))
     special = {name: cycle(random.sample(of, len(of))) for name, of in _SPECIAL.items()}
     seen: dict[str, set[tuple[bool, int, int, int]]] = {name: set() for name in "ABC"}
@@ -113,7 +122,8 @@ def drawn_cases(seed: int, count: int, named: Named, sms: Sequence[int] = (), re
         level = dict(zip(_FACTORS, row, strict=False))
         if turn < len(shapes):
             shape = shapes[turn]
-            level |= {name: level[name] % _PLAIN for name in ("alpha", "beta")} | tight.get(turn, {})
+            plain = range(_NOT_ONE, _PLAIN) if shape.k >= LONG_K else range(_PLAIN)
+            level |= {name: plain[level[name] % len(plain)] for name in ("alpha", "beta")} | tight.get(turn, {})
         else:
             work = (reach.most, 4 * reach.of_tiles) if turn % 8 == 0 else (reach.flop, reach.of_tiles)
             shape = _shape(random, [level[name] for name in "mnk"], named, *work, reach.elements)
@@ -268,6 +278,54 @@ def _around_work(random: Random, named: Named, reach: Reach) -> list[Shape]:
     return found
 
 
+def _at_bounds(random: Random, named: Named, reach: Reach) -> list[Shape]:
+    """At a bound of each region a product with that dimension, then at another one; the other dimensions lie inside.
+
+    A kernel for a region may be wrong in its last row or column alone, and one for all others where the region begins.
+    """
+    found: list[Shape] = []
+    for regions in (named.regions, named.pairs):
+        bounds = [random.sample(each, len(each)) for each in map(_bounds, random.sample(regions, len(regions)))]
+        for region, name, size in filter(None, chain.from_iterable(zip_longest(*bounds))):
+            sizes = {each: _inside(random, least, largest) for each, least, largest in region} | {name: size}
+            left = reach.most // (2 * math.prod(sizes.values()))
+            for free in random.sample([each for each in "mnk" if each not in sizes], 3 - len(sizes)):
+                sizes[free] = _free(random, named, left)
+                left //= sizes[free]
+            shape = Shape(**sizes)
+            if shape.flop <= 2 * reach.most and most_elements(shape) <= reach.elements:
+                found.append(shape)
+    return found[:MOST_AT_BOUNDS]
+
+
+def _bounds(region: Region) -> list[tuple[Region, str, int]]:
+    """The first and the last sizes inside of a region, and the next beyond, each with its dimension.
+
+    What lies beside a single size is no bound.
+    """
+    return [
+        (region, name, size)
+        for name, least, largest in region
+        for size in ({least} if least == largest else {least - 1, least, largest, largest + 1})
+        if size < ANY and (least > 1 or size >= largest)
+    ]
+
+
+def _free(random: Random, named: Named, most: int) -> int:
+    """A size of a dimension that a region leaves free: any, or just beyond a number that the rung names."""
+    if random.random() < 1 / 2 or most < 2:
+        return round(math.exp(random.uniform(0, math.log(max(1, min(most, WIDEST_MULTIPLE))))))
+    largest = max((1, *(each for each in named.own if each < most)))
+    return min(random.choice((largest, _number(random, named, most))) + random.randint(0, 9), most)
+
+
+def _inside(random: Random, least: int, largest: int) -> int:
+    """A size between two bounds, often at one of them; without an upper one hardly larger than the lower one."""
+    if largest == ANY:
+        return least + random.choice((0, 1, random.randint(0, 64)))
+    return random.choice((least, largest, random.randint(least, largest)))
+
+
 def _family(random: Random, level: int, alpha: float) -> str:
     """A family of a level. A rung may multiply A or B by alpha first, so that of the largest alpha must be 1 or -1."""
     family = DRAWN_FAMILIES[level]
@@ -296,7 +354,7 @@ def _one_of(*values: float) -> Callable[[Random], float]:
 
 
 _ONE, _MINUS, _ZERO = _one_of(1), _one_of(-1), _one_of(0)
-_PLAIN = 8
+_PLAIN, _NOT_ONE = 8, 6  # of the plain ones these and the following are not 1, -1 or 0 either
 _ALPHAS = (_ONE, _ONE, _ONE, _MINUS, _MINUS, _ordinary, _ordinary, _ordinary, _tiny, _huge)
 _BETAS = (_ZERO, _ZERO, _ZERO, _ONE, _ONE, _MINUS, _ordinary, _ordinary, _tiny, _huge)
 # The last level: these in turn, so that none is left out.
@@ -305,7 +363,7 @@ _SPECIAL = {"alpha": (math.nan, math.inf, -math.inf, 0, -0.0), "beta": (math.nan
 
 _VECTOR = 4  # floats
 _TRIES = 12
-_UNALIGNED = 7  # of these levels: no gap, and no aligned address
+_UNALIGNED, _WITH_GAP = 7, 4  # of these levels: no gap, and no aligned address; an aligned one, and rows that are not
 
 # The layout of a matrix, by level: the gap that makes the leading dimension what it is to be, and the first element
 
@@ -356,9 +414,14 @@ def _one_layout(random: Random, level: int, columns: int, named: Named) -> tuple
 
 
 # Levels for every other product of few rows, columns or steps, for which a kernel of its own may ask for vectors: B and
-# C have no gaps, and rows of A begin at multiples of a vector. All addresses are aligned, or all but one.
+# C have no gaps, or one of them alone, and rows of A begin at multiples of a vector. All addresses are aligned, or all
+# but one.
 _TIGHT = tuple(
-    {"A": A, "B": B, "C": C} for A, B, C in ((2, 0, 0), (2, _UNALIGNED, 0), (_UNALIGNED, 0, 0), (2, 0, _UNALIGNED))
+    {"A": A, "B": B, "C": C}
+    for A, B, C in (
+        *((2, 0, 0), (2, _UNALIGNED, 0), (_UNALIGNED, 0, 0), (2, 0, _UNALIGNED)),
+        *((2, _WITH_GAP, 0), (2, 0, _WITH_GAP)),
+    )
 )
 
 

@@ -203,7 +203,7 @@ def _refusals(device: Device, library: Library, case: Case, make: _Make) -> str:
         "ldb = -n": (m, n, k, Operands(o.A, o.lda, o.B, -n, o.C, o.ldc)),
         "ldc = -n": (m, n, k, Operands(o.A, o.lda, o.B, o.ldb, o.C, -n)),
     }
-    workspace = device.address(product.call.workspace)
+    workspace = product.call.workspace_at(device)
     for words, (rows, columns, depth, operands) in outside.items():
         if isinstance(device, EmulatedDevice):
             device.begin(library, [product.call])
@@ -355,7 +355,7 @@ def _keeps_an_error(device: EmulatedDevice, library: Library, call: Call) -> str
     """Whether the second product after an error of an earlier call fails for it; the first one may tell of it."""
     device.begin(library, [call])
     library.functions.emulator_set_last_error(ctypes.c_int(LAUNCH_FAILURE))
-    workspace, stream = device.address(call.workspace), device.stream
+    workspace, stream = call.workspace_at(device), device.stream
     for _ in range(2):
         error = library.queue(call.shape, call.alpha, call.beta, call.operands, workspace, stream)
     if error != LAUNCH_FAILURE:
@@ -374,7 +374,7 @@ def _queue_with_a_failure(
     library.functions.emulator_fail(ctypes.c_uint64(number))
     if captured:
         library.functions.emulator_begin_capture()
-    workspace, stream = device.address(call.workspace), device.stream
+    workspace, stream = call.workspace_at(device), device.stream
     error = library.queue(call.shape, call.alpha, call.beta, call.operands, workspace, stream)
     if captured:
         library.functions.emulator_end_capture()
@@ -407,7 +407,7 @@ def _observed(device: Device, library: Library, case: Case, make: _Make) -> str:
     call = product.call
     if wrong := device.compute(library, call, 0):
         return wrong
-    return _told_otherwise(device, library, case, call, device.address(call.workspace))
+    return _told_otherwise(device, library, case, call, call.workspace_at(device))
 
 
 def _told_otherwise(device: EmulatedDevice, library: Library, case: Case, call: Call, workspace: int) -> str:
