@@ -474,6 +474,48 @@ def test_an_offset_into_a_workspace_of_more_than_32_bits_is_found(tmp_path, monk
     assert found[1].startswith("2097217x68x1028, alpha 1.5, beta 0.5, probe large workspace: " if found[1] else "")
 
 
+# Whole tiles of aligned rows have a kernel of their own, whose rows of A are read by vectors.
+WHOLE_TILES = """#include "gemm.cuh"
+template <bool WHOLE>
+__global__ void multiply(Gemm g) {
+  Tile tile = tile_of_block(g, 8, 32);
+  int row = tile.row + threadIdx.y, col = tile.col + threadIdx.x;
+  if (row >= g.m || col >= g.n) return;
+  float sum = 0;
+  for (int p = 0; p < g.k; p += WHOLE ? 4 : 1) {
+    const float* a = g.A + row * g.lda + p;
+    float4 some = {a[0], 0, 0, 0};
+    if (WHOLE) some = *reinterpret_cast<const float4*>(a);
+    const float of_a[] = {some.x, some.y, some.z, some.w};
+    for (int q = 0; q < (WHOLE ? 4 : 1); ++q) sum += of_a[q] * g.B[(p + q) * g.ldb + col];
+  }
+  store_result(g, row, col, sum);
+}
+cudaError_t run(const Gemm& g, void* workspace, cudaStream_t stream) {
+  WORKSPACE
+  HOW_LONG bool aligned = reinterpret_cast<uintptr_t>(g.A) % 16 == 0 && g.lda % 4 == 0;
+  const bool whole = aligned && g.m % 128 == 0 && g.n % 128 == 0 && g.k % 4 == 0;
+  return launch(whole ? multiply<true> : multiply<false>, tile_grid(g, 8, 32), dim3(32, 8), 0, stream, g);
+}
+EXPORT_SGEMM(run)
+"""
+
+
+@pytest.mark.parametrize(
+    ("places", "status", "message"),
+    [
+        ({"HOW_LONG": "const", "WORKSPACE": ""}, "emulated", ""),
+        ({"HOW_LONG": "static const", "WORKSPACE": ""}, "failed", "rows of A that are not aligned: misaligned"),
+        ({"HOW_LONG": "const", "WORKSPACE": "if (!workspace) return cudaErrorInvalidValue;"}, "failed", "returned"),
+    ],
+)
+def test_whole_tiles_are_not_chosen_by_the_first_call_and_a_workspace_of_0_bytes_may_be_null(
+    tmp_path, places, status, message
+):
+    found = emulated(tmp_path, WHOLE_TILES, **places)
+    assert (found[0], message in found[1]) == (status, True), found
+
+
 ON_A_GPU = {
     "sound": (SOURCE, {}, ""),
     "refuses nothing": (with_sgemm(refused=""), {}, " = -1: "),
