@@ -8,7 +8,7 @@ from itertools import combinations
 
 from ladder.config.cpp import canonical
 from ladder.config.sources import source_of_rung, source_text, sources
-from ladder.model.drawn import ANY, Named, Region
+from ladder.model.drawn import ANY, Bounded, Named
 from ladder.model.rung import Rung
 from ladder.model.shape import Shape
 from ladder.system.paths import read_text
@@ -65,8 +65,8 @@ def named_by(rung: Rung, all_classes: bool = True) -> Named:
     )
 
 
-def _some(regions: Iterable[Iterable[Region]]) -> tuple[Region, ...]:
-    """Each once, in order."""
+def _some(regions: Iterable[Iterable[Bounded]]) -> tuple[Bounded, ...]:
+    """Each region once, in order."""
     return tuple(sorted({region for some in regions for region in some if region}))
 
 
@@ -77,7 +77,7 @@ def _few(text: str) -> Iterator[tuple[str, int]]:
             yield name, int(_value(number) or 0)
 
 
-def _regions(text: str, macros: Mapping[str, str]) -> Iterator[Region]:
+def _regions(text: str, macros: Mapping[str, str]) -> Iterator[Bounded]:
     """Where several comparisons of a text with numbers hold at once: those that `&&` joins, or none of those of `||`.
 
     A single one counts where its number is so large that no dimension is drawn around it.
@@ -90,12 +90,14 @@ def _regions(text: str, macros: Mapping[str, str]) -> Iterator[Region]:
         yield from (_region(part) for part in parts if len(part) > 1 or any(map(_is_far, part)))
 
 
-def _pairs(text: str, macros: Mapping[str, str]) -> Iterator[Region]:
+def _pairs(text: str, macros: Mapping[str, str]) -> Iterator[Bounded]:
     """Where two comparisons of two dimensions hold that stand in different statements, as of an `if` in another."""
     values = _values(text, macros)
-    statements = _STATEMENT.split(_compared(text))
-    found = [(place, each) for place, part in enumerate(statements) for each in _bounds(part, values)]
-    for (place, one), (other_place, other) in combinations(found, 2):
+    found: dict[tuple[str, int, int], int] = {}
+    for place, statement in enumerate(_STATEMENT.split(_compared(text))):
+        for each in _bounds(statement, values):
+            found.setdefault(each, place)
+    for (one, place), (other, other_place) in combinations(found.items(), 2):
         if place != other_place and one[0] != other[0]:
             yield _region([one, other])
 
@@ -129,7 +131,7 @@ def _outside(bounds: tuple[str, int, int]) -> tuple[str, int, int]:
     return (name, 1, least - 1) if largest == ANY else (name, largest + 1, ANY)
 
 
-def _region(bounds: Iterable[tuple[str, int, int]]) -> Region:
+def _region(bounds: Iterable[tuple[str, int, int]]) -> Bounded:
     """What all bounds allow, or nothing where that is no product."""
     found: dict[str, tuple[int, int]] = {}
     for name, least, largest in bounds:

@@ -36,7 +36,7 @@ DRAWN_FAMILIES = (
 SHARED_LEVELS = {"uneven": "uneven_steps", "huge": "largest"}  # a level may be of either
 
 
-Region = tuple[tuple[str, int, int], ...]
+Bounded = tuple[tuple[str, int, int], ...]
 
 
 @dataclass(frozen=True)
@@ -55,8 +55,8 @@ class Named:
     work: tuple[int, ...] = ()
     tile: Shape = field(default_factory=lambda: Shape(64, 64, 16))
     few: tuple[tuple[str, int], ...] = ()
-    regions: tuple[Region, ...] = ()
-    pairs: tuple[Region, ...] = ()
+    regions: tuple[Bounded, ...] = ()
+    pairs: tuple[Bounded, ...] = ()
 
 
 def most_elements(shape: Shape) -> int:
@@ -298,7 +298,7 @@ def _at_bounds(random: Random, named: Named, reach: Reach) -> list[Shape]:
     return found[:MOST_AT_BOUNDS]
 
 
-def _bounds(region: Region) -> list[tuple[Region, str, int]]:
+def _bounds(region: Bounded) -> list[tuple[Bounded, str, int]]:
     """The first and the last sizes inside of a region, and the next beyond, each with its dimension.
 
     What lies beside a single size is no bound.
