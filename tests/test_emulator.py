@@ -146,6 +146,32 @@ def test_a_wait_that_is_not_repeated_is_found(for_the_emulator, tmp_path):
         assert "race" in kinds
 
 
+RELAXED = """asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
+  asm volatile("barrier.cluster.wait.aligned;" ::: "memory");"""
+
+
+@pytest.mark.parametrize("before", ["", "cluster.sync();"], ids=["one barrier before", "two barriers before"])
+@pytest.mark.parametrize("last", ["cluster.sync();", RELAXED, ""], ids=["a barrier", "a relaxed one", "none"])
+def test_a_block_that_may_leave_while_others_read_its_shared_memory_is_found_in_whatever_order(
+    for_the_emulator, tmp_path, before, last
+):
+    text = (ROOT / "tests/faults/control_cluster_group.cu").read_text()
+    begins, ends = "  sums[threadIdx.x] = sum;\n", "  }\n  cluster.sync();\n}\n"
+    assert text.count(begins) == text.count(ends) == 1
+    changed = text.replace(begins, f"  {before}\n{begins}").replace(ends, f"  }}\n  {last}\n}}\n")
+    source = tmp_path / f"cluster_{len(before)}_{len(last)}.cu"
+    source.write_text(changed)
+    library = Library(for_the_emulator(source))
+    if last:
+        has_no_finding_and_one_result(library, Case(33, 36, 250), seeds=(1, 2, 3))
+        return
+    for seed in (1, 2, 3):
+        _, kinds, report = run(library, Case(33, 36, 250), seed)
+        assert "cluster" in kinds, report
+        left = r"^cluster: .* (of a block that has left the kernel|may have left before); cluster_\d+_0\.cu:\d+"
+        assert any(re.search(left, finding) for finding in report), report
+
+
 def test_a_block_that_waits_long_for_many_copies_of_single_floats_is_no_deadlock(for_the_emulator):
     _, kinds, report = run(Library(for_the_emulator(ROOT / "kernels/sgemm/fastest.cu")), Case(33, 65, 613), 1)
     assert not kinds, "\n".join(report)

@@ -395,6 +395,9 @@ EMULATOR_NOINLINE static void fiber() {
   t->state = EXITED;
   --b.ready;
   ++b.exited;
+  if (b.exited == b.count && b.ptx != nullptr) {
+    check_left(b);
+  }
   unsigned first = t->number & ~31u;
   for (unsigned i = first; i < first + 32 && i < b.count; ++i) {  // lanes that waited for this one only
     if (b.threads[i].state == AT_WARP) {

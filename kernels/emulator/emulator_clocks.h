@@ -96,6 +96,12 @@ struct Ptx {  // of a block
   uint8_t cluster_half[MAX_THREADS];
   uint64_t cluster_waits[MAX_THREADS];
   Clock cluster_gathering, cluster_complete;
+  // Accesses of other blocks to this one's shared memory: behind which epoch of each thread, behind which phase of the
+  // cluster's barrier all are over, and where the latest was.
+  Clock remote;
+  uint64_t remote_phase;
+  uint32_t remote_word;
+  uintptr_t remote_code;
   uint32_t registers[32];
 };
 

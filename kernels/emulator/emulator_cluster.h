@@ -116,7 +116,36 @@ EMULATOR_NOINLINE static bool remote_access(Thread* t, uintptr_t address, unsign
       note_reader(b, word, mine, epoch_of(t->stamp), place_of_code(code, ALL_BYTES));
     }
   }
+  Ptx& p = *b.ptx;
+  uint64_t phase = own.ptx->cluster_phase + (own.ptx->cluster_half[t->number] != 0) + 1;
+  if (phase >= p.remote_phase) {
+    p.remote_phase = phase;
+    p.remote_word = static_cast<uint32_t>(offset / 4);
+    p.remote_code = code;
+  }
+  p.remote[mine] = epoch_of(t->stamp) + 1;
   return true;
+}
+
+// A block leaves the kernel: are all accesses of other blocks to its shared memory over, as one of its threads knows?
+// They are behind a barrier of the cluster, which may order nothing else.
+EMULATOR_NOINLINE static void check_left(Block& b) {
+  ClusterLock lock(b);
+  const Ptx& p = *b.ptx;
+  if (p.cluster_phase >= p.remote_phase || too_many_threads(b)) {
+    return;
+  }
+  for (unsigned number = b.count; number < cluster_threads(b); ++number) {
+    bool over = p.remote[number] == 0;
+    for (unsigned i = 0; i < b.count && !over; ++i) {
+      over = p.remote[number] <= known_by(b, i)[number];
+    }
+    if (!over) {
+      find("cluster", p.remote_code, "leaves the kernel; when another block accesses its %s, it may have left before",
+           name_of(b, p.remote_word * 4).text);
+      return;
+    }
+  }
 }
 
 // The barrier of all threads of a cluster, in two halves. It is kept by the first block.

@@ -106,7 +106,8 @@ EMULATOR_NOINLINE static Ptx& ptx_of(Block& b) {
     }
     p.barrier_count = p.background_count = p.transfer_count = 0;
     p.proxy_interval = p.cluster_interval = p.cluster_arrived = 0;
-    p.cluster_phase = 0;
+    p.cluster_phase = p.remote_phase = 0;
+    memset(p.remote, 0, sizeof p.remote);
     for (NamedBarrier& each : p.named) {
       each.expected = each.arrived = each.predicates = each.interval = 0;
       each.phase = 0;
