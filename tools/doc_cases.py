@@ -37,7 +37,7 @@ def emulated() -> dict[str, Any]:
 
 
 def on_a_gpu() -> dict[str, Any]:
-    """How a GPU's check is shared, and what it asks beside the configured cases, at the bounds of regions as well."""
+    """How a GPU's check is shared, and what it asks beside the configured cases; most cases at bounds of regions."""
     return {
         "workers": stage.WORKERS,
         "large": stage.LARGE_MATRIX,

@@ -26,14 +26,15 @@ _NUMBER = r"(?:0[xX][0-9a-fA-F']+|[0-9][0-9']*(?:\.[0-9]*)?(?:[eE][0-9]+)?)[uUlL
 _TERM = re.compile(rf"(?<![\w.])({_NUMBER})(?: ?(<<|\*) ?({_NUMBER})(?![\w.]))?(?![\w.])")
 _CONSTANT = re.compile(rf"\b(\w+) ?(?:=|\{{) ?({_NUMBER})(?= ?[,;}}>)])")
 _DEFINED = re.compile(rf"^#define (\w+) ({_NUMBER})$", re.MULTILINE)
-_COMPARED = re.compile(rf"(?<![\w.])(?:\w+\.)?([mnk]) ?(?:[=!<>]=|[<>]) ?({_NUMBER})(?![\w.])")
-_CONDITION = re.compile(rf"(?<![\w.])(?:\w+\.)?([mnk]) ?([=<>]=|[<>]) ?({_NUMBER}|[A-Za-z_]\w*)(?![\w.(:<])")
+# A dimension that is compared with a number, or with what may be the name of one.
+_COMPARED = re.compile(rf"(?<![\w.])(?:\w+\.)?([mnk]) ?([=!<>]=|[<>]) ?({_NUMBER}|[A-Za-z_]\w*)(?![\w.])")
 _ALLOWED: dict[str, Callable[[int], tuple[int, int]]] = {  # the least and the largest that a comparison allows
     "<": lambda number: (1, number - 1),
     "<=": lambda number: (1, number),
     ">": lambda number: (number + 1, ANY),
     ">=": lambda number: (number, ANY),
     "==": lambda number: (number, number),
+    "!=": lambda number: (1, ANY),
 }
 _SWITCH = re.compile(r"\bswitch \( (?:\w+ \. )?([mnk]) \) \{[^{}]*(?:\{[^{}]*\}[^{}]*)*\}")
 _CASE = re.compile(rf"\bcase ({_NUMBER}) :")
@@ -72,9 +73,10 @@ def _some(regions: Iterable[Iterable[Bounded]]) -> tuple[Bounded, ...]:
 
 def _few(text: str) -> Iterator[tuple[str, int]]:
     """The dimensions that a text compares with a small number, and that number."""
-    for name, number in _COMPARED.findall(_compared(text)):
-        if 1 <= (_value(number) or 0) <= MOST_FEW:
-            yield name, int(_value(number) or 0)
+    for name, _, text_of_number in _COMPARED.findall(_compared(text)):
+        number = _whole(text_of_number, {})
+        if 1 <= number <= MOST_FEW:
+            yield name, number
 
 
 def _regions(text: str, macros: Mapping[str, str]) -> Iterator[Bounded]:
@@ -113,12 +115,17 @@ def _values(text: str, macros: Mapping[str, str]) -> dict[str, int]:
 def _bounds(part: str, values: Mapping[str, int]) -> list[tuple[str, int, int]]:
     """The least and the largest size that each comparison of a dimension with a number allows."""
     found = []
-    for name, sign, text in _CONDITION.findall(part):
-        number = (_value(text) if text[0].isdigit() else values.get(text)) or 0
+    for name, sign, text in _COMPARED.findall(part):
+        number = _whole(text, values)
         least, largest = _ALLOWED[sign](number)
         if 1 <= number <= LARGEST_COMPARED and largest >= 1 and (least, largest) != (1, ANY):
             found.append((name, least, largest))
     return found
+
+
+def _whole(text: str, values: Mapping[str, int]) -> int:
+    """The whole number that a text is or names; 0 where it is none."""
+    return (_value(text) if text[0].isdigit() else values.get(text)) or 0
 
 
 def _is_far(bounds: tuple[str, int, int]) -> bool:
