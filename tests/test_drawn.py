@@ -323,7 +323,8 @@ def test_a_slip_that_shows_in_few_products_is_found(tmp_path, slip):
 @pytest.mark.parametrize("name", ["naive", "tiled@TILE=16", "vectorized", "split_k"])
 def test_a_sound_rung_passes_every_drawn_case(tmp_path, name):
     record = checked(tmp_path, name, "", "", seed=1 + zlib.crc32(name.encode()))
-    assert (record["status"], len(record["cases"])) == ("emulated", 121), record["message"]
+    assert record["status"] == "emulated", record["message"]
+    assert len([case for case in record["cases"] if "drawn" in case]) == 121
 
 
 def test_a_drawn_case_says_its_seed():

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ladder.config.documents import read_yaml
+from ladder.measure.check import branches as search
 from ladder.measure.check import stage
 from ladder.measure.devices import LARGE_S
 from ladder.model import cases, drawn
@@ -45,6 +46,11 @@ def on_a_gpu() -> dict[str, Any]:
         "drawn_elements": drawn.ON_A_GPU.elements,
         "at_bounds": drawn.MOST_AT_BOUNDS,
     }
+
+
+def branches() -> dict[str, int]:
+    """The most cases that the emulator adds for ways through the host function, and the products that it asks for."""
+    return {"most": search.MOST_CASES, "products": search.DRAWN_PRODUCTS + search.CHANGED_PRODUCTS}
 
 
 def power_of_2(value: int) -> str:

@@ -48,10 +48,11 @@ EMULATOR_RANGE(memset, int)
 #define memset(...) emulator_range_memset(__VA_ARGS__)
 #endif
 
-// Qualifiers. The engine gives each block its own __shared__ arrays: it answers g++'s question where a thread-local
-// variable is (__tls_get_addr), which the other models of thread-local variables do not ask for each.
-#define __global__
-#define __device__
+// Qualifiers. What runs on the device has no calls of emulator_coverage.h. The engine gives each block its own __shared__
+// arrays: it answers g++'s question where a thread-local variable is (__tls_get_addr), which the other models of
+// thread-local variables do not ask for each.
+#define __global__ __attribute__((no_sanitize_coverage))
+#define __device__ __attribute__((no_sanitize_coverage))
 #define __host__
 #define __constant__
 #define __managed__

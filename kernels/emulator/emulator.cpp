@@ -17,6 +17,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "emulator_coverage.h"
 #include "emulator_memory.h"
 
 namespace emulator {
@@ -451,7 +452,7 @@ EMULATOR_NOINLINE static void start_block(Block& b, Launch& launch, uint64_t num
   b.at_barrier = b.exited = b.idle = b.yields = 0;
   b.predicate_sum = 0;
   b.suspended = b.has_sums = b.shares_memory = false;
-  b.awaited = launch.before == 0;
+  b.awaited = launch.before == 0 && !launch.before_begun;
   b.id = __atomic_fetch_add(&device.started, 1, __ATOMIC_RELAXED);
   b.clock = b.barrier_tick = 1;
   begin_history(b);
@@ -1126,6 +1127,9 @@ EMULATOR_NOINLINE int run_grid(void (*invoke)(const void*), const void* closure,
                                    as.dynamic_bytes,
                                    strstr(as.file, "launch.cuh") != nullptr};
   }
+  if (coverage.on) {
+    cover_launch(kernel, closure, as);
+  }
   pthread_mutex_lock(&launch_lock);
   Launch launch = {};
   launch.invoke = invoke;
@@ -1451,6 +1455,7 @@ EMULATOR_API void emulator_reset(uint64_t seed) {
   buffer_count = input_count = finding_count = 0;
   device.batch = device.skipped = 0;
   before = {};
+  any_queued = false;
   forget_writes_to_variables();
   forget_streams();
   forget_graphs();
@@ -1646,6 +1651,7 @@ EMULATOR_API void emulator_begin_replay() {
   }
   forget_writes_to_variables();
   before = {};
+  any_queued = false;
 }
 EMULATOR_API int emulator_replay(int graph, int beside) {
   using namespace emulator;
@@ -1653,6 +1659,33 @@ EMULATOR_API int emulator_replay(int graph, int beside) {
   int error = replay(graphs[graph], beside < 0 ? nullptr : graphs + beside);
   pthread_mutex_unlock(&launch_lock);
   return error;
+}
+EMULATOR_API void emulator_begin_coverage(const int64_t* dimensions) {
+  using namespace emulator;
+  memset(&coverage, 0, sizeof coverage);
+  memcpy(coverage.dimensions, dimensions, sizeof coverage.dimensions);
+  coverage.on = true;
+}
+// Writes the features, then the number of each comparison and how near its sides came. Stores how many of each, and how
+// many branches and comparisons host code came to.
+EMULATOR_API void emulator_end_coverage(uint64_t* numbers, uint64_t* counts) {
+  using namespace emulator;
+  coverage.on = false;
+  uint64_t features = 0, comparisons = 0;
+  for (uint64_t feature : coverage.features) {
+    if (feature != 0) {
+      numbers[features++] = feature;
+    }
+  }
+  for (const Nearness& each : coverage.nearest) {
+    if (each.comparison != 0) {
+      numbers[features + 2 * comparisons] = each.comparison;
+      numbers[features + 2 * comparisons++ + 1] = each.distance;
+    }
+  }
+  counts[0] = features;
+  counts[1] = comparisons;
+  counts[2] = coverage.calls;
 }
 EMULATOR_API uint64_t emulator_work() { return emulator::work_count; }
 EMULATOR_API uint64_t emulator_launches(const void** first) {

@@ -5,7 +5,7 @@
 #include <stdint.h>
 
 // What runs on a fiber without being a kernel must not report its own accesses.
-#define EMULATOR_PLAIN __attribute__((no_sanitize("thread", "undefined")))
+#define EMULATOR_PLAIN __attribute__((no_sanitize("thread", "undefined"), no_sanitize_coverage))
 #define EMULATOR_INLINE inline __attribute__((always_inline))
 
 struct uint3 {

@@ -182,6 +182,7 @@ struct Before {
   const void* stream;
 };
 static Before before;
+static bool any_queued;                         // since the product began
 static uint64_t left_of_batch[LAST_BATCH + 1];  // blocks that have not run
 
 // Does no cluster come twice of those that are to run?
@@ -219,6 +220,7 @@ EMULATOR_PLAIN static int run_now(Launch* launch, Launch* beside) {
     Launch& each = *device.launches[i];
     each.batch = batch;
     each.before = each.as.early && each.as.stream == before.stream ? before.batch : 0;
+    each.before_begun = each.as.early && !any_queued;
     each.next = each.arrived = each.phase = 0;
     each.resident = 0;
     // Of some blocks the last one is the first to run: what lies farthest goes wrong most easily. They are the same of
@@ -233,7 +235,12 @@ EMULATOR_PLAIN static int run_now(Launch* launch, Launch* beside) {
   }
   Before earlier = before;
   before = {batch, launch->as.stream};
+  unsigned inputs_known = input_count;
+  if (launch->before_begun) {
+    input_count = 0;  // each read of an input counts
+  }
   int error = run_launches();
+  input_count = inputs_known;
   // What is begun again, for its blocks are those of clusters, leaves nothing out yet.
   uint64_t left = error == NEEDS_CLUSTER ? 0 : launch->blocks - launch->turns * launch->cluster_blocks;
   left_of_batch[batch & LAST_BATCH] = left;
@@ -241,6 +248,7 @@ EMULATOR_PLAIN static int run_now(Launch* launch, Launch* beside) {
   device.launch_count = 0;
   device.launches[0] = device.launches[1] = nullptr;
   if (error != NEEDS_CLUSTER) {
+    any_queued = true;
     return error;
   }
   for (Launch* each : {launch, beside}) {
@@ -262,6 +270,7 @@ EMULATOR_PLAIN static int run_now(Launch* launch, Launch* beside) {
 
 EMULATOR_PLAIN static void copy_now(const Work& w) {
   before = {};
+  any_queued = true;
   const char* what = w.from != nullptr ? "copies to" : "fills";
   for (size_t row = 0; row < w.height; ++row) {
     char* to = static_cast<char*>(w.to) + row * w.to_pitch;

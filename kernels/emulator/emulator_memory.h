@@ -385,6 +385,11 @@ EMULATOR_NOINLINE static void buffer_access(Thread* t, Buffer& b, uintptr_t addr
       report("out of bounds", where, "writes %s, between the matrix's %lld columns and ld %lld",
              element_name(b, word, name), static_cast<long long>(b.cols), static_cast<long long>(b.ld));
     }
+    if (!t->awaited && t->block->launch->before_begun && !b.variable) {
+      report("race", where,
+             "%s %s, which what was queued before this call may still %s, with no griddepcontrol.wait before",
+             is_write ? "writes" : "reads", element_name(b, word, name), is_write ? "use" : "write");
+    }
     const char* why = "";
     bool strong_to_it = access == BLOCK_ATOMIC ? id_of(other) == t->block->id : strong;
     if (global_race(t, other, part, false, strong_to_it, false, &why)) {

@@ -204,7 +204,8 @@ struct Launch {
   // The barrier of the whole grid.
   uint64_t arrived, phase;
   uint64_t batch;
-  uint64_t before;  // the batch of the kernel beside which it may run, as it was launched early; 0 for none
+  uint64_t before;    // the batch of the kernel beside which it may run, as it was launched early; 0 for none
+  bool before_begun;  // it may run beside what was queued before sgemm was called
 };
 
 constexpr uint64_t FEW_CLUSTERS = 1 << 12, FAR = 1 << 16;

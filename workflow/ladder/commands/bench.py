@@ -12,6 +12,7 @@ import contextlib
 import dataclasses
 import os
 import re
+import secrets
 import sys
 import tempfile
 import time
@@ -34,6 +35,7 @@ from ladder.measure.check.emulate import beside_nvcc, emulate_source
 from ladder.measure.check.stage import check_rung
 from ladder.measure.pool import lease
 from ladder.model.cases import Case, all_cases
+from ladder.model.claims import claimed_cases
 from ladder.model.rung import Rung, parse_variant, variant_name
 from ladder.model.shape import Shape, in_order
 from ladder.records.provenance import environment
@@ -374,12 +376,12 @@ def printed(log: Path) -> list[str]:
 
 
 def check(run: Plan, made: Build, log: Path, names: list[str], full: bool) -> None:
-    """Check a rung with every case of the check stage (`full`), or at the sizes to be timed alone.
+    """Check a rung with every case of the check stage and drawn ones (`full`), or at the sizes to be timed alone.
 
     Raises LadderError where it is wrong.
     """
     settings, name = run.settings["check"], made.folder.name
-    cases = run.cases(name) if full else all_cases([], [], run.shapes)
+    cases = [*run.cases(name), *drawn_anew(run, name)] if full else all_cases([], [], run.shapes)
     progress = Progress("check", name)
 
     def started(done: int, case: Case) -> None:
@@ -399,6 +401,11 @@ def check(run: Plan, made: Build, log: Path, names: list[str], full: bool) -> No
     )
     if record["status"] != "pass":
         raise LadderError(f"{name}: not timed, because its check failed: {record['message']}")
+
+
+def drawn_anew(run: Plan, name: str) -> list[Case]:
+    """The cases that are drawn for a rung on a GPU, by another seed each time unless one is set."""
+    return claimed_cases(run.by_name(name).claims, run.drawing(name).cases(1 + secrets.randbits(31)))
 
 
 def timed(run: Plan, name: str, builds: dict[str, Build], folder: Path) -> Sequence[Any]:

@@ -145,7 +145,9 @@ _FEW_LINES = (
 
 LARGEST_SMS = 192  # about as many as the largest GPUs have
 
-_OF_ONE_MATRIX = ((1, 0, 0), (0, 1, 0), (0, 0, 1), (2, 0, 0), (0, 2, 0), (0, 0, 2))  # floats
+# Floats.
+_OF_ONE_MATRIX = ((1, 0, 0), (0, 1, 0), (0, 0, 1), (2, 0, 0), (0, 2, 0), (0, 0, 2))
+_OF_TWO_MATRICES = ((1, 1, 0), (1, 0, 1), (0, 1, 1))
 
 # On a GPU and in the emulator: whole tiles of up to 256 rows and columns and of up to 64 steps, all aligned, for which
 # a rung may have a kernel without guards; and products that lack one thing alone for that kernel, so that nothing else
@@ -156,6 +158,9 @@ OF_WHOLE_TILES = (
     # One matrix begins one float off, or two, where pairs are still aligned; or the rows of one do.
     *(Case(Shape(256, 256, 64), beta=1, offset=offset) for offset in _OF_ONE_MATRIX),
     *(Case(Shape(256, 256, 64), beta=1, padding=padding) for padding in _OF_ONE_MATRIX),
+    # Two begin alike, or their rows do: of what is compared or joined two that are not aligned may cancel.
+    *(Case(Shape(256, 256, 64), beta=1, offset=offset) for offset in _OF_TWO_MATRICES),
+    *(Case(Shape(256, 256, 64), beta=1, padding=padding) for padding in _OF_TWO_MATRICES),
     # Rows that are a multiple of 4 and not of 8, of 8 and not of 16, up to half a tile of 256; columns, and steps up to
     # half of 64.
     *(Case(Shape(256 + (1 << bits), 256, 64), beta=1) for bits in range(2, 8)),
@@ -302,6 +307,8 @@ GPU_ALONE = (
     Case(Shape(1006, 4044, 2052), alpha=2.0**-110, padding=(4, 8, 12), family="huge"),
     # With many more rows than columns, a few of numbers that cannot be split.
     Case(Shape(4044, 1004, 2052), beta=1, padding=(4, 8, 12), family="nonfinite"),
+    # More tiles than blocks find room, with sums so long that several blocks may share one and wait for each other.
+    Case(Shape(3334, 3302, 8204), beta=1),
     # Many rows and columns, and a rest of both; some hundred tiles whose sums may be split.
     Case(Shape(4103, 4100, 70), beta=1),
     Case(Shape(790, 772, 517), beta=1),

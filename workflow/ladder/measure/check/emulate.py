@@ -22,11 +22,13 @@ from ladder.build.emulator import (
 from ladder.build.languages.compile import why_no_compiler
 from ladder.build.other_code import other_code
 from ladder.build.resources import first_warning, too_many_registers
+from ladder.config.named_numbers import named_by
 from ladder.config.sources import defined_macros, generated, header_folders, is_compiled, source_of_rung, sources
 from ladder.config.wrapper import macros_of_classes
 from ladder.measure.check.stage import Answers, run_cases
 from ladder.model.cases import Case, emulated_runs
 from ladder.model.rung import Rung
+from ladder.system.process import OK, run_worker
 
 
 def _of_first_class(rung: Rung, cases: Sequence[Case]) -> bool:
@@ -109,6 +111,7 @@ def emulate_source(
         library = Path(folder) / "library.so"
         if error := compile_source(rung, cases, library, engine, architecture, flags):
             return {"status": NEEDS_GPU, "message": error, "cases": []}
+        cases = [*cases, *other_branches(rung, library, cases, time_limit_s, log)]
         return emulate_library(rung, library, cases, threads, time_limit_s, log, progress, first_only, until_wrong)
 
 
@@ -135,6 +138,36 @@ def compile_source(
         source = library.parent / made[0]
         source.write_text(made[1])
     return compile_for_emulator(source, given | defined_macros(rung), library, include, engine, files, architecture)
+
+
+def other_branches(rung: Rung, library: Path, cases: Sequence[Case], time_limit_s: float, log: Path) -> list[Case]:
+    """Cases that take ways through the host function which none of these takes: `ladder.measure.check.branches`.
+
+    None is beyond what `compile_source` has compiled. Empty where none of these is drawn, for their seed is that of the
+    search; and where the host function ends the process or does not end, for any other case tells that.
+    """
+    seed = max((case.drawn for case in cases), default=0)
+    if not seed:
+        return []
+    named = named_by(rung)
+    computed = [case for case in cases if not case.probe]
+    request = {
+        **{"library": str(library), "cases": [case.as_record() for case in computed], "seed": seed},
+        **{"numbers": sorted({*named.own, *named.others, *(number for _, number in named.few)})},
+        **{"sms": sorted({case.sms for case in computed}), "claims": rung.claims},
+        "most_flop": rung.tuned[0].below_flop if rung.tuned and _of_first_class(rung, cases) else 1e300,
+    }
+    found: list[Case] = []
+    outcome = run_worker(
+        "ladder.measure.check.branches",
+        request,
+        lambda event: found.append(Case.of(event["case"])),
+        time_limit_s,
+        log,
+    )
+    whole = (rung.wrap or {}).get("clear_c")  # of which a few blocks leave zeros everywhere else
+    found = [case for case in found if case not in cases and not (whole and case.blocks)]
+    return found if outcome.status == OK else []
 
 
 def emulate_library(

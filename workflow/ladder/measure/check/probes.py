@@ -10,7 +10,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from itertools import cycle
+from itertools import chain, cycle
 from typing import Any, Protocol
 
 import numpy as np
@@ -526,7 +526,9 @@ def _queued_only(device: Device, library: Library, case: Case, make: _Make) -> s
     """
     assert isinstance(device, EmulatedDevice)
     shape = case.shape
-    operands = Operands(NOWHERE, shape.k, NOWHERE, shape.n, NOWHERE, shape.n)
+    lds = (columns + gap for columns, gap in zip((shape.k, shape.n, shape.n), case.paddings, strict=True))
+    at = (NOWHERE + 4 * offset for offset in case.offsets)
+    operands = Operands(*chain.from_iterable(zip(at, lds, strict=True)))
     little = Call(ONE_ELEMENT, case.alpha, case.beta, operands, np.zeros(1, np.uint32), 0)
     device.begin(library, [little])
     library.workspace_bytes(shape, case.alpha, case.beta, operands)
