@@ -37,14 +37,18 @@ SWITCHED = """  switch (tiles % 211) {
 
 @pytest.fixture
 def checked(tmp_path):
-    """Emulates `naive` with other host code, with the drawn cases of a seed; returns the record."""
+    """Emulates `naive` with other host code, and with texts replaced, with the drawn cases of a seed; the record."""
 
-    def check(host: str):
+    def check(host: str, replaced: dict[str, str] | None = None):
         text = (ROOT / "kernels" / NAIVE.source).read_text()
         before, _, arguments = text.partition(LAUNCH)
         assert ", g)" in arguments
+        assert ", g)" not in before
         code = OF_TILES + "  int sms = 0;\n  sm_count(&sms);\n  Gemm h = g;\n" + host + LAUNCH
-        (tmp_path / "rung.cu").write_text(before + code + arguments.replace(", g)", ", h)", 1))
+        text = before + code + arguments
+        for old, new in (replaced or {", g)": ", h)"}).items():
+            text = text.replace(old, new)
+        (tmp_path / "rung.cu").write_text(text)
         rung = replace(NAIVE, source=os.path.relpath(tmp_path / "rung.cu", ROOT / "kernels"))
         cases = claimed_cases(NAIVE.claims, drawn_cases(1, 121, named_by(rung, all_classes=False), (58, 132)))
         return emulate.emulate_rung(
@@ -67,6 +71,23 @@ def test_a_case_of_a_switch_is_a_way_of_its_own(checked, monkeypatch):
     assert checked(SWITCHED)["status"] == "failed"
     monkeypatch.setattr(emulate, "other_branches", lambda *_: [])
     assert checked(SWITCHED)["status"] == "emulated"
+
+
+def test_a_number_that_a_kernel_is_given_is_a_way_of_its_own(checked, monkeypatch):
+    host = "  int parts = steps > 3 ? static_cast<int>(tiles / 8) : 1;\n"
+    kernel = {
+        "naive(Gemm g)": "naive(Gemm g, int parts)",
+        "p < g.k;": "p < g.k - (parts == 32);",
+        ", g)": ", h, parts)",
+    }
+    assert checked(host, kernel)["status"] == "failed"
+    monkeypatch.setattr(emulate, "other_branches", lambda *_: [])
+    assert checked(host, kernel)["status"] == "emulated"
+
+
+def test_what_the_host_function_prints_is_not_told_of_the_search(checked, tmp_path):
+    asked_for = len(checked('  printf("called\\n");\n')["cases"])
+    assert 0 < (tmp_path / "log").read_text().count("called") <= 2 * asked_for
 
 
 def test_products_that_the_host_function_refuses_are_found(checked):

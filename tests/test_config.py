@@ -22,7 +22,8 @@ from ladder.config.documents import dotted, leaves, read_shapes, read_yaml, sche
 from ladder.config.kernels import read_kernels, select_rungs
 from ladder.config.sources import source_digest
 from ladder.config.tuned_file import Tuned, tuned_text
-from ladder.model.cases import BEYOND_31_BITS, GPU_ALONE, OF_WHOLE_TILES, PROBES, Case, probes
+from ladder.model.cases import BEYOND_31_BITS, GPU_ALONE, OF_WHOLE_TILES, PROBES, WIDE, Case, probes
+from ladder.model.drawn import most_elements
 from ladder.model.rung import parse_variant, variant_name
 from ladder.model.shape import Shape
 from ladder.records import store
@@ -1279,6 +1280,12 @@ def test_what_is_timed_profiled_or_sustained_is_checked_as_it_is_run(machine):
     products = [*computed, *OF_WHOLE_TILES, *GPU_ALONE, *BEYOND_31_BITS]
     assert run.cases("cublas") == products
     assert run.cases("naive") == run.cases() == [*products, *probes(PROBES)]
+
+
+def test_gaps_beyond_31_bits_are_reserved_and_not_filled_so_that_a_small_gpu_holds_the_products():
+    assert all(max(case.paddings) >= WIDE for case in BEYOND_31_BITS)
+    filled = [case for case in GPU_ALONE + OF_WHOLE_TILES + BEYOND_31_BITS if max(case.paddings) < WIDE]
+    assert max(most_elements(case.shape) for case in filled) < 1 << 25
 
 
 def test_numbers_that_have_no_finite_value_in_tf32_are_not_asked_of_a_rung_that_declares_it():

@@ -332,7 +332,7 @@ def emulated(run: Plan, name: str, made: Future[Build], log: Path, every: bool) 
 
     def started(done: int, case: Case) -> None:
         nonlocal doing
-        doing = f"{case}  ({done}/{len(cases)} cases)"
+        doing = f"{case}  ({done}/{max(len(cases), done + 1)} cases)"  # some are added
         if made.done():
             made.result()
 

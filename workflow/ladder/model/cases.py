@@ -24,7 +24,7 @@ EMULATED_FAMILIES = 1 << 22  # flop up to which it is emulated with every family
 EMULATED_TWICE = 1 << 20  # twice, in two orders; where it is
 EMULATED_DRAWN_TWICE = 1 << 16  # drawn, which there are more of
 EMULATED_LONG = 1 << 9  # k beyond which there is one SM, for which a product of any size has tiles enough
-WIDE = 1 << 20  # floats between rows: from there on a gap is not filled
+WIDE = 1 << 18  # floats between rows: from there on a gap is not filled
 # JSON has a name for none of these.
 _NOT_FINITE = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 _OF_FEW = ("sms", "blocks", "drawn", "probe")

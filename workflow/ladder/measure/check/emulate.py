@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import tempfile
 from collections.abc import Callable, Sequence
@@ -111,7 +112,7 @@ def emulate_source(
         library = Path(folder) / "library.so"
         if error := compile_source(rung, cases, library, engine, architecture, flags):
             return {"status": NEEDS_GPU, "message": error, "cases": []}
-        cases = [*cases, *other_branches(rung, library, cases, time_limit_s, log)]
+        cases = [*cases, *other_branches(rung, library, cases, time_limit_s)]
         return emulate_library(rung, library, cases, threads, time_limit_s, log, progress, first_only, until_wrong)
 
 
@@ -140,11 +141,12 @@ def compile_source(
     return compile_for_emulator(source, given | defined_macros(rung), library, include, engine, files, architecture)
 
 
-def other_branches(rung: Rung, library: Path, cases: Sequence[Case], time_limit_s: float, log: Path) -> list[Case]:
+def other_branches(rung: Rung, library: Path, cases: Sequence[Case], time_limit_s: float) -> list[Case]:
     """Cases that take ways through the host function which none of these takes: `ladder.measure.check.branches`.
 
     None is beyond what `compile_source` has compiled. Empty where none of these is drawn, for their seed is that of the
-    search; and where the host function ends the process or does not end, for any other case tells that.
+    search; and where the host function ends the process or does not end, for any other case tells that. What it prints
+    meanwhile is lost.
     """
     seed = max((case.drawn for case in cases), default=0)
     if not seed:
@@ -163,7 +165,7 @@ def other_branches(rung: Rung, library: Path, cases: Sequence[Case], time_limit_
         request,
         lambda event: found.append(Case.of(event["case"])),
         time_limit_s,
-        log,
+        Path(os.devnull),
     )
     whole = (rung.wrap or {}).get("clear_c")  # of which a few blocks leave zeros everywhere else
     found = [case for case in found if case not in cases and not (whole and case.blocks)]
