@@ -1,5 +1,6 @@
-// Which ways the host function takes: g++ calls the functions at the end of this file at each basic block and at each
-// comparison of host code (GCC manual, -fsanitize-coverage). Kernels have no such calls (cuda_runtime.h).
+// Which ways the host function takes: in a library of its own, for which nothing is computed, g++ calls the functions at the
+// end of this file at each basic block and comparison of host code (GCC manual, -fsanitize-coverage). Kernels have no such
+// calls (cuda_runtime.h).
 #pragma once
 
 #include "emulator_state.h"

@@ -29,6 +29,7 @@ ENGINE = EMULATOR / "emulator.cpp"
 HEADER = EMULATOR / "emulator_launch.h"  # what every rung begins with (flags.txt)
 NEEDED_GXX = 12
 ARCHITECTURE = "sm_90a"  # whose code runs, where no GPU says otherwise
+COVERAGE = "-fsanitize-coverage=trace-pc,trace-cmp"
 EMULATED, NEEDS_GPU, NOT_EMULATED = "emulated", "needs a GPU", "not emulated"
 
 _EXCEPTIONS = {"try", "catch", "throw"}  # without which no code for them is made
@@ -64,8 +65,7 @@ def compile_engine(target: Path, headers: Path) -> None:
         target.write_bytes(b"")
         headers.write_bytes(b"")
         return
-    # the engine's own variables need no poison, and its branches count for nothing
-    fast = ["-O3", "-ftrivial-auto-var-init=uninitialized", "-fno-sanitize-coverage=trace-pc,trace-cmp"]
+    fast = ["-O3", "-ftrivial-auto-var-init=uninitialized"]  # the engine's own variables need no poison
     made_of = {target: [*fast, *_OF_ENGINE, str(ENGINE)], headers: ["-x", "c++-header", str(HEADER)]}
     for made, arguments in made_of.items():
         if error := _compile(["-c", *arguments, "-o", str(made)], Path(arguments[-1])):
@@ -96,6 +96,7 @@ def compile_for_emulator(
     engine: Path = ENGINE,
     files: Sequence[Path] = (),
     architecture: str = ARCHITECTURE,
+    coverage: bool = False,
 ) -> str:
     """Compile a source with g++; in one line what the emulator cannot run of it and what to write instead, or nothing.
 
@@ -103,7 +104,8 @@ def compile_for_emulator(
     made of it, with the headers beside it or not. `include` has the folders in which the source's own headers are.
     `files` are those that the source is made of, or without any the headers of all rungs: of these and of itself copies
     are compiled, beside the library, where they have to be rewritten. Inline PTX is rewritten once the source is
-    preprocessed. `architecture` is what nvcc compiles the source for, `sm_90a` say, and sees of it.
+    preprocessed. `architecture` is what nvcc compiles the source for, `sm_90a` say, and sees of it. With `coverage` the
+    library tells which ways its host code takes (`emulator_coverage.h`); g++ may order what kernels do otherwise then.
     Raises LadderError where g++ fails for another reason than the source.
     """
     defined = [f"-D{key}={value}" for key, value in {**macros, **architecture_macros(architecture)}.items()]
@@ -125,6 +127,7 @@ def compile_for_emulator(
     preprocessed = library.with_suffix(".ii")
     throws = any(text in _EXCEPTIONS for each in texts.values() for kind, text in tokens(each) if kind == "word")
     defined += ["-fexceptions"] if throws else []
+    defined += [COVERAGE] if coverage else []
     try:
         error = _preprocess([*defined, *found, str(compiled)], source, engine.parent, preprocessed)
     except UnknownPtxError as unknown:

@@ -112,7 +112,8 @@ def emulate_source(
         library = Path(folder) / "library.so"
         if error := compile_source(rung, cases, library, engine, architecture, flags):
             return {"status": NEEDS_GPU, "message": error, "cases": []}
-        cases = [*cases, *other_branches(rung, library, cases, time_limit_s)]
+        made_with = engine, architecture, flags
+        cases = [*cases, *other_branches(rung, cases, library.with_name("coverage.so"), made_with, time_limit_s)]
         return emulate_library(rung, library, cases, threads, time_limit_s, log, progress, first_only, until_wrong)
 
 
@@ -123,9 +124,18 @@ def macros_of_flags(flags: Sequence[str]) -> dict[str, str]:
 
 
 def compile_source(
-    rung: Rung, cases: Sequence[Case], library: Path, engine: Path, architecture: str, flags: Sequence[str] = ()
+    rung: Rung,
+    cases: Sequence[Case],
+    library: Path,
+    engine: Path,
+    architecture: str,
+    flags: Sequence[str] = (),
+    coverage: bool = False,
 ) -> str:
-    """Compile a rung in CUDA C++ for the emulator, with what these cases reach; why it needs a GPU, or nothing."""
+    """Compile a rung in CUDA C++ for the emulator, with what these cases reach; why it needs a GPU, or nothing.
+
+    `coverage` is that of `compile_for_emulator`.
+    """
     files = sources(rung)
     given = macros_of_flags(flags)
     tuned = {key: "" for each in rung.tuned for key in each.macros}
@@ -138,18 +148,26 @@ def compile_source(
     if made := generated(rung):
         source = library.parent / made[0]
         source.write_text(made[1])
-    return compile_for_emulator(source, given | defined_macros(rung), library, include, engine, files, architecture)
+    defined = given | defined_macros(rung)
+    return compile_for_emulator(source, defined, library, include, engine, files, architecture, coverage)
 
 
-def other_branches(rung: Rung, library: Path, cases: Sequence[Case], time_limit_s: float) -> list[Case]:
+def other_branches(
+    rung: Rung,
+    cases: Sequence[Case],
+    library: Path,
+    made_with: tuple[Path, str, Sequence[str]],
+    time_limit_s: float,
+) -> list[Case]:
     """Cases that take ways through the host function which none of these takes: `ladder.measure.check.branches`.
 
-    None is beyond what `compile_source` has compiled. Empty where none of these is drawn, for their seed is that of the
-    search; and where the host function ends the process or does not end, for any other case tells that. What it prints
-    meanwhile is lost.
+    The rung is compiled once more, into this library, with the last arguments of `compile_source`. None of the cases is
+    beyond what that has compiled. Empty where none of those given is drawn, for their seed is that of the search; and
+    where the host function ends the process or does not end, for any other case tells that. What it prints meanwhile is
+    lost.
     """
     seed = max((case.drawn for case in cases), default=0)
-    if not seed:
+    if not seed or compile_source(rung, cases, library, *made_with, coverage=True):
         return []
     named = named_by(rung)
     computed = [case for case in cases if not case.probe]
