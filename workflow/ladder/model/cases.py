@@ -307,8 +307,6 @@ GPU_ALONE = (
     Case(Shape(1006, 4044, 2052), alpha=2.0**-110, padding=(4, 8, 12), family="huge"),
     # With many more rows than columns, a few of numbers that cannot be split.
     Case(Shape(4044, 1004, 2052), beta=1, padding=(4, 8, 12), family="nonfinite"),
-    # More tiles than blocks find room, with sums so long that several blocks may share one and wait for each other.
-    Case(Shape(3334, 3302, 8204), beta=1, padding=(4, 10, 14)),
     # Many rows and columns, and a rest of both; some hundred tiles whose sums may be split.
     Case(Shape(4103, 4100, 70), beta=1),
     Case(Shape(790, 772, 517), beta=1),
