@@ -8,7 +8,7 @@
 namespace emulator {
 
 constexpr uint32_t COVERAGE_SLOTS = 1 << 14;  // of hash tables; what finds no room is not kept
-constexpr unsigned MOST_DIMENSIONS = 8;
+constexpr unsigned DIMENSIONS = 6;            // m, n, k, lda, ldb, ldc
 
 // How near the two sides of a comparison came. `features` are numbers without a meaning: two calls of sgemm that share one
 // took the same branch, had the same order in the same comparison, or launched the same kernel alike.
@@ -20,7 +20,7 @@ static struct Coverage {
   uint64_t calls;  // of the functions at the end
   uint64_t features[COVERAGE_SLOTS];
   Nearness nearest[COVERAGE_SLOTS];
-  int64_t dimensions[MOST_DIMENSIONS];
+  int64_t dimensions[DIMENSIONS];
 } coverage;
 
 EMULATOR_PLAIN inline uint64_t mixed(uint64_t one, uint64_t other) {

@@ -236,7 +236,7 @@ EMULATOR_PLAIN static int run_now(Launch* launch, Launch* beside) {
   Before earlier = before;
   before = {batch, launch->as.stream};
   unsigned inputs_known = input_count;
-  if (launch->before_begun) {
+  if (launch->before_begun || (beside != nullptr && beside->before_begun)) {
     input_count = 0;  // each read of an input counts
   }
   int error = run_launches();

@@ -212,8 +212,19 @@ OBSERVED_ADDRESS = 1 << 20  # any address will do where nothing is read
 
 
 def _nowhere(shape: Shape, gaps: tuple[int, int, int] = (0, 0, 0)) -> Operands:
+    return operands_at((OBSERVED_ADDRESS,) * 3, shape, gaps)
+
+
+def operands_at(
+    addresses: tuple[int, int, int],
+    shape: Shape,
+    gaps: tuple[int, int, int] = (0, 0, 0),
+    offsets: tuple[int, int, int] = (0, 0, 0),
+) -> Operands:
+    """The operands of a product whose A, B and C begin so many floats behind these addresses, with gaps behind rows."""
+    A, B, C = (address + 4 * offset for address, offset in zip(addresses, offsets, strict=True))
     lda, ldb, ldc = (max(1, columns) + gap for columns, gap in zip((shape.k, shape.n, shape.n), gaps, strict=True))
-    return Operands(OBSERVED_ADDRESS, lda, OBSERVED_ADDRESS, ldb, OBSERVED_ADDRESS, ldc)
+    return Operands(A, lda, B, ldb, C, ldc)
 
 
 def _symbols(path: Path) -> dict[int, str]:

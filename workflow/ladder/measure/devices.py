@@ -339,17 +339,9 @@ class EmulatedDevice:
 
     def replay(self, library: Library, calls: Sequence[Call], graphs: Sequence[int]) -> str:
         """Run what was captured once more, of two products at the same time; what went wrong, or nothing."""
-        return self._replay(library, calls, [(graphs[0], graphs[1] if len(graphs) > 1 else -1)])
-
-    def replay_in_turn(self, library: Library, call: Call, graph: int) -> str:
-        """Run what was captured twice, and nothing between, as two calls on one stream; what went wrong, or nothing."""
-        return self._replay(library, [call], [(graph, -1)] * 2)
-
-    def _replay(self, library: Library, calls: Sequence[Call], runs: Sequence[tuple[int, int]]) -> str:
+        graph, beside = graphs[0], graphs[1] if len(graphs) > 1 else -1
         library.functions.emulator_begin_replay()
-        error = 0
-        for graph, beside in runs:
-            error = error or library.functions.emulator_replay(ctypes.c_int(graph), ctypes.c_int(beside))
+        error = library.functions.emulator_replay(ctypes.c_int(graph), ctypes.c_int(beside))
         wrong = self.found_beside_unwritten(library, calls[0])
         return wrong or (f"its work ended with {explain(error)}" if error else "")
 

@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from ladder.build.library import Library, Operands
+from ladder.build.library import Library, Operands, operands_at
 from ladder.measure.devices import EMULATED_SMS, LEAST_SIDE, Call, EmulatedDevice
 from ladder.model.cases import EMULATED_FEW, LARGEST_SMS, Case
 from ladder.model.claims import Claims, claimed, claimed_cases
@@ -39,14 +39,14 @@ MOST_SEARCHED_ELEMENTS = 1 << 23  # of one of their matrices,
 MOST_SEARCHED_FLOP = 1 << 33  # and the work of one
 MOST_CALLS = 20_000_000  # of the functions of coverage, after which a search ends whose host function is slow
 COVERAGE_SLOTS = 1 << 14  # of each of the emulator's tables (emulator_coverage.h)
-MATRICES = tuple(number << 40 for number in range(1, 5))  # addresses of A, B, C and the workspace, which nobody reads
+MATRICES, WORKSPACE = (1 << 40, 2 << 40, 3 << 40), 4 << 40  # addresses, which nobody reads
 OF_LAUNCH = 2  # a bit of what is covered: a launch has it, a branch or comparison has not
 SHRINKING = (2, 4 / 3, 8 / 7)  # by which sides are made smaller
 SOME_SCALARS = ((1.0, 0.0), (1.0, 1.0), (-1.0, 1.0), (1.5, 0.5), (-0.75, 0.0))
 SOME_GAPS = ((0, 0, 0), (0, 0, 0), (0, 0, 0), (4, 4, 4), (1, 0, 0), (0, 1, 0), (0, 0, 1), (2, 2, 2), (1, 1, 1))
 WIDEST_GAP = 64  # of a case that is changed
+COMPARISONS_A_ROUND = 60  # that one round of changes is for, and cases that do something new
 _NOTHING = Call(Shape(1, 1, 1), 1, 0, Operands(0, 1, 0, 1, 0, 1), np.zeros(1, np.uint32), 0)
-COMPARISONS_A_ROUND = 60  # comparisons that one round of changes is for
 
 
 @dataclass(frozen=True)
@@ -81,19 +81,17 @@ class BranchSearch:
 
     def see(self, case: Case) -> Covered:
         """Ask the host function for a case, of which nothing is computed, and keep how near comparisons came."""
-        c, (m, n, k) = self.library.functions, (case.shape.m, case.shape.n, case.shape.k)
-        lds = [max(1, columns) + gap for columns, gap in zip((k, n, n), case.paddings, strict=True)]
-        at = [base + 4 * offset for base, offset in zip(MATRICES, case.offsets, strict=False)]
-        operands = Operands(at[0], lds[0], at[1], lds[1], at[2], lds[2])
+        c, shape = self.library.functions, case.shape
+        o = operands_at(MATRICES, shape, case.paddings, case.offsets)
         c.emulator_reset(ctypes.c_uint64(1))
         c.emulator_set_stream(ctypes.c_void_p(self.device.stream))
         c.emulator_set_sms(ctypes.c_int(case.sms or EMULATED_SMS))
-        c.emulator_begin_coverage((ctypes.c_int64 * 8)(m, n, k, *lds, 0x7FFFFFFF, 0x7FFFFFFF))
+        c.emulator_begin_coverage((ctypes.c_int64 * 6)(shape.m, shape.n, shape.k, o.lda, o.ldb, o.ldc))
         c.emulator_begin_capture()
-        arguments = (case.shape, case.alpha, case.beta, operands)
+        arguments = (shape, case.alpha, case.beta, o)
         try:
             needed = self.library.workspace_bytes(*arguments)
-            well = self.library.queue(*arguments, MATRICES[3] if needed else 0, self.device.stream) == 0
+            well = self.library.queue(*arguments, WORKSPACE if needed else 0, self.device.stream) == 0
         except LadderError:
             well = False
         c.emulator_end_capture()
@@ -176,10 +174,8 @@ class BranchSearch:
         random = self.random
         while True:
             near = [case for distance, case in self.nearest.values() if distance and case.shape.flop]
-            known = [
-                *random.sample(near, min(COMPARISONS_A_ROUND, len(near))),
-                *random.sample(all_new := list(self.beside.values()), min(COMPARISONS_A_ROUND, len(all_new))),
-            ]
+            new = list(self.beside.values())
+            known = [case for of in (near, new) for case in random.sample(of, min(COMPARISONS_A_ROUND, len(of)))]
             for case in known or [self.drawn()]:
                 for _ in range(8):
                     yield self._within(self._with_change(case))

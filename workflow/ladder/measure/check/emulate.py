@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import tempfile
@@ -175,7 +176,7 @@ def other_branches(
         **{"library": str(library), "cases": [case.as_record() for case in computed], "seed": seed},
         **{"numbers": sorted({*named.own, *named.others, *(number for _, number in named.few)})},
         **{"sms": sorted({case.sms for case in computed}), "claims": rung.claims},
-        "most_flop": rung.tuned[0].below_flop if rung.tuned and _of_first_class(rung, cases) else 1e300,
+        "most_flop": rung.tuned[0].below_flop if rung.tuned and _of_first_class(rung, cases) else math.inf,
     }
     found: list[Case] = []
     outcome = run_worker(

@@ -10,12 +10,12 @@ import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from itertools import chain, cycle
+from itertools import cycle
 from typing import Any, Protocol
 
 import numpy as np
 
-from ladder.build.library import Library, Operands, explain
+from ladder.build.library import Library, Operands, explain, operands_at
 from ladder.measure.check.judge import case_error
 from ladder.measure.check.worker import Buffer, buffer
 from ladder.measure.devices import EMULATED_SMS, GUARD, SENTINEL, Call, CudaDevice, EmulatedDevice
@@ -526,9 +526,7 @@ def _queued_only(device: Device, library: Library, case: Case, make: _Make) -> s
     """
     assert isinstance(device, EmulatedDevice)
     shape = case.shape
-    lds = (columns + gap for columns, gap in zip((shape.k, shape.n, shape.n), case.paddings, strict=True))
-    at = (NOWHERE + 4 * offset for offset in case.offsets)
-    operands = Operands(*chain.from_iterable(zip(at, lds, strict=True)))
+    operands = operands_at((NOWHERE,) * 3, shape, case.paddings, case.offsets)
     little = Call(ONE_ELEMENT, case.alpha, case.beta, operands, np.zeros(1, np.uint32), 0)
     device.begin(library, [little])
     library.workspace_bytes(shape, case.alpha, case.beta, operands)
@@ -541,10 +539,7 @@ def _queued_only(device: Device, library: Library, case: Case, make: _Make) -> s
 
 
 def _capture(device: Device, library: Library, case: Case, make: _Make) -> str:
-    """Captured once, the work computes whatever stands in A, B and C when it runs.
-
-    In the emulator it runs twice in a row, too: what a launch may begin early disturbs nothing of the call before.
-    """
+    """Captured once, the work computes whatever stands in A, B and C when it runs."""
     product = make()
     if wrong := device.compute(library, product.call, 0):
         return wrong
@@ -557,10 +552,6 @@ def _capture(device: Device, library: Library, case: Case, make: _Make) -> str:
         wrong = device.replay(library, [product.call], graphs)
         if not wrong and (wrong := product.judge()):
             wrong = f"captured and run again with other inputs: {wrong}"
-    if isinstance(device, EmulatedDevice) and not wrong:
-        product.fill()
-        if wrong := device.replay_in_turn(library, product.call, graphs[0]):
-            wrong = f"two calls in a row with one workspace: {wrong}"
     return wrong
 
 
