@@ -12,7 +12,7 @@ from ladder.system.paths import ROOT
 
 SOURCE = ROOT / "tests" / "emulated" / "blocks.cu"
 KERNELS = re.findall(r"^KERNEL\((\w+)\) ", SOURCE.read_text(), re.MULTILINE)
-SOUND = KERNELS[: KERNELS.index("no_fence_before_the_count")]
+SOUND = KERNELS[: KERNELS.index("flag_of_the_block_alone")]
 WORKERS = (1, 2, 7)
 
 

@@ -55,6 +55,11 @@ FEATURES = {
     "products_of_parts_of_an_int": 34 + I + 15 - 6 + 1,
     "atomics_with_an_order": np.array([64, 71, 63, 9] + [0] * 60),
     "virtual_functions": 2 * I + 1 + 100 * I,
+    "threads_that_leave_before_a_barrier": np.where(
+        (LANE >= 20) | (I < 3), 0, np.where(I < 32, I + 32, np.maximum(I - 32, 3))
+    ),
+    "warps_that_leave_before_a_barrier": I,
+    "equal_values_in_a_word": np.full(64, 5),
 }
 
 
@@ -87,9 +92,9 @@ def compiled(for_the_emulator):
     return {name: Library(for_the_emulator(SOURCES / f"{name}.cu")) for name in ("features", "findings")}
 
 
-def run(library, number, seed):
-    """Run the kernel of that number; C, and the report."""
-    A, B, C = (matrix(1, 64, 0, 0, values) for values in (0, I, 0))
+def run(library, number, seed, a=0):
+    """Run the kernel of that number, with an A whose elements are all one number; C, and the report."""
+    A, B, C = (matrix(1, 64, 0, 0, values) for values in (a, I, 0))
     library.functions.emulator_reset(ctypes.c_uint64(seed))
     for name, each, access in ((b"A", A, b"r"), (b"B", B, b"r"), (b"C", C, b"rw")):
         sizes = map(ctypes.c_int64, (1, 64, 64))
@@ -105,6 +110,14 @@ def test_a_feature_gives_what_cuda_gives_and_no_finding(compiled, name):
         result, report = run(compiled["features"], 1 + list(FEATURES).index(name), seed)
         assert not report
         np.testing.assert_array_equal(result, FEATURES[name])
+
+
+def test_the_runtime_answers_what_host_code_asks(for_the_emulator):
+    library = Library(for_the_emulator(SOURCES / "runtime.cu"))
+    for _ in range(2):
+        result, report = run(library, 1, 1, a=1)
+        assert not report
+        np.testing.assert_array_equal(result, I)
 
 
 @pytest.mark.parametrize("name", FINDINGS)

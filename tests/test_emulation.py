@@ -9,15 +9,17 @@ from dataclasses import replace
 from multiprocessing import get_context
 from pathlib import Path
 
+import numpy as np
 import pytest
 from conftest import a_build, a_rung, asked, line_of, write
 from emulator import compiled_engine
 from ladder.build import emulator
-from ladder.build.library import Library
+from ladder.build.library import Library, operands_at
 from ladder.config.documents import read_yaml
 from ladder.config.kernels import read_kernels
 from ladder.config.plan import plan
 from ladder.config.tuned_file import with_tuned
+from ladder.measure import devices
 from ladder.measure.check.emulate import emulate_rung, emulate_source
 from ladder.measure.check.stage import Answers
 from ladder.measure.check.worker import check_case
@@ -75,6 +77,18 @@ def test_every_rung_of_the_ladder_passes_as_it_is_built(tmp_path, rung):
     cases = [case for case in CASES if case.family in families_for(rung.precision)]
     record = emulate_rung(rung, a_build(tmp_path / "build"), cases, 2, 60, tmp_path / "log", compiled_engine())
     assert (record["status"], len(record["cases"])) == ("emulated", len(cases)), record
+
+
+def test_a_launch_of_many_tiles_and_few_steps_is_waited_for_as_one_of_whole_tiles():
+    def patience_s(*sides: int) -> float:
+        operands, workspace = operands_at((0, 0, 0), Shape(*sides)), np.zeros(1, np.uint32)
+        return devices._patience_s(devices.Call(Shape(*sides), 1, 0, operands, workspace, 0))
+
+    least = patience_s(1790, 1150, 1)
+    assert least > 60
+    assert patience_s(1790, 1150, 16) == pytest.approx(least, rel=1e-3)
+    assert patience_s(1790, 1150, 32) > 1.8 * least
+    assert patience_s(1, 1, 1) < 5.1
 
 
 def test_a_library_needs_a_gpu_and_no_compiler_says_so(tmp_path):

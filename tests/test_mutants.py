@@ -1,6 +1,7 @@
 """Mutants: what each operator makes, how they are drawn and recorded, and that the record and its page are of today."""
 
 import sys
+import threading
 import time
 from contextlib import nullcontext
 from dataclasses import replace
@@ -14,6 +15,7 @@ from conftest import a_build, a_device, a_where, line_of, write
 from ladder.build.emulator import NEEDS_GPU
 from ladder.config.documents import read_yaml
 from ladder.config.plan import plan
+from ladder.model.cases import Case
 from ladder.model.shape import Shape
 from ladder.records import store
 from ladder.system.paths import ROOT
@@ -26,6 +28,7 @@ from record_mutants import (
     SURVIVED,
     Bench,
     Recording,
+    Searches,
     configured,
     explained,
     explained_verdict,
@@ -217,7 +220,7 @@ def test_every_mutant_changes_what_a_compiler_sees_and_no_two_are_one(rungs):
 
 @pytest.fixture
 def bench(tmp_path):
-    return Bench(configured(), tmp_path)
+    return Bench(configured(), tmp_path, Searches())
 
 
 def in_tiled(old: str, new: str) -> Mutant:
@@ -275,6 +278,20 @@ def test_room_for_results_of_a_large_tile_that_is_too_small_is_found(bench, rung
     assert len(unaligned) == 1
     bench.cases[fastest[0].name] = unaligned
     assert bench.emulated(fastest, one)["kind"] == "out of bounds"
+
+
+def test_what_the_search_for_branches_finds_in_a_rung_is_asked_of_its_mutants(rungs, tmp_path, monkeypatch):
+    added, asked, searches = Case(Shape(1, 2, 3)), [], Searches()
+
+    def other_branches(rung, *_):
+        asked.append(rung.name)
+        return [added]
+
+    monkeypatch.setattr(record_mutants, "other_branches", other_branches)
+    for folder in ("one", "other"):
+        bench = Bench(configured(), tmp_path / folder, searches)
+        assert bench.cases_of(rungs["naive"][0])[-1] == added
+    assert asked == ["naive"]
 
 
 def test_a_mutant_of_the_same_machine_code_is_equivalent_and_one_of_other_code_is_not(bench, rungs):
@@ -338,6 +355,36 @@ def test_a_run_that_is_broken_off_loses_nothing_and_the_next_goes_on(recorder, r
     assert len(Tried.tried) == 10  # the fifth twice
     record_mutants.record_emulator(workers=1)
     assert len(Tried.tried) == 10
+
+
+def test_several_workers_try_mutants_of_one_rung_at_once(recorder, monkeypatch):
+    both = threading.Barrier(2, timeout=60)
+
+    def emulated(self, rungs, one):
+        both.wait()
+        return {"verdict": KILLED, "detector": "emulator", "kind": "race", "seconds": 0.1}
+
+    monkeypatch.setattr(Tried, "emulated", emulated)
+    record_mutants.record_emulator(workers=2)
+    assert len({each["id"] for each in store.read_json(recorder)["mutants"]}) == 8
+
+
+def test_next_is_a_mutant_of_the_rung_of_which_the_fewest_were_tried(recorder, rungs, monkeypatch):
+    monkeypatch.setattr(record_mutants, "ladder", lambda run: {name: rungs[name] for name in ("naive", "coalesced")})
+    first = Recording("naive", rungs["naive"])
+    for one in drawn(rungs["naive"][0], first.record["seed"])[:5]:
+        first.keep(one, {"verdict": KILLED, "detector": "emulator", "kind": "", "seconds": 1})
+    tried = []
+
+    def emulated(self, rungs, one):
+        tried.append(rungs[0].entry)
+        return {"verdict": KILLED, "detector": "emulator", "kind": "race", "seconds": 0.1}
+
+    monkeypatch.setattr(Tried, "emulated", emulated)
+    record_mutants.record_emulator(workers=1)
+    assert tried[:5] == ["coalesced"] * 5
+    assert tried.count("coalesced") == 8
+    assert tried.count("naive") == 3
 
 
 def test_a_record_of_other_sources_is_begun_anew_with_a_new_seed(recorder, rungs):

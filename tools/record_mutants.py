@@ -12,13 +12,12 @@ import tempfile
 import time
 import zlib
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
 from functools import cache, cached_property, partial
 from pathlib import Path
-from queue import Empty, PriorityQueue
+from threading import Lock
 from typing import Any
 
 from ladder.build.compile import Build, build, compile_command
@@ -28,7 +27,7 @@ from ladder.config.cpp import canonical
 from ladder.config.documents import read_yaml
 from ladder.config.plan import Plan, plan
 from ladder.config.sources import INCLUDE, sources
-from ladder.measure.check.emulate import compile_source, emulate_library
+from ladder.measure.check.emulate import compile_source, emulate_library, other_branches
 from ladder.measure.check.stage import check_rung
 from ladder.measure.sanitize.stage import TOOLS, require_sanitizer, run_tool
 from ladder.model.cases import Case
@@ -83,6 +82,8 @@ class Recording:
 
     entry: str
     rungs: list[Rung]  # the variants
+    under_way: int = 0  # mutants that are being tried
+    lock: Lock = field(default_factory=Lock)
 
     @property
     def path(self) -> Path:
@@ -103,14 +104,10 @@ class Recording:
         begun = {"rung": self.entry, "seed": secrets.randbits(32), "where": {}, "sources": self.digests}
         return begun | {"not_compiled": {}, "mutants": []}
 
-    def __lt__(self, other: Recording) -> bool:
-        """Whether its mutants have taken less time."""
-        return self.seconds < other.seconds
-
     @property
-    def seconds(self) -> float:
-        """What its mutants have taken."""
-        return sum(float(each["seconds"]) for each in self.record["mutants"])
+    def begun(self) -> int:
+        """How many mutants are recorded or being tried."""
+        return len(self.record["mutants"]) + self.under_way
 
     @cached_property
     def waiting(self) -> list[Mutant]:
@@ -119,19 +116,22 @@ class Recording:
         return [one for one in reversed(drawn(self.rungs[0], self.record["seed"])) if one.id not in tried]
 
     def next(self) -> Mutant | None:
-        """The mutant to try next; None where so many as are asked for are recorded, or there are no more."""
-        enough = len(self.record["mutants"]) >= MUTANTS or not self.waiting
-        return None if enough else self.waiting.pop()
+        """The mutant to try next; None where so many as are asked for are recorded or tried, or there are no more."""
+        if self.begun >= MUTANTS or not self.waiting:
+            return None
+        self.under_way += 1
+        return self.waiting.pop()
 
     def keep(self, one: Mutant, verdict: Mapping[str, Any] | None) -> None:
         """Write what was found of a mutant; None says that it does not compile."""
-        others = [each for each in self.record["mutants"] if each["id"] != one.id]
-        if verdict is None:
-            self.record["not_compiled"].setdefault(one.operator, []).append(one.id)
-        else:
-            others.append({**one.as_record(), **verdict})
-        self.record |= {"mutants": others, "where": place()}
-        store.write_json(self.path, self.record)
+        with self.lock:
+            others = [each for each in self.record["mutants"] if each["id"] != one.id]
+            if verdict is None:
+                self.record["not_compiled"].setdefault(one.operator, []).append(one.id)
+            else:
+                others.append({**one.as_record(), **verdict})
+            self.record |= {"mutants": others, "where": place()}
+            store.write_json(self.path, self.record)
         said = ", ".join(str(value) for value in (verdict or {"verdict": "does not compile"}).values() if value != "")
         print(f"{self.entry} {one.id} {one.file}:{one.line} {one.operator}: {said}", flush=True)
 
@@ -139,33 +139,37 @@ class Recording:
 def record_emulator(seconds: int = 600, workers: int = CORES) -> None:
     """Try mutants in the emulator by so many workers; nothing begins after so many seconds, the next run goes on.
 
-    Next is a mutant of the rung whose mutants have taken the least time. Of a rung that the emulator cannot run none
-    is tried.
+    Next is a mutant of the rung of which the fewest have been tried. Of a rung that the emulator cannot run none is
+    recorded.
     """
-    deadline, run, waiting = time.monotonic() + seconds, configured(), PriorityQueue()
-    for entry, rungs in ladder(run).items():
-        waiting.put(Recording(entry, rungs))
+    deadline, run, turn, searches = time.monotonic() + seconds, configured(), Lock(), Searches()
+    waiting = [Recording(entry, rungs) for entry, rungs in ladder(run).items()]
+
+    def next_of_any() -> tuple[Recording, Mutant] | None:
+        with turn:
+            for each in sorted(waiting, key=lambda each: each.begun):
+                if one := each.next():
+                    return each, one
+        return None
 
     def work(folder: Path) -> None:
-        bench = Bench(run, folder)
-        with suppress(Empty):
-            while time.monotonic() < deadline:
-                each = waiting.get_nowait()
-                one = each.next()
-                if one is None:
-                    continue
-                try:
-                    found = bench.emulated(each.rungs, one)
-                    if found or bench.emulates(each.rungs[0]):
-                        each.keep(one, found)
-                        waiting.put(each)
-                except LadderError as error:  # of the machine, and says nothing about the mutant: the next run tries it
-                    print(f"{each.entry} {one.id}: {error}", flush=True)
-                    waiting.put(each)
+        bench = Bench(run, folder, searches)
+        while time.monotonic() < deadline and (found := next_of_any()):
+            each, one = found
+            try:
+                verdict = bench.emulated(each.rungs, one)
+                if verdict or bench.emulates(each.rungs[0]):
+                    each.keep(one, verdict)
+                else:
+                    each.waiting.clear()
+            except LadderError as error:  # of the machine, and says nothing about the mutant: the next run tries it
+                print(f"{each.entry} {one.id}: {error}", flush=True)
+            finally:
+                each.under_way -= 1
 
     with tempfile.TemporaryDirectory(prefix="gemm-ladder-") as folder, ThreadPoolExecutor(workers) as pool:
         list(pool.map(work, (Path(folder) / str(number) for number in range(workers))))
-    if waiting.qsize():
+    if next_of_any():
         print("no time is left; run again to go on", flush=True)
 
 
@@ -173,7 +177,7 @@ def record_compared(seconds: int = 600) -> None:
     """Compile what survived with nvcc; nothing begins after so many seconds. What has the same code is equivalent."""
     deadline, run = time.monotonic() + seconds, configured()
     with tempfile.TemporaryDirectory(prefix="gemm-ladder-") as folder:
-        bench = Bench(run, Path(folder))
+        bench = Bench(run, Path(folder), Searches())
         for each, entry in survivors(run):
             if "code" not in entry and time.monotonic() < deadline:
                 one = Mutant.of(entry)
@@ -189,7 +193,7 @@ def record_again(seconds: int = 600) -> None:
     deadline, run = time.monotonic() + seconds, configured()
     commit = provenance.git_commit(ROOT)
     with tempfile.TemporaryDirectory(prefix="gemm-ladder-") as folder:
-        bench = Bench(run, Path(folder))
+        bench = Bench(run, Path(folder), Searches())
         for each, entry in sorted(survivors(run), key=lambda found: "again" in found[1]):
             if entry.get("again") != commit and time.monotonic() < deadline:
                 one = Mutant.of(entry)
@@ -215,12 +219,33 @@ def verdict_of(entry: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in entry.items() if key not in {"id", *Mutant.__annotations__}}
 
 
+class Searches:
+    """What the search for branches has found in rungs, each once for all workers."""
+
+    def __init__(self) -> None:
+        """Begin with none."""
+        self.lock = Lock()
+        self.found: dict[str, Future[list[Case]]] = {}
+
+    def of(self, name: str, search: Callable[[], list[Case]]) -> list[Case]:
+        """What the search finds in the rung of that name: by the first who asks; the others wait for it."""
+        with self.lock:
+            is_first = name not in self.found
+            found = self.found.setdefault(name, Future())
+        if is_first:
+            try:
+                found.set_result(search())
+            except BaseException as error:
+                found.set_exception(error)
+        return found.result()
+
+
 class Bench:
     """Where mutants are compiled and run, in a folder of its own."""
 
-    def __init__(self, run: Plan, folder: Path) -> None:
+    def __init__(self, run: Plan, folder: Path, searches: Searches) -> None:
         """Use what the plan says of cases and of the GPU to compile for."""
-        self.run, self.folder = run, folder
+        self.run, self.folder, self.searches = run, folder, searches
         folder.mkdir(exist_ok=True)
         self.engine = cached_engine(ROOT / "build/emulator")
         self.known: dict[str, bool] = {}  # of rungs whether the emulator can run them
@@ -287,9 +312,12 @@ class Bench:
         return "" if record["status"] == EMULATED else kind_of(record["message"])
 
     def cases_of(self, rung: Rung) -> list[Case]:
-        """What a rung is checked with, the smallest first."""
+        """What a rung is checked with, the smallest first, and what the search for branches adds to that."""
         if rung.name not in self.cases:
-            self.cases[rung.name] = sorted(self.run.emulated_cases(rung.name), key=lambda case: case.shape.flop)
+            cases = sorted(self.run.emulated_cases(rung.name), key=lambda case: case.shape.flop)
+            library, made_with = self.folder / "coverage.so", (self.engine, ARCHITECTURE, ())
+            added = self.searches.of(rung.name, lambda: other_branches(rung, cases, library, made_with, PATIENCE_S))
+            self.cases[rung.name] = cases + added
         return self.cases[rung.name]
 
     def compile(self, rung: Rung, library: Path, source: Path) -> str:

@@ -20,17 +20,20 @@ using ::std::memory_order_seq_cst;
 constexpr bool emulator_is_of_block(thread_scope scope) {
   return scope == thread_scope_block || scope == thread_scope_thread;
 }
-EMULATOR_INLINE void emulator_fence_of(thread_scope scope, memory_order order, memory_order none) {
-  if (order == memory_order_relaxed || order == none) {
-  } else if (emulator_is_of_block(scope)) {
-    emulator::fence_block();
-  } else {
+// The fence of an access: who looks at the word beyond its scope is in a race, whatever the fence orders for him.
+EMULATOR_INLINE void emulator_fence_of(memory_order order, memory_order none) {
+  if (order != memory_order_relaxed && order != none) {
     emulator::fence();
   }
 }
 
 EMULATOR_INLINE void atomic_thread_fence(memory_order order, thread_scope scope = thread_scope_system) {
-  emulator_fence_of(scope, order, memory_order_relaxed);
+  if (order == memory_order_relaxed) {
+  } else if (emulator_is_of_block(scope)) {
+    emulator::fence_block();
+  } else {
+    emulator::fence();
+  }
 }
 
 // What both kinds of atomics do; `Kind` has at(), the address of the object.
@@ -41,9 +44,9 @@ class EmulatedAtomic {
 
   template <bool Sum = false, typename Operation>
   EMULATOR_INLINE T change(memory_order order, Operation operation) const {
-    emulator_fence_of(Scope, order, memory_order_acquire);
+    emulator_fence_of(order, memory_order_acquire);
     T old = emulator_atomic<Sum, emulator_is_of_block(Scope)>(at(), operation);
-    emulator_fence_of(Scope, order, memory_order_release);
+    emulator_fence_of(order, memory_order_release);
     return old;
   }
 
@@ -53,13 +56,16 @@ class EmulatedAtomic {
   EMULATOR_INLINE bool is_lock_free() const { return true; }
 
   EMULATOR_INLINE T load(memory_order order = memory_order_seq_cst) const {
-    T value = emulator_ptx::load<T, 1>(reinterpret_cast<const char*>(at()), emulator_ptx::RELAXED).of[0];
-    emulator_fence_of(Scope, order, memory_order_release);
+    T value = emulator_ptx::load<T, 1>(reinterpret_cast<const char*>(at()),
+                                       {emulator_ptx::RELAXED, emulator_is_of_block(Scope)})
+                  .of[0];
+    emulator_fence_of(order, memory_order_release);
     return value;
   }
   EMULATOR_INLINE void store(T value, memory_order order = memory_order_seq_cst) const {
-    emulator_fence_of(Scope, order, memory_order_acquire);
-    emulator_ptx::store<T, 1>(reinterpret_cast<char*>(at()), emulator_ptx::RELAXED, {{value}});
+    emulator_fence_of(order, memory_order_acquire);
+    emulator_ptx::store<T, 1>(reinterpret_cast<char*>(at()), {emulator_ptx::RELAXED, emulator_is_of_block(Scope)},
+                              {{value}});
   }
   EMULATOR_INLINE operator T() const { return load(); }
   EMULATOR_INLINE T operator=(T value) const {

@@ -26,8 +26,8 @@ enum {
 #define EMULATOR_OPERAND std::common_type_t<T>
 
 EMULATOR_INLINE void __nv_atomic_thread_fence(int order, int scope = __NV_THREAD_SCOPE_SYSTEM) {
-  cuda::emulator_fence_of(scope <= __NV_THREAD_SCOPE_BLOCK ? cuda::thread_scope_block : cuda::thread_scope_system,
-                          EMULATOR_ORDER(order), cuda::memory_order_relaxed);
+  cuda::atomic_thread_fence(EMULATOR_ORDER(order),
+                            scope <= __NV_THREAD_SCOPE_BLOCK ? cuda::thread_scope_block : cuda::thread_scope_system);
 }
 template <typename T>
 EMULATOR_INLINE T __nv_atomic_load_n(const T* pointer, int order, int scope = __NV_THREAD_SCOPE_SYSTEM) {

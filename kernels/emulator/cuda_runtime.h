@@ -499,25 +499,47 @@ inline cudaError_t cudaFree(void*) { return cudaSuccess; }
 inline cudaError_t cudaFreeAsync(void*, cudaStream_t) { return cudaSuccess; }
 
 // The device: the limits of compute capability 9.0, and the SMs that the host has set.
-#define EMULATOR_ATTRIBUTES(each)                                                                                     \
-  each(cudaDevAttrMaxThreadsPerBlock, 1, 1024) each(cudaDevAttrMaxBlockDimX, 2, 1024)                                 \
-      each(cudaDevAttrMaxBlockDimY, 3, 1024) each(cudaDevAttrMaxBlockDimZ, 4, 64)                                     \
-          each(cudaDevAttrMaxGridDimX, 5, 2147483647) each(cudaDevAttrMaxGridDimY, 6, 65535)                          \
-              each(cudaDevAttrMaxGridDimZ, 7, 65535) each(cudaDevAttrMaxSharedMemoryPerBlock, 8, 48 * 1024)           \
-                  each(cudaDevAttrWarpSize, 10, 32) each(cudaDevAttrMaxRegistersPerBlock, 12, 65536) each(            \
-                      cudaDevAttrMultiProcessorCount, 16, emulator::sms) each(cudaDevAttrL2CacheSize, 38, 50 << 20)   \
-                      each(cudaDevAttrMaxThreadsPerMultiProcessor, 39, 2048) each(                                    \
-                          cudaDevAttrComputeCapabilityMajor, 75, 9) each(cudaDevAttrComputeCapabilityMinor, 76, 0)    \
-                          each(cudaDevAttrMaxSharedMemoryPerMultiprocessor, 81, 228 * 1024)                           \
-                              each(cudaDevAttrMaxRegistersPerMultiprocessor, 82, 65536)                               \
-                                  each(cudaDevAttrCooperativeLaunch, 95, 1)                                           \
-                                      each(cudaDevAttrMaxSharedMemoryPerBlockOptin, 97, emulator::MAX_DYNAMIC_SHARED) \
-                                          each(cudaDevAttrMaxBlocksPerMultiprocessor, 106, 32)
-enum cudaDeviceAttr { EMULATOR_ATTRIBUTES(EMULATOR_ENUMERATOR) };
+#define EMULATOR_ATTRIBUTES(each)                                                                                      \
+  each(cudaDevAttrMaxThreadsPerBlock, 1, 1024), each(cudaDevAttrMaxBlockDimX, 2, 1024),                                \
+      each(cudaDevAttrMaxBlockDimY, 3, 1024), each(cudaDevAttrMaxBlockDimZ, 4, 64),                                    \
+      each(cudaDevAttrMaxGridDimX, 5, 2147483647), each(cudaDevAttrMaxGridDimY, 6, 65535),                             \
+      each(cudaDevAttrMaxGridDimZ, 7, 65535), each(cudaDevAttrMaxSharedMemoryPerBlock, 8, 48 << 10),                   \
+      each(cudaDevAttrTotalConstantMemory, 9, 64 << 10), each(cudaDevAttrWarpSize, 10, 32),                            \
+      each(cudaDevAttrMaxPitch, 11, 2147483647), each(cudaDevAttrMaxRegistersPerBlock, 12, 65536),                     \
+      each(cudaDevAttrClockRate, 13, 1980000), each(cudaDevAttrTextureAlignment, 14, 512),                             \
+      each(cudaDevAttrGpuOverlap, 15, 1), each(cudaDevAttrMultiProcessorCount, 16, emulator::sms),                     \
+      each(cudaDevAttrKernelExecTimeout, 17, 0), each(cudaDevAttrIntegrated, 18, 0),                                   \
+      each(cudaDevAttrCanMapHostMemory, 19, 1), each(cudaDevAttrComputeMode, 20, 0),                                   \
+      each(cudaDevAttrConcurrentKernels, 31, 1), each(cudaDevAttrEccEnabled, 32, 1), each(cudaDevAttrPciBusId, 33, 0), \
+      each(cudaDevAttrPciDeviceId, 34, 0), each(cudaDevAttrTccDriver, 35, 0),                                          \
+      each(cudaDevAttrMemoryClockRate, 36, 2619000), each(cudaDevAttrGlobalMemoryBusWidth, 37, 5120),                  \
+      each(cudaDevAttrL2CacheSize, 38, 50 << 20), each(cudaDevAttrMaxThreadsPerMultiProcessor, 39, 2048),              \
+      each(cudaDevAttrAsyncEngineCount, 40, 3), each(cudaDevAttrUnifiedAddressing, 41, 1),                             \
+      each(cudaDevAttrPciDomainId, 50, 0), each(cudaDevAttrTexturePitchAlignment, 51, 32),                             \
+      each(cudaDevAttrComputeCapabilityMajor, 75, 9), each(cudaDevAttrComputeCapabilityMinor, 76, 0),                  \
+      each(cudaDevAttrStreamPrioritiesSupported, 78, 1), each(cudaDevAttrGlobalL1CacheSupported, 79, 1),               \
+      each(cudaDevAttrLocalL1CacheSupported, 80, 1), each(cudaDevAttrMaxSharedMemoryPerMultiprocessor, 81, 228 << 10), \
+      each(cudaDevAttrMaxRegistersPerMultiprocessor, 82, 65536), each(cudaDevAttrManagedMemory, 83, 1),                \
+      each(cudaDevAttrIsMultiGpuBoard, 84, 0), each(cudaDevAttrMultiGpuBoardGroupID, 85, 0),                           \
+      each(cudaDevAttrHostNativeAtomicSupported, 86, 0), each(cudaDevAttrSingleToDoublePrecisionPerfRatio, 87, 2),     \
+      each(cudaDevAttrPageableMemoryAccess, 88, 0), each(cudaDevAttrConcurrentManagedAccess, 89, 1),                   \
+      each(cudaDevAttrComputePreemptionSupported, 90, 1), each(cudaDevAttrCooperativeLaunch, 95, 1),                   \
+      each(cudaDevAttrMaxSharedMemoryPerBlockOptin, 97, emulator::MAX_DYNAMIC_SHARED),                                 \
+      each(cudaDevAttrHostRegisterSupported, 99, 1), each(cudaDevAttrMaxBlocksPerMultiprocessor, 106, 32),             \
+      each(cudaDevAttrMaxPersistingL2CacheSize, 108, 32 << 20),                                                        \
+      each(cudaDevAttrMaxAccessPolicyWindowSize, 109, 128 << 20),                                                      \
+      each(cudaDevAttrReservedSharedMemoryPerBlock, 111, 1 << 10), each(cudaDevAttrMemoryPoolsSupported, 115, 1),      \
+      each(cudaDevAttrClusterLaunch, 120, 1), each(cudaDevAttrIpcEventSupport, 125, 1),                                \
+      each(cudaDevAttrMemSyncDomainCount, 126, 4), each(cudaDevAttrMpsEnabled, 133, 0)
+#define EMULATOR_ATTRIBUTE(name, number, value) name = number
+enum cudaDeviceAttr { EMULATOR_ATTRIBUTES(EMULATOR_ATTRIBUTE) };
 inline cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int) {
   EMULATOR_CALL
-#define EMULATOR_VALUE(name, number, value) attribute == name ? static_cast<int>(value):
-  *value = EMULATOR_ATTRIBUTES(EMULATOR_VALUE) 0;
+#define EMULATOR_VALUE(name, number, value) attribute == name ? static_cast<int>(value) : 0
+  *value = 0;
+  for (int each : {EMULATOR_ATTRIBUTES(EMULATOR_VALUE)}) {  // at most one is not 0
+    *value += each;
+  }
   return cudaSuccess;
 }
 struct cudaDeviceProp {
@@ -566,6 +588,37 @@ inline cudaError_t cudaGetDeviceCount(int* count) {
 inline cudaError_t cudaSetDevice(int device) {
   EMULATOR_CALL
   return device == 0 ? cudaSuccess : cudaErrorInvalidDevice;
+}
+inline cudaError_t cudaDriverGetVersion(int* version) {
+  EMULATOR_CALL
+  *version = 13000;
+  return cudaSuccess;
+}
+inline cudaError_t cudaRuntimeGetVersion(int* version) { return cudaDriverGetVersion(version); }
+
+// Limits of the device, which an emulated kernel does not come near.
+enum cudaLimit {
+  cudaLimitStackSize = 0,
+  cudaLimitPrintfFifoSize = 1,
+  cudaLimitMallocHeapSize = 2,
+  cudaLimitMaxL2FetchGranularity = 5,
+  cudaLimitPersistingL2CacheSize = 6
+};
+inline cudaError_t cudaDeviceSetLimit(cudaLimit, size_t) {
+  EMULATOR_CALL
+  return cudaSuccess;
+}
+inline cudaError_t cudaDeviceGetLimit(size_t* value, cudaLimit limit) {
+  EMULATOR_CALL
+  *value = limit == cudaLimitStackSize               ? 1 << 10
+           : limit == cudaLimitMaxL2FetchGranularity ? 64
+           : limit == cudaLimitPersistingL2CacheSize ? 0
+                                                     : 8 << 20;
+  return cudaSuccess;
+}
+inline cudaError_t cudaCtxResetPersistingL2Cache() {
+  EMULATOR_CALL
+  return cudaSuccess;
 }
 
 // Of a kernel. What its attributes are on a GPU, g++ cannot know: these are possible ones.
@@ -733,6 +786,48 @@ inline cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned, 
 }
 inline cudaError_t cudaStreamDestroy(cudaStream_t) { return cudaSuccess; }
 inline cudaError_t cudaStreamQuery(cudaStream_t) { return cudaSuccess; }
+inline cudaError_t cudaStreamGetId(cudaStream_t stream, unsigned long long* id) {
+  EMULATOR_CALL
+  *id = reinterpret_cast<uintptr_t>(stream);
+  return cudaSuccess;
+}
+inline cudaError_t cudaStreamGetFlags(cudaStream_t, unsigned* flags) {
+  EMULATOR_CALL
+  *flags = cudaStreamNonBlocking;
+  return cudaSuccess;
+}
+inline cudaError_t cudaStreamGetPriority(cudaStream_t, int* priority) {
+  EMULATOR_CALL
+  *priority = 0;
+  return cudaSuccess;
+}
+inline cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
+  EMULATOR_CALL
+  *least = 0;
+  *greatest = -5;
+  return cudaSuccess;
+}
+enum cudaStreamCaptureStatus {
+  cudaStreamCaptureStatusNone,
+  cudaStreamCaptureStatusActive,
+  cudaStreamCaptureStatusInvalidated
+};
+enum cudaStreamCaptureMode {
+  cudaStreamCaptureModeGlobal,
+  cudaStreamCaptureModeThreadLocal,
+  cudaStreamCaptureModeRelaxed
+};
+inline cudaError_t cudaStreamIsCapturing(cudaStream_t, cudaStreamCaptureStatus* status) {
+  EMULATOR_CALL
+  *status = emulator::is_capturing() ? cudaStreamCaptureStatusActive : cudaStreamCaptureStatusNone;
+  return cudaSuccess;
+}
+inline cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode* mode) {
+  EMULATOR_CALL
+  static cudaStreamCaptureMode present = cudaStreamCaptureModeGlobal;
+  std::swap(present, *mode);
+  return cudaSuccess;
+}
 inline cudaError_t cudaEventCreate(cudaEvent_t* event) {
   EMULATOR_CALL
   *event = emulator::create_event();

@@ -39,6 +39,9 @@ EMULATOR_PLAIN inline Thread& next_thread(Block& b) {
 // Lets other threads run: from one to the next, for the processor foresees where a return leads that many threads take;
 // the scheduler where none is ready.
 EMULATOR_PLAIN inline void give_way(Thread* t, Block& b) {
+  if (b.doubtful_count > 0) {
+    settle(t);
+  }
   if (b.ready == 0 || device.stop) {
     switch_context(t->context, b.scheduler);
   } else if (Thread& next = next_thread(b); &next != t) {
@@ -58,6 +61,9 @@ EMULATOR_NOINLINE void made_progress() {
 // Another thread of the block, or another block where this one waits or has run for long: even a thread that changes
 // something again and again, as a lock that it takes and gives back, may wait for others.
 EMULATOR_PLAIN static void suspend_block(Thread* t, Block& b, bool waits) {
+  if (b.doubtful_count > 0) {
+    settle(t);
+  }
   b.suspended = true;
   b.waits = waits;
   switch_context(t->context, b.scheduler);
@@ -157,16 +163,17 @@ EMULATOR_PLAIN static void strong(uintptr_t address, unsigned bytes, Access acce
   if (address - stacks < stacks_bytes) {
     return;
   }
+  bool writes = !only_reads(access);
   if (is_global(address)) {
     pthread_mutex_lock(&atomic_lock);
-    if (access == STRONG_WRITE) {
+    if (writes) {
       release(t, address, true);
     } else {
       acquire(t, address, false, true);
     }
     pthread_mutex_unlock(&atomic_lock);
   }
-  if (access == STRONG_WRITE) {
+  if (writes) {
     made_progress();
     return;
   }
@@ -174,11 +181,11 @@ EMULATOR_PLAIN static void strong(uintptr_t address, unsigned bytes, Access acce
   memcpy(&value, reinterpret_cast<void*>(address), bytes < 8 ? bytes : 8);
   look(t, code, address, value);
 }
-EMULATOR_NOINLINE void strong_load(const void* pointer, unsigned bytes) {
-  strong(reinterpret_cast<uintptr_t>(pointer), bytes, STRONG_READ, EMULATOR_CALLER);
+EMULATOR_NOINLINE void strong_load(const void* pointer, unsigned bytes, bool of_block) {
+  strong(reinterpret_cast<uintptr_t>(pointer), bytes, of_block ? BLOCK_READ : STRONG_READ, EMULATOR_CALLER);
 }
-EMULATOR_NOINLINE void strong_store(const void* pointer, unsigned bytes) {
-  strong(reinterpret_cast<uintptr_t>(pointer), bytes, STRONG_WRITE, EMULATOR_CALLER);
+EMULATOR_NOINLINE void strong_store(const void* pointer, unsigned bytes, bool of_block) {
+  strong(reinterpret_cast<uintptr_t>(pointer), bytes, of_block ? BLOCK_WRITE : STRONG_WRITE, EMULATOR_CALLER);
 }
 
 EMULATOR_NOINLINE bool is_cooperative() { return this_block()->launch->as.cooperative; }
@@ -449,7 +456,7 @@ EMULATOR_NOINLINE static void start_block(Block& b, Launch& launch, uint64_t num
   b.random = seed ^ (number + 1) * 0xD1B54A32D192ED03u;
   b.block_start = static_cast<Stamp>(++b.interval) << 32;
   b.count = b.ready = launch.threads;
-  b.at_barrier = b.exited = b.idle = b.yields = 0;
+  b.at_barrier = b.exited = b.idle = b.yields = b.doubtful_count = 0;
   b.predicate_sum = 0;
   b.suspended = b.has_sums = b.shares_memory = false;
   b.awaited = launch.before == 0 && !launch.before_begun;
@@ -505,10 +512,6 @@ EMULATOR_NOINLINE static void continue_block(Block& b) {
       return;
     }
     if (b.at_barrier > 0) {
-      if (b.exited > 0) {
-        report_waiting(b, AT_BARRIER, "divergent barrier",
-                       "block (%u,%u,%u) thread (%u,%u,%u) waits at the barrier, thread (%u,%u,%u) %s");
-      }
       share_known(b);
       ++b.interval;
       b.barrier_tick = tick(b);
@@ -1362,6 +1365,45 @@ EMULATOR_HOOK void* __tls_get_addr(const emulator_tls_index* of) {
   return b == nullptr ? of_host_thread() + of->offset
                       : reinterpret_cast<void*>(b->shared + place_of_shared[of->offset]);
 }
+
+// std::atomic in host code; CUDA has none for kernels.
+#define EMULATOR_HOST_UPDATE(bits, name)                                                                     \
+  EMULATOR_HOOK uint##bits##_t __tsan_atomic##bits##_fetch_##name(volatile void* p, uint##bits##_t v, int) { \
+    return __atomic_fetch_##name(static_cast<volatile uint##bits##_t*>(p), v, __ATOMIC_SEQ_CST);             \
+  }
+#define EMULATOR_HOST_ATOMICS(bits)                                                                                    \
+  EMULATOR_HOOK uint##bits##_t __tsan_atomic##bits##_load(const volatile void* p, int) {                               \
+    return __atomic_load_n(static_cast<const volatile uint##bits##_t*>(p), __ATOMIC_SEQ_CST);                          \
+  }                                                                                                                    \
+  EMULATOR_HOOK void __tsan_atomic##bits##_store(volatile void* p, uint##bits##_t v, int) {                            \
+    __atomic_store_n(static_cast<volatile uint##bits##_t*>(p), v, __ATOMIC_SEQ_CST);                                   \
+  }                                                                                                                    \
+  EMULATOR_HOOK uint##bits##_t __tsan_atomic##bits##_exchange(volatile void* p, uint##bits##_t v, int) {               \
+    return __atomic_exchange_n(static_cast<volatile uint##bits##_t*>(p), v, __ATOMIC_SEQ_CST);                         \
+  }                                                                                                                    \
+  EMULATOR_HOOK bool __tsan_atomic##bits##_compare_exchange_strong(volatile void* p, void* expected, uint##bits##_t v, \
+                                                                   int, int) {                                         \
+    return __atomic_compare_exchange_n(static_cast<volatile uint##bits##_t*>(p),                                       \
+                                       static_cast<uint##bits##_t*>(expected), v, false, __ATOMIC_SEQ_CST,             \
+                                       __ATOMIC_SEQ_CST);                                                              \
+  }                                                                                                                    \
+  EMULATOR_HOOK bool __tsan_atomic##bits##_compare_exchange_weak(volatile void* p, void* expected, uint##bits##_t v,   \
+                                                                 int, int) {                                           \
+    return __tsan_atomic##bits##_compare_exchange_strong(p, expected, v, 0, 0);                                        \
+  }                                                                                                                    \
+  EMULATOR_HOST_UPDATE(bits, add)                                                                                      \
+  EMULATOR_HOST_UPDATE(bits, sub)                                                                                      \
+  EMULATOR_HOST_UPDATE(bits, and)                                                                                      \
+  EMULATOR_HOST_UPDATE(bits, or)                                                                                       \
+  EMULATOR_HOST_UPDATE(bits, xor)                                                                                      \
+  EMULATOR_HOST_UPDATE(bits, nand)
+EMULATOR_HOST_ATOMICS(8)
+EMULATOR_HOST_ATOMICS(16)
+EMULATOR_HOST_ATOMICS(32)
+EMULATOR_HOST_ATOMICS(64)
+EMULATOR_HOOK void __tsan_atomic_thread_fence(int) { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
+EMULATOR_HOOK void __tsan_atomic_signal_fence(int) {}
+
 EMULATOR_HOOK void __tsan_init() {}
 EMULATOR_HOOK void __tsan_func_entry(void*) {}
 EMULATOR_HOOK void __tsan_func_exit() {}

@@ -54,8 +54,8 @@ inline void grid_launch_dependents() {}
 void atomic_begin(const void* pointer, unsigned bytes, bool sum, bool of_block);
 void atomic_end(const void* pointer, bool sum, bool of_block, uint64_t before, uint64_t after);
 // A load or store as of a volatile variable: another block sees it, and others may be waited for.
-void strong_load(const void* pointer, unsigned bytes);
-void strong_store(const void* pointer, unsigned bytes);
+void strong_load(const void* pointer, unsigned bytes, bool of_block = false);
+void strong_store(const void* pointer, unsigned bytes, bool of_block = false);
 // A load of what nobody may write while the kernel runs, at a place in the code.
 void read_only_load(const void* pointer, unsigned bytes, unsigned alignment, const void* code);
 
@@ -78,6 +78,7 @@ bool call_fails(const char* name);
 // Streams and events. Work on a stream that does not come behind the one that sgemm was given is a finding, and so is work
 // that the latter does not wait for.
 void* create_stream();
+bool is_capturing();
 void* create_event();
 int record_event(void* event, const void* on);
 int wait_for_event(const void* on, const void* event);

@@ -108,6 +108,7 @@ struct Graph {
 static Graph graphs[16];
 static unsigned graph_count;
 static bool capturing;
+EMULATOR_NOINLINE bool is_capturing() { return capturing; }
 static uint64_t work_count;  // queued since the host has asked
 static uint64_t call_count;  // calls of the runtime since then, of which those that queue work are some
 constexpr uint64_t EVERY_CALL = UINT64_MAX;

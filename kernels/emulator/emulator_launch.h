@@ -63,10 +63,18 @@ enum cudaLaunchAttributeID {
   cudaLaunchAttributeProgrammaticStreamSerialization = 6,
   cudaLaunchAttributePriority = 8
 };
+enum cudaAccessProperty { cudaAccessPropertyNormal, cudaAccessPropertyStreaming, cudaAccessPropertyPersisting };
+struct cudaAccessPolicyWindow {
+  void* base_ptr;
+  size_t num_bytes;
+  float hitRatio;
+  cudaAccessProperty hitProp, missProp;
+};
 union cudaLaunchAttributeValue {
   struct {
     unsigned x, y, z;
   } clusterDim;
+  cudaAccessPolicyWindow accessPolicyWindow;
   int cooperative, programmaticStreamSerializationAllowed, priority, clusterSchedulingPolicyPreference;
   char pad[64];
 };
@@ -110,6 +118,32 @@ cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(
 template <typename... Parameters>
 cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t* config, void (*kernel)(Parameters...), void** arguments) {
   return emulator_launch_pointers(kernel, arguments, emulator_configuration(*config));
+}
+
+// How a stream's kernels use the caches changes no result.
+using cudaStreamAttrID = cudaLaunchAttributeID;
+using cudaStreamAttrValue = cudaLaunchAttributeValue;
+constexpr cudaLaunchAttributeID cudaStreamAttributeAccessPolicyWindow = cudaLaunchAttributeAccessPolicyWindow;
+constexpr cudaLaunchAttributeID cudaStreamAttributePriority = cudaLaunchAttributePriority;
+inline cudaError_t cudaStreamSetAttribute(cudaStream_t, cudaStreamAttrID, const cudaStreamAttrValue*) {
+  EMULATOR_CALL
+  return cudaSuccess;
+}
+
+// How many clusters run at once: as many as there is room for, wherever the SMs are.
+template <typename Kernel>
+cudaError_t cudaOccupancyMaxActiveClusters(int* clusters, Kernel* kernel, const cudaLaunchConfig_t* config) {
+  const dim3 block = config->host_blockDim, cluster = emulator_configuration(*config).cluster;
+  int blocks = 0, threads = static_cast<int>(block.x * block.y * block.z);
+  cudaError_t error = cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, kernel, threads, config->dynamicSmemBytes);
+  *clusters = blocks * emulator::sms / std::max(1, static_cast<int>(cluster.x * cluster.y * cluster.z));
+  return error;
+}
+template <typename Kernel>
+cudaError_t cudaOccupancyMaxPotentialClusterSize(int* size, Kernel*, const cudaLaunchConfig_t*) {
+  EMULATOR_CALL
+  *size = 8;  // more only for a kernel that has asked for it
+  return cudaSuccess;
 }
 
 // kernel<<<grid, block, dynamic_shared_bytes, stream>>>(arguments), as workflow/ladder/build/cuda_syntax.py rewrites it:

@@ -11,9 +11,22 @@ namespace emulator {
 // its last reads are known, and which of its bytes they were of.
 
 // BLOCK_ATOMIC is atomic for the threads of its block alone.
-enum Access { READ, WRITE, ATOMIC_ACCESS, SUM_ACCESS, COPY_IN, STRONG_READ, STRONG_WRITE, READ_ONLY, BLOCK_ATOMIC };
+// Those of the block are atomic or volatile for its threads alone.
+enum Access {
+  READ,
+  WRITE,
+  ATOMIC_ACCESS,
+  SUM_ACCESS,
+  COPY_IN,
+  STRONG_READ,
+  STRONG_WRITE,
+  READ_ONLY,
+  BLOCK_ATOMIC,
+  BLOCK_READ,
+  BLOCK_WRITE
+};
 EMULATOR_PLAIN inline bool only_reads(Access access) {
-  return access == READ || access == STRONG_READ || access == READ_ONLY;
+  return access == READ || access == STRONG_READ || access == READ_ONLY || access == BLOCK_READ;
 }
 
 // The bytes of a word that an access to some from an address or offset on is of; each has a bit.
@@ -56,6 +69,28 @@ EMULATOR_NOINLINE static void report_shared(Thread* t, Stamp other, uint32_t oth
   report(kind, where, what, verb, name, o.x, o.y, o.z);
 }
 
+EMULATOR_PLAIN inline void report_shared_race(Thread* t, Stamp other, uint32_t other_at, size_t word, Access access,
+                                              uintptr_t code) {
+  report_shared(t, other, other_at, word, access, code, "race",
+                "%s %s, which thread (%u,%u,%u) wrote, with no barrier between");
+}
+
+// Two plain writes of the same value to a word, as of a flag, do no harm whichever comes first; but of C each element is one
+// thread's to write. What a store writes is known once it is done: `settle` looks at it then. False where there are too many,
+// so that the race counts.
+EMULATOR_NOINLINE static bool doubt(Thread* t, Doubtful race) {
+  Block& b = *t->block;
+  if (b.doubtful == nullptr) {
+    b.doubtful = static_cast<Doubtful*>(calloc(MOST_DOUBTFUL, sizeof(Doubtful)));
+  }
+  if (b.doubtful_count == MOST_DOUBTFUL) {
+    return false;
+  }
+  memcpy(&race.was, reinterpret_cast<void*>(race.address), sizeof race.was);
+  b.doubtful[b.doubtful_count++] = race;
+  return true;
+}
+
 // Is there nothing between the other access, of this interval, and the running thread's?
 EMULATOR_PLAIN inline bool unordered(Stamp other, Stamp me, bool several_lanes) {
   if (((other ^ me) & WARP) != 0) {
@@ -96,8 +131,11 @@ EMULATOR_NOINLINE static void check_written(Thread* t, Shadow& s, size_t word, u
     }
   } else if (t->block->ptx != nullptr ? !is_known(t, *t->block, other & THREAD, epoch_of(other))
                                       : unordered(other, t->stamp, false)) {
-    report_shared(t, other, t->block->places[word].written, word, access, code, "race",
-                  "%s %s, which thread (%u,%u,%u) wrote, with no barrier between");
+    uint32_t other_at = t->block->places[word].written;
+    bool may_be_equal = access == WRITE && !(other & ATOMIC);
+    if (!may_be_equal || !doubt(t, {t->block->shared + word * 4, 0, bytes, word, code, other, other_at})) {
+      report_shared_race(t, other, other_at, word, access, code);
+    }
   }
 }
 
@@ -219,26 +257,30 @@ EMULATOR_PLAIN inline void shared_access(Thread* t, size_t offset, unsigned byte
 
 // ---------------------------------------------------------------------------------------------------------------------
 // Global memory: the buffers that the host has registered. Who accessed a word and when, in 64 bits:
-//   63 set   62..53 the batch of launches   52..35 the block's id   34..25 the thread   24, 23 the kind
-//   22..19 the bytes   18..0 the clock
+//   63 set   62..53 the batch of launches   52..35 the block's id   34..25 the thread   24..22 the kind
+//   21..18 the bytes   17..0 the clock
 using GlobalStamp = uint64_t;
 
 constexpr GlobalStamp GLOBAL_WRITTEN = 1ull << 63;
 constexpr GlobalStamp OF_EARLIER_PRODUCT = GLOBAL_WRITTEN | 1;  // of batch 0, as what the host has written is
 constexpr uint64_t LAST_BATCH = 0x3FF, LAST_ID = 0x3FFFF;
-// The kinds: plain; atomic or volatile; float sums in whatever order, of which one on zero is the first.
-constexpr unsigned PLAIN = 0, STRONG = 1, FIRST_SUM = 2, SUM = 3;
+// The kinds: plain; atomic or volatile; float sums in whatever order, of which one on zero is the first; atomic or volatile
+// for the threads of its block.
+constexpr unsigned PLAIN = 0, STRONG = 1, FIRST_SUM = 2, SUM = 3, STRONG_IN_BLOCK = 4;
 
 EMULATOR_PLAIN inline GlobalStamp global_stamp(const Thread* t, unsigned kind, uint32_t bytes) {
   const Block& b = *t->block;
   uint64_t id = b.id < LAST_ID ? b.id : LAST_ID;
-  return GLOBAL_WRITTEN | b.batch << 53 | id << 35 | static_cast<uint64_t>(t->number) << 25 | kind << 23 |
+  return GLOBAL_WRITTEN | b.batch << 53 | id << 35 | static_cast<uint64_t>(t->number) << 25 | kind << 22 |
          bytes << CLOCK_BITS | b.clock;
 }
 EMULATOR_PLAIN inline uint32_t bytes_of(GlobalStamp stamp) { return stamp >> CLOCK_BITS & ALL_BYTES; }
 EMULATOR_PLAIN inline uint32_t id_of(GlobalStamp stamp) { return stamp >> 35 & LAST_ID; }
 EMULATOR_PLAIN inline uint32_t thread_of(GlobalStamp stamp) { return stamp >> 25 & THREAD; }
-EMULATOR_PLAIN inline unsigned kind_of(GlobalStamp stamp) { return stamp >> 23 & 3; }
+EMULATOR_PLAIN inline unsigned kind_of(GlobalStamp stamp) { return stamp >> 22 & 7; }
+EMULATOR_PLAIN inline bool is_strong(GlobalStamp stamp, uint32_t to) {
+  return kind_of(stamp) != PLAIN && (kind_of(stamp) != STRONG_IN_BLOCK || id_of(stamp) == to);
+}
 
 // Was it by a block that runs in the same batch of launches, and do its stamps tell when?
 EMULATOR_PLAIN inline bool of_this_batch(const Thread* t, GlobalStamp other) {
@@ -258,7 +300,7 @@ EMULATOR_PLAIN static bool global_race(Thread* t, GlobalStamp other, uint32_t by
     *why = "with no griddepcontrol.wait between";
     return true;
   }
-  if (!of_this_batch(t, other) || (strong && kind_of(other) != PLAIN && !need_order)) {
+  if (!of_this_batch(t, other) || (strong && is_strong(other, b.id) && !need_order)) {
     return false;
   }
   if (id == b.id) {
@@ -306,6 +348,31 @@ EMULATOR_NOINLINE static void report_global_race(Thread* t, const Where& where, 
   }
   report("race", where, "%s %s, which thread (%u,%u,%u) of %s %s, %s", what, element_name(b, word, name), o.x, o.y, o.z,
          block, did, why);
+}
+
+// The running thread's last store is done: did it write other values than those that were there?
+EMULATOR_NOINLINE static void settle(Thread* t) {
+  Block& b = *t->block;
+  unsigned count = b.doubtful_count;
+  b.doubtful_count = 0;
+  for (unsigned i = 0; i < count; ++i) {
+    const Doubtful& race = b.doubtful[i];
+    const char *was = reinterpret_cast<const char*>(&race.was), *is = reinterpret_cast<const char*>(race.address);
+    bool equal = true;
+    for (unsigned byte = 0; byte < 4; ++byte) {
+      equal = equal && (!(race.bytes >> byte & 1) || was[byte] == is[byte]);
+    }
+    if (equal) {
+      continue;
+    }
+    if (race.in == nullptr) {
+      report_shared_race(t, race.other, race.other_at, race.word, WRITE, race.code);
+    } else {
+      Where where;
+      where.code = race.code;
+      report_global_race(t, where, *race.in, race.word, race.other, "writes", "wrote", race.why);
+    }
+  }
 }
 
 EMULATOR_NOINLINE static void outside(const Thread* t, uintptr_t address, unsigned bytes, Access access,
@@ -368,12 +435,14 @@ EMULATOR_NOINLINE static void buffer_access(Thread* t, Buffer& b, uintptr_t addr
     report("timeout", Where(), "has not ended after %llu accesses", static_cast<unsigned long long>(accesses));
     stop_launch(702);  // cudaErrorLaunchTimeout
   }
-  bool strong = access == ATOMIC_ACCESS || access == STRONG_READ || access == STRONG_WRITE || access == SUM_ACCESS ||
-                access == BLOCK_ATOMIC;
+  bool of_block = access == BLOCK_ATOMIC || access == BLOCK_READ || access == BLOCK_WRITE;
+  bool strong =
+      access == ATOMIC_ACCESS || access == STRONG_READ || access == STRONG_WRITE || access == SUM_ACCESS || of_block;
   bool is_write = !only_reads(access);
   bool is_read = !is_write || access == ATOMIC_ACCESS || access == SUM_ACCESS || access == BLOCK_ATOMIC;
   for (uintptr_t word = (address - b.base) / 4; word * 4 < address + bytes - b.base; ++word) {
     char name[112];
+    unsigned kind = of_block ? STRONG_IN_BLOCK : strong ? STRONG : PLAIN;
     uint32_t part = bytes_of(word, address - b.base, bytes);
     long long col = static_cast<long long>(word) % b.ld;
     GlobalStamp other = b.shadow == nullptr ? 0 : __atomic_load_n(b.shadow + word, __ATOMIC_RELAXED);
@@ -391,9 +460,12 @@ EMULATOR_NOINLINE static void buffer_access(Thread* t, Buffer& b, uintptr_t addr
              is_write ? "writes" : "reads", element_name(b, word, name), is_write ? "use" : "write");
     }
     const char* why = "";
-    bool strong_to_it = access == BLOCK_ATOMIC ? id_of(other) == t->block->id : strong;
+    bool strong_to_it = of_block ? id_of(other) == t->block->id : strong;
     if (global_race(t, other, part, false, strong_to_it, false, &why)) {
-      report_global_race(t, where, b, word, other, is_write ? "writes" : "reads", "wrote", why);
+      bool may_be_equal = access == WRITE && kind_of(other) == PLAIN && t->awaited && (b.between_blocks || b.variable);
+      if (!may_be_equal || !doubt(t, {b.base + word * 4, 0, part, word, code, other, 0, &b, why})) {
+        report_global_race(t, where, b, word, other, is_write ? "writes" : "reads", "wrote", why);
+      }
     }
     if (access == STRONG_READ && kind_of(other) == STRONG && id_of(other) != t->block->id && of_this_batch(t, other) &&
         told_without_fence(t, id_of(other), thread_of(other), other & LAST_TICK)) {
@@ -410,7 +482,9 @@ EMULATOR_NOINLINE static void buffer_access(Thread* t, Buffer& b, uintptr_t addr
       if (device.skipped > 0) {
         report("timeout", where, "reads %s, which a block that did not run may write", element_name(b, word, name));
       } else {
+        where.of_unwritten = access == READ && b.between_blocks;
         report("uninitialised read", where, "reads %s, which %s", element_name(b, word, name), nothing_in(b));
+        where.of_unwritten = false;
       }
     } else if ((access == READ || access == READ_ONLY) && b.variable && other == OF_EARLIER_PRODUCT) {
       report("state", where, "reads %s, which an earlier product has written", element_name(b, word, name));
@@ -419,7 +493,7 @@ EMULATOR_NOINLINE static void buffer_access(Thread* t, Buffer& b, uintptr_t addr
       continue;
     }
     if (is_read) {
-      __atomic_store_n(b.readers + word, global_stamp(t, strong ? STRONG : PLAIN, part), __ATOMIC_RELAXED);
+      __atomic_store_n(b.readers + word, global_stamp(t, kind, part), __ATOMIC_RELAXED);
     }
     if (is_write) {
       device.left_for_others = device.left_for_others || is_read || b.between_blocks || b.variable;
@@ -427,7 +501,6 @@ EMULATOR_NOINLINE static void buffer_access(Thread* t, Buffer& b, uintptr_t addr
       if (global_race(t, reader, part, true, strong, false, &why)) {
         report_global_race(t, where, b, word, reader, "writes", "read", why);
       }
-      unsigned kind = strong ? STRONG : PLAIN;
       if (access == SUM_ACCESS) {
         kind = kind_of(other) != FIRST_SUM && is_zero(address, bytes) ? FIRST_SUM : SUM;
         if (kind_of(other) == SUM && id_of(other) != t->block->id &&
@@ -544,11 +617,15 @@ EMULATOR_NOINLINE static void check(uintptr_t address, unsigned bytes, Access ac
     stop_launch(0);
   }
   const Block& b = *t->block;
+  if (b.doubtful_count > 0) {
+    settle(t);
+  }
   uintptr_t offset = address - b.shared;
   if (offset < b.shared_bytes && offset + bytes <= b.shared_bytes && b.shadow[offset / 4].written != NO_WORD &&
       b.shadow[(offset + bytes - 1) / 4].written != NO_WORD) {
     Access plain = only_reads(access)       ? READ
                    : access == STRONG_WRITE ? WRITE
+                   : access == BLOCK_WRITE  ? WRITE
                    : access == SUM_ACCESS   ? ATOMIC_ACCESS
                    : access == BLOCK_ATOMIC ? ATOMIC_ACCESS
                                             : access;

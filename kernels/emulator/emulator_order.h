@@ -52,7 +52,7 @@ struct Word {
   Knowledge released;
 };
 
-constexpr unsigned CLOCK_BITS = 19;
+constexpr unsigned CLOCK_BITS = 18;
 constexpr uint32_t LAST_TICK = (1u << CLOCK_BITS) - 1;
 
 static History* histories;  // by id

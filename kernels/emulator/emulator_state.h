@@ -106,6 +106,7 @@ enum State : uint8_t { READY, AT_BARRIER, AT_WARP, EXITED };
 constexpr unsigned LAST_LOOKS = 4;
 
 struct Block;
+struct Buffer;
 struct Knowledge;
 struct Learned;
 struct Ptx;  // emulator_clocks.h
@@ -133,6 +134,19 @@ struct alignas(256) Thread {  // a power of two, to be found by shifts
   Copy* copies;
   unsigned copy_count, copy_capacity, batch;
 };
+
+// A race of two plain writes to a word, as long as it is not known whether they write the same value.
+struct Doubtful {
+  uintptr_t address;
+  uint32_t was, bytes;  // what the word held, and which of its bytes are written
+  size_t word;
+  uintptr_t code;
+  uint64_t other;     // the stamp of the other write,
+  uint32_t other_at;  // and in shared memory its place
+  const Buffer* in;   // null of shared memory
+  const char* why;
+};
+constexpr unsigned MOST_DOUBTFUL = 4;  // words of one store
 
 struct Launch;
 struct alignas(512) Block {  // a place for a block to run in; found by shifts, too
@@ -165,6 +179,8 @@ struct alignas(512) Block {  // a place for a block to run in; found by shifts, 
   uint64_t random;
   Ptx *ptx, *all_ptx;           // null until the block needs it; until a block of this place has
   Readers* readers;             // of each word
+  Doubtful* doubtful;           // MOST_DOUBTFUL, null until one is
+  unsigned doubtful_count;      // of the thread that runs
   bool has_sums;                // of wgmma
   volatile bool shares_memory;  // a block of its cluster has accessed another one's memory
 };
@@ -394,7 +410,7 @@ struct Where {
   const char* array = nullptr;  // of shared memory
   const char* file = nullptr;
   unsigned line = 0;
-  bool of_unwritten = false;  // a read of shared memory that nobody has written, which may not matter
+  bool of_unwritten = false;  // a read of shared memory or the workspace that nobody has written, which may not matter
 };
 
 // One finding for each kind and place in the code. A loop that the compiler has unrolled has many such places, so no kind

@@ -22,7 +22,6 @@ EMULATOR_NEVER_CALLED(cudaMallocManaged)
 EMULATOR_NEVER_CALLED(cudaMemGetInfo)
 EMULATOR_NEVER_CALLED(cudaMemPrefetchAsync)
 EMULATOR_NEVER_CALLED(cudaMemcpy2D)
-EMULATOR_NEVER_CALLED(cudaRuntimeGetVersion)
 #undef EMULATOR_NEVER_CALLED
 
 #define Gemm Gemm_of_the_source

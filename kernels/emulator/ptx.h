@@ -560,12 +560,18 @@ EMULATOR_INLINE auto unpack(From from) {
 
 // Memory.
 enum Order { READ_ONLY, WEAK, VOLATILE, RELAXED, ACQUIRE, RELEASE, ACQ_REL, MMIO };
+struct Ordered {
+  Order order;
+  bool of_block = false;  // for the threads of the block alone: scope .cta. Who else looks at the word is in a race
+  EMULATOR_INLINE Ordered(Order order, bool of_block = false) : order(order), of_block(of_block) {}
+};
 // Without telling the engine, which has been told.
 __attribute__((noinline)) EMULATOR_PLAIN inline void copy_unseen(void* to, const void* from, size_t bytes) {
   emulator_copy_unseen(to, from, bytes);
 }
 template <typename T, int COUNT>
-EMULATOR_INLINE Vector<T, COUNT> load(const char* from, Order order) {
+EMULATOR_INLINE Vector<T, COUNT> load(const char* from, Ordered how) {
+  Order order = how.order;
   constexpr unsigned BYTES = sizeof(T) * COUNT;
   using Words = Vector<Unsigned<(BYTES > 8 ? 8 : BYTES)>, (BYTES > 8 ? BYTES / 8 : 1)>;
   emulator::require_alignment(from, BYTES);
@@ -574,7 +580,7 @@ EMULATOR_INLINE Vector<T, COUNT> load(const char* from, Order order) {
     emulator::read_only_load(from, BYTES, BYTES, nullptr);
     copy_unseen(&words, from, BYTES);
   } else if (order >= VOLATILE) {
-    emulator::strong_load(from, BYTES);
+    emulator::strong_load(from, BYTES, how.of_block);
     copy_unseen(&words, from, BYTES);
   } else {
     words = *reinterpret_cast<const Words*>(from);
@@ -585,7 +591,8 @@ EMULATOR_INLINE Vector<T, COUNT> load(const char* from, Order order) {
   return as<Vector<T, COUNT>>(words);
 }
 template <typename T, int COUNT>
-EMULATOR_INLINE void store(char* to, Order order, Vector<T, COUNT> values) {
+EMULATOR_INLINE void store(char* to, Ordered how, Vector<T, COUNT> values) {
+  Order order = how.order;
   constexpr unsigned BYTES = sizeof(T) * COUNT;
   using Words = Vector<Unsigned<(BYTES > 8 ? 8 : BYTES)>, (BYTES > 8 ? BYTES / 8 : 1)>;
   emulator::require_alignment(to, BYTES);
@@ -593,25 +600,25 @@ EMULATOR_INLINE void store(char* to, Order order, Vector<T, COUNT> values) {
     emulator::fence();
   }
   if (order >= VOLATILE) {
-    emulator::strong_store(to, BYTES);
+    emulator::strong_store(to, BYTES, how.of_block);
     copy_unseen(to, &values, BYTES);
   } else {
     *reinterpret_cast<Words*>(to) = as<Words>(values);
   }
 }
-#define PTX_ATOMIC(name, ...)                                                                                     \
-  template <typename T>                                                                                           \
-  EMULATOR_INLINE T atomic_##name(char* to, Order order, T operand) {                                             \
-    emulator::require_alignment(to, sizeof(T));                                                                   \
-    return atomic(reinterpret_cast<T*>(to), order, [operand](T old) EMULATOR_PLAIN -> T { return __VA_ARGS__; }); \
+#define PTX_ATOMIC(name, ...)                                                                                   \
+  template <typename T>                                                                                         \
+  EMULATOR_INLINE T atomic_##name(char* to, Ordered how, T operand) {                                           \
+    emulator::require_alignment(to, sizeof(T));                                                                 \
+    return atomic(reinterpret_cast<T*>(to), how, [operand](T old) EMULATOR_PLAIN -> T { return __VA_ARGS__; }); \
   }
 template <typename T, typename Operation>
-EMULATOR_INLINE T atomic(T* to, Order order, Operation operation) {
-  if (order == RELEASE || order == ACQ_REL) {
+EMULATOR_INLINE T atomic(T* to, Ordered how, Operation operation) {
+  if (how.order == RELEASE || how.order == ACQ_REL) {
     emulator::fence();
   }
-  T old = emulator_atomic(to, operation);
-  if (order == ACQUIRE || order == ACQ_REL) {
+  T old = how.of_block ? emulator_atomic<false, true>(to, operation) : emulator_atomic(to, operation);
+  if (how.order == ACQUIRE || how.order == ACQ_REL) {
     emulator::fence();
   }
   return old;
@@ -626,9 +633,9 @@ PTX_ATOMIC(xor, static_cast<T>(old ^ operand))
 PTX_ATOMIC(inc, old >= operand ? T{0} : static_cast<T>(old + 1))
 PTX_ATOMIC(dec, old == 0 || old > operand ? operand : static_cast<T>(old - 1))
 template <typename T>
-EMULATOR_INLINE T atomic_cas(char* to, Order order, T expected, T desired) {
+EMULATOR_INLINE T atomic_cas(char* to, Ordered how, T expected, T desired) {
   emulator::require_alignment(to, sizeof(T));
-  return atomic(reinterpret_cast<T*>(to), order,
+  return atomic(reinterpret_cast<T*>(to), how,
                 [=](T old) EMULATOR_PLAIN -> T { return old == expected ? desired : old; });
 }
 template <typename T, emulator::Reduction REDUCTION>

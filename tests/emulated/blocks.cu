@@ -16,6 +16,18 @@ constexpr unsigned BLOCKS = 16, THREADS = 64;
   __device__ void name([[maybe_unused]] unsigned i, [[maybe_unused]] unsigned b, [[maybe_unused]] float* c, \
                        [[maybe_unused]] unsigned* flags, [[maybe_unused]] float* data)
 
+#define ACCESSES_OF(scope)                                                                           \
+  __device__ void release_##scope(unsigned* to, unsigned value) {                                    \
+    asm volatile("st.release." #scope ".global.u32 [%0], %1;" ::"l"(to), "r"(value) : "memory");     \
+  }                                                                                                  \
+  __device__ unsigned acquire_##scope(const unsigned* from) {                                        \
+    unsigned value;                                                                                  \
+    asm volatile("ld.acquire." #scope ".global.u32 %0, [%1];" : "=r"(value) : "l"(from) : "memory"); \
+    return value;                                                                                    \
+  }
+ACCESSES_OF(cta)
+ACCESSES_OF(gpu)
+
 // Sound ones leave 0, 1, 2 .. in C.
 
 KERNEL(barrier_by_counter) {
@@ -255,7 +267,46 @@ KERNEL(two_flags_behind_one_fence) {
   if (b == 0) c[i] = data[(b + 1) % BLOCKS * THREADS + i];
 }
 
+KERNEL(flags_of_the_scope_that_they_need) {
+  if (i == 0) {
+    data[b] = 10 * b;
+    release_cta(&flags[b], 1);
+  } else if (i == 32) {
+    while (acquire_cta(&flags[b]) == 0) {
+    }
+    data[BLOCKS + b] = data[b] + 1;
+    release_gpu(&flags[BLOCKS + b], 1);
+  }
+  if (b == 0 && i < BLOCKS) {
+    while (acquire_gpu(&flags[BLOCKS + i]) == 0) {
+    }
+    c[i] = data[BLOCKS + i] - 1 - 9 * i;
+  } else if (b == 1 && i >= BLOCKS) {
+    c[i] = i;
+  }
+}
+
 // Faults.
+
+KERNEL(flag_of_the_block_alone) {
+  data[b * THREADS + i] = i;
+  __syncthreads();
+  unsigned other = (b + 1) % BLOCKS, is_set = 0;
+  if (i == 0) release_cta(&flags[b], 1);
+  while (i == 0 && is_set == 0) {
+    asm volatile("ld.acquire.cta.global.u32 %0, [%1];" : "=r"(is_set) : "l"(&flags[other]));  // found: race: .*
+  }
+  __syncthreads();
+  if (b == 0) c[i] = data[other * THREADS + i];
+}
+
+KERNEL(count_of_the_block_alone) {
+  unsigned before = 0;
+  if (i == 0) {
+    asm volatile("atom.relaxed.cta.global.add.u32 %0, [%1], 1;" : "=r"(before) : "l"(flags));  // found: race: .*
+  }
+  data[b * THREADS + i] = before;
+}
 
 KERNEL(no_fence_before_the_count) {
   __shared__ bool last;
@@ -494,6 +545,9 @@ const Kernel kernels[] = {barrier_by_counter_kernel,
                           float_sums_in_turn_kernel,
                           a_slot_is_written_again_after_it_was_read_kernel,
                           two_flags_behind_one_fence_kernel,
+                          flags_of_the_scope_that_they_need_kernel,
+                          flag_of_the_block_alone_kernel,
+                          count_of_the_block_alone_kernel,
                           no_fence_before_the_count_kernel,
                           no_barrier_before_the_count_kernel,
                           fence_before_the_write_kernel,

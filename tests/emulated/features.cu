@@ -305,6 +305,30 @@ __device__ __noinline__ float through(const Shape& shape, float x) { return shap
 
 KERNEL(virtual_functions) { c[i] = through(Twice(1), b[i]) + 100 * through(Shape(), b[i]); }
 
+KERNEL(threads_that_leave_before_a_barrier) {
+  __shared__ float s[64];
+  if (i % 32 >= 20 || i < 3) return;
+  s[i] = b[i];
+  __syncthreads();
+  c[i] = s[i < 32 ? i + 32 : max(i - 32, 3)];
+}
+
+KERNEL(warps_that_leave_before_a_barrier) {
+  if (i < 32) __syncthreads();
+  c[i] = i;
+}
+
+KERNEL(equal_values_in_a_word) {
+  __shared__ unsigned flag;
+  __shared__ float4 sums;
+  if (i == 0) flag = 0;
+  __syncthreads();
+  if (b[i] > 20) flag = 1;
+  sums = make_float4(1, 2, 3, 4);
+  __syncthreads();
+  c[i] = flag + sums.w;
+}
+
 using Kernel = void (*)(Gemm);
 const Kernel kernels[] = {ballot_kernel,
                           ballot_of_half_a_warp_kernel,
@@ -339,7 +363,10 @@ const Kernel kernels[] = {ballot_kernel,
                           tiles_of_a_tile_kernel,
                           products_of_parts_of_an_int_kernel,
                           atomics_with_an_order_kernel,
-                          virtual_functions_kernel};
+                          virtual_functions_kernel,
+                          threads_that_leave_before_a_barrier_kernel,
+                          warps_that_leave_before_a_barrier_kernel,
+                          equal_values_in_a_word_kernel};
 
 cudaError_t run(const Gemm& g, void*, cudaStream_t stream) {
   return launch(kernels[g.k - 1], dim3(1), dim3(64), 256, stream, g);

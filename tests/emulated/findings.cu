@@ -66,10 +66,6 @@ KERNEL(misaligned_copy) {
   if (i == 0) __pipeline_memcpy_async(s, b + 1, 16);  // found: misaligned: accesses B.* an alignment of 16 bytes.*
 }
 
-KERNEL(barrier_in_a_branch) {
-  if (i < 32) __syncthreads();  // found: divergent barrier: waits at the barrier, thread .* has left the kernel
-}
-
 KERNEL(two_barriers) {
   if (i < 32) {
     __syncthreads();
@@ -83,6 +79,32 @@ KERNEL(uninitialised_shared) {
   if (i) s[i] = 0;
   __syncthreads();
   c[i] = s[i];  // found: uninitialised read: reads s \+ 0 bytes that no thread of this block has written
+}
+
+KERNEL(other_values_in_one_word) {
+  __shared__ unsigned flag;
+  if (i % 32 == 0) flag = i + 1;  // found: race: writes flag \+ 0 bytes, which thread .* wrote, with no barrier between
+  __syncthreads();
+  c[i] = flag;
+}
+
+KERNEL(other_values_in_two_words) {
+  __shared__ uint2 flags;
+  if (i % 32 == 0) flags = make_uint2(1, i);  // found: race: writes flags \+ 4 bytes, which thread .* wrote, .*
+  __syncthreads();
+  c[i] = flags.y;
+}
+
+KERNEL(equal_values_of_which_one_is_read) {
+  __shared__ unsigned flag;
+  if (i == 0) flag = 0;
+  __syncthreads();
+  if (i % 32 == 0) flag = 1;
+  c[i] = flag;  // found: race: reads flag \+ 0 bytes, which thread .* wrote, with no barrier between
+}
+
+KERNEL(an_element_of_C_by_two_threads) {
+  if (i % 32 == 0) c[0] = 1;  // found: race: writes C\[0\]\[0\], which thread .* of the same block wrote, .*
 }
 
 KERNEL(race) {
@@ -205,9 +227,12 @@ const Kernel kernels[] = {shift_too_far_kernel,
                           misaligned_float2_kernel,
                           misaligned_float4_kernel,
                           misaligned_copy_kernel,
-                          barrier_in_a_branch_kernel,
                           two_barriers_kernel,
                           uninitialised_shared_kernel,
+                          other_values_in_one_word_kernel,
+                          other_values_in_two_words_kernel,
+                          equal_values_of_which_one_is_read_kernel,
+                          an_element_of_C_by_two_threads_kernel,
                           race_kernel,
                           race_of_warps_that_synchronise_apart_kernel,
                           race_with_an_atomic_of_the_block_kernel,

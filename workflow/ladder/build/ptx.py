@@ -774,18 +774,23 @@ def _ignore_hints(i: _Instruction) -> int:
 
 
 def _order(i: _Instruction) -> str:
-    """How an access is ordered, as an enumerator of emulator_ptx::Order."""
+    """How an access is ordered, and for whom, as an emulator_ptx::Ordered."""
     order = i.take("weak", "volatile", "relaxed", "acquire", "release", "acq_rel", "mmio")
-    if not i.take(*_SCOPES) and order not in ("", "weak", "volatile"):
+    scope = i.take(*_SCOPES)
+    if not scope and order not in ("", "weak", "volatile"):
         i.unknown("without a scope")
-    return f"emulator_ptx::{(order or 'weak').upper()}"
+    return _ordered(order or "weak", scope)
+
+
+def _ordered(order: str, scope: str) -> str:
+    return f"{{emulator_ptx::{order.upper()}, {_bool(scope == 'cta')}}}"
 
 
 def _ld(i: _Instruction) -> str:
     order = _order(i)
     space = _space(i)
     if i.take("nc"):
-        order = "emulator_ptx::READ_ONLY"
+        order = _ordered("read_only", "")
     hints = _ignore_hints(i)
     count = int(i.take("v2", "v4", "v8", default="v1")[1:])
     kind = i.kind()
@@ -812,7 +817,7 @@ def _atom(i: _Instruction) -> str:
     if i.take("async"):
         i.unknown()
     order = i.take("relaxed", "acquire", "release", "acq_rel", default="relaxed")
-    i.take(*_SCOPES)
+    order = _ordered(order, i.take(*_SCOPES))
     space = _space(i)
     what = i.must("and", "or", "xor", "exch", "cas", "add", "inc", "dec", "min", "max")
     i.take("noftz")
@@ -826,14 +831,13 @@ def _atom(i: _Instruction) -> str:
         values = [each.get(kind) for each in i.vector(at + 1, count)]
         size = f"sizeof({_TYPES[kind]})"
         calls = [
-            _call(f"atomic_{what}", kind, [f"{pointer} + {n} * {size}", f"emulator_ptx::{order.upper()}", each])
-            for n, each in enumerate(values)
+            _call(f"atomic_{what}", kind, [f"{pointer} + {n} * {size}", order, each]) for n, each in enumerate(values)
         ]
         if i.opcode == "red":
             return " ".join(f"{each};" for each in calls)
         return " ".join(each.set(kind, call) for each, call in zip(i.vector(0, count), calls, strict=True))
     values = [i.value(n).get(kind) for n in range(at + 1, at + 2 + (what == "cas"))]
-    call = _call(f"atomic_{what}", kind, [pointer, f"emulator_ptx::{order.upper()}", *values])
+    call = _call(f"atomic_{what}", kind, [pointer, order, *values])
     return f"{call};" if i.opcode == "red" else i.value(0).set(kind, call)
 
 

@@ -206,8 +206,9 @@ class EmulatedDevice:
     def compute(self, library: Library, call: Call, run: int) -> str:
         """Compute, with an order of blocks and threads that depends on `run`; the first finding, or nothing.
 
-        Reads of shared memory that no thread has written are a finding if C is another one with zeros there than with
-        NaNs. Raises OSError where the emulator cannot reserve what it keeps of each element that may be written.
+        Reads of shared memory or of the workspace that nobody has written are a finding if C is another one with zeros
+        there than with NaNs. Raises OSError where the emulator cannot reserve what it keeps of each element that may be
+        written.
         """
         C = _elements(call.operands.C, call.shape.m, call.shape.n, call.operands.ldc)
         before, workspace = C.copy() if call.beta != 0 else None, call.workspace.copy()
@@ -218,6 +219,7 @@ class EmulatedDevice:
         if before is not None:  # else nothing that counts is read from C
             C[...] = before
         call.workspace[...] = workspace
+        call.workspace[: call.workspace_bytes // 4] = 0
         library.functions.emulator_set_unwritten(ctypes.c_int(0))
         again = self._compute(library, call, run)
         unused = bool((C.view(np.uint32) == with_nans.view(np.uint32)).all())
@@ -318,7 +320,7 @@ class EmulatedDevice:
         return findings[0] if findings else ""
 
     def found_beside_unwritten(self, library: Library, call: Call) -> str:
-        """The same without reads of shared memory that no thread has written: where they matter C has NaNs."""
+        """The same without reads of shared memory or workspace that nobody has written: if they matter C has NaNs."""
         wrong = self.found(library, call)
         if library.functions.emulator_only_unwritten():
             wrong, self.stuck = "", False
@@ -361,9 +363,10 @@ def _patience_s(call: Call) -> float:
     """The seconds of CPU time for which a launch in the emulator is waited for.
 
     They are 5, and one for each million FLOP and for each 10,000 steps of k, at which threads may wait for each other.
-    The FLOP are those of a C with LEAST_SIDE rows and columns at least: threads of a tile work beyond a thin C, too.
+    The FLOP are those of LEAST_SIDE rows, columns and steps at least: threads of a tile work beyond a thin C, and on
+    one step as long as on some.
 
     LARGE_S of a product of which some blocks are computed: blocks that compute one tile after the other do not end.
     """
-    rows, columns = (max(side, LEAST_SIDE) for side in (call.shape.m, call.shape.n))
-    return LARGE_S if call.blocks else 5 + 2 * rows * columns * call.shape.k / 1e6 + call.shape.k / 1e4
+    rows, columns, steps = (max(side, LEAST_SIDE) for side in (call.shape.m, call.shape.n, call.shape.k))
+    return LARGE_S if call.blocks else 5 + 2 * rows * columns * steps / 1e6 + call.shape.k / 1e4

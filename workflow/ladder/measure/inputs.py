@@ -12,7 +12,7 @@ from ladder.model.shape import Shape
 Matrix = np.ndarray
 
 # Of these the signs are independent of all else, which the statistical test of ladder.model.bounds stands on.
-RANDOM_SIGNS = ("uniform", "normal", "wide_range", "outliers", "uneven", "uneven_steps", "late", "smallest")
+RANDOM_SIGNS = ("uniform", "normal", "wide_range", "outliers", "uneven", "uneven_steps", "late", "last", "smallest")
 
 
 @dataclass(frozen=True)
@@ -168,6 +168,15 @@ def _late_pair(random: np.random.Generator, shape: Shape) -> tuple[Matrix, Matri
     return A, B
 
 
+def _last_pair(random: np.random.Generator, shape: Shape) -> tuple[Matrix, Matrix]:
+    """The last step of k, or up to eight, is 2**20 times as large: a rest of a long sum is all that counts."""
+    A, B = _uniform(random, shape.m, shape.k), _uniform(random, shape.k, shape.n)
+    first = max(0, shape.k - int(random.integers(1, 9)))
+    A[:, first:] *= np.float32(2.0**20)
+    B[first:] *= np.float32(2.0**20)
+    return A, B
+
+
 def _scales(random: np.random.Generator, lines: int) -> Matrix:
     """Exponents of powers of two, a column of them, all of them drawn or one; the others are 0."""
     chosen = np.ones(lines, bool) if random.random() < 1 / 2 else np.arange(lines) == _any(random, lines)
@@ -261,6 +270,7 @@ _PAIRS: dict[str, Callable[[np.random.Generator, Shape], tuple[Matrix, Matrix]]]
     "uneven": _uneven_pair,
     "uneven_steps": _uneven_steps_pair,
     "late": _late_pair,
+    "last": _last_pair,
     "subnormal_B": _subnormal_second,
     "zero_tiles": _zero_tiles,
     "scattered": _scattered_pair,

@@ -278,7 +278,7 @@ EMULATED_ALONE = (
     *(Case(Shape(*sides, 36), alpha=math.inf, family="signed_zeros") for sides in ((1, 70), (70, 1))),
     Case(Shape(130, 132, 36), beta=math.nan, offset=(0, 0, 2), sms=1),
     # A sum whose last steps are far larger; parts of sums whose offsets into A and C are beyond 31 bits.
-    Case(Shape(17, 36, 5204), family="late", sms=1),
+    *(Case(Shape(17, 36, 5204), family=family, sms=1) for family in ("late", "last")),
     Case(Shape(9, 12, 613), padding=(1 << 29, 1 << 22, 1 << 29), sms=1),
 )
 
@@ -288,6 +288,7 @@ GPU_ALONE = (
     Case(Shape((1 << 24) + 65, 1, 1)),
     Case(Shape(1, (1 << 24) + 65, 1)),
     Case(Shape(2, 3, (1 << 21) + 65), alpha=-1),
+    Case(Shape(1, 1, (1 << 24) + 1), alpha=-1, family="last"),
     Case(Shape(65601, 13, 6), beta=1),
     Case(Shape(13, 65601, 6), beta=1),
     # So large that kernels of their own compute them, with a rest of m, n and k: rows that begin anywhere; then rows

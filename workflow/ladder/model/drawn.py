@@ -33,7 +33,7 @@ DRAWN_FAMILIES = (
     *("uniform", "positive", "huge", "normal", "wide_range", "uneven", "cancellation"),
     *("subnormal", "subnormal_B", "zero_tiles", "scattered"),
 )
-SHARED_LEVELS = {"uneven": "uneven_steps", "huge": "largest"}  # a level may be of either
+SHARED_LEVELS = {"uneven": "uneven_steps", "huge": "largest", "cancellation": "last"}  # a level may be of either
 
 
 Bounded = tuple[tuple[str, int, int], ...]

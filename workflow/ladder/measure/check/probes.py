@@ -439,8 +439,8 @@ def _told_otherwise(device: EmulatedDevice, library: Library, case: Case, call: 
         if error:
             return f"sgemm returned {explain(error)} while its launches were observed"
         known = [one if other[0] else (0, *one[1:]) for one, other in zip(told, launched, strict=False)]
-        kernels = [[kernel for kernel, *_ in launches] for launches in (known, launched)]
-        differ = kernels[0] != kernels[1] if failing else known != launched
+        kernels = [sorted(kernel for kernel, *_ in launches) for launches in (known, launched)]
+        differ = kernels[0] != kernels[1] if failing else sorted(known) != sorted(launched)
         if len(told[:MOST_LAUNCHES]) != len(launched) or differ:
             where = " where there is no driver" * bool(failing)
             return f"launch_observer is told of {_in_words(told)}{where}, and {_in_words(launched)} are launched"
@@ -631,6 +631,11 @@ def _other_arguments(device: Device, library: Library, case: Case, make: _Make) 
         ("rows of C that are not aligned", {"gaps": (0, 0, 1)}),
         ("an odd k", {"shape": Shape(m, n, 2 * less - 1), "gaps": (0, 0, 0)}),
         ("another odd k and n", {"shape": Shape(m, n - 1, less - 1)}),
+        ("a larger k", {"shape": Shape(m, n, 2 * less)}),
+        ("a smaller k and the same lda", {"shape": Shape(m, n, less), "gaps": (less, 0, 0)}),
+        ("a larger k and the same lda", {"shape": Shape(m, n, 2 * less), "gaps": (0, 0, 0)}),
+        ("a smaller n and the same ldb and ldc", {"shape": Shape(m, n - 8, 2 * less), "gaps": (0, 8, 8)}),
+        ("a larger n and the same ldb and ldc", {"shape": Shape(m, n, 2 * less), "gaps": (0, 0, 0)}),
     )
     for (words, change), other in zip(changes, cycle((ONE_ELEMENT, ONE_LONG_SUM))):
         now |= change
