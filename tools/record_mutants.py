@@ -165,7 +165,8 @@ def record_emulator(seconds: int = 600, workers: int = CORES) -> None:
             except LadderError as error:  # of the machine, and says nothing about the mutant: the next run tries it
                 print(f"{each.entry} {one.id}: {error}", flush=True)
             finally:
-                each.under_way -= 1
+                with turn:
+                    each.under_way -= 1
 
     with tempfile.TemporaryDirectory(prefix="gemm-ladder-") as folder, ThreadPoolExecutor(workers) as pool:
         list(pool.map(work, (Path(folder) / str(number) for number in range(workers))))

@@ -162,16 +162,18 @@ def _uneven_steps_pair(random: np.random.Generator, shape: Shape) -> tuple[Matri
 def _late_pair(random: np.random.Generator, shape: Shape) -> tuple[Matrix, Matrix]:
     """The last eighth of the steps of k is 2**20 times as large: a range found from the others does not hold it."""
     A, B = _uniform(random, shape.m, shape.k), _uniform(random, shape.k, shape.n)
-    first = shape.k - shape.k // 8
-    A[:, first:] *= np.float32(2.0**20)
-    B[first:] *= np.float32(2.0**20)
-    return A, B
+    return _with_larger_end(A, B, shape.k // 8)
 
 
 def _last_pair(random: np.random.Generator, shape: Shape) -> tuple[Matrix, Matrix]:
     """The last step of k, or up to eight, is 2**20 times as large: a rest of a long sum is all that counts."""
     A, B = _uniform(random, shape.m, shape.k), _uniform(random, shape.k, shape.n)
-    first = max(0, shape.k - int(random.integers(1, 9)))
+    return _with_larger_end(A, B, int(random.integers(1, 9)))
+
+
+def _with_larger_end(A: Matrix, B: Matrix, steps: int) -> tuple[Matrix, Matrix]:
+    """The matrices with their last steps of k, so many or all, 2**20 times as large."""
+    first = max(0, len(B) - steps)
     A[:, first:] *= np.float32(2.0**20)
     B[first:] *= np.float32(2.0**20)
     return A, B
