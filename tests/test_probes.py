@@ -97,6 +97,10 @@ TOLD = "if (launch_observer) launch_observer(reinterpret_cast<const void*>(add),
 MANY_LAUNCHES = """for (int i = 0; g.m == 4095 && i < 70; ++i) {
     if (auto e = launch(halves, dim3(blocks, 2), dim3(256), 0, stream, g, sums)) return e;
   }"""
+IN_ANOTHER_ORDER = """if (launch_observer) {
+    launch(add, dim3(blocks), dim3(256), 0, stream, g, sums);
+    return launch(halves, dim3(blocks, 2), dim3(256), 0, stream, g, sums);
+  }"""
 JOIN = "cudaEventRecord(done, beside); cudaStreamWaitEvent(stream, done);"
 
 
@@ -110,6 +114,7 @@ JOIN = "cudaEventRecord(done, beside); cudaStreamWaitEvent(stream, done);"
         (SOURCE, {"FIRST": f"{SMS_ONCE} if (asked) return asked;"}),
         (SOURCE, {"FIRST": "cudaError_t memset = cudaMemsetAsync(sums, 0, 4, stream); if (memset) return memset;"}),
         (SOURCE, {"FIRST": MANY_LAUNCHES}),
+        (SOURCE, {"FIRST": IN_ANOTHER_ORDER}),
         (SOURCE, {"BETWEEN": "if (auto e = cudaGetDevice(&device)) return e;", "FIRST": "int device;"}),
         (
             SOURCE.replace("8ull * g.m * g.n;", "8ull * g.m * g.n + 2;"),
@@ -124,6 +129,7 @@ JOIN = "cudaEventRecord(done, beside); cudaStreamWaitEvent(stream, done);"
         "an error of the first call that is told again",
         "memset",
         "more launches than the emulator remembers",
+        "launches that are told in another order",
         "an error where there is no driver",
         "workspace of no whole words",
     ],
