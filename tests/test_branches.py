@@ -10,6 +10,7 @@ from emulator import compiled_engine
 from ladder.config.kernels import read_kernels
 from ladder.config.named_numbers import named_by
 from ladder.measure.check import branches, emulate
+from ladder.model.cases import Case
 from ladder.model.claims import claimed_cases
 from ladder.model.drawn import drawn_cases
 from ladder.system.paths import ROOT
@@ -107,6 +108,15 @@ def test_no_case_is_beyond_what_a_rung_claims(checked, monkeypatch):
     record = checked("  if (g.n % 16 || g.beta != 0) return cudaErrorInvalidValue;\n  h.k -= tiles == 1008;\n")
     assert record["status"] == "failed"
     assert "returned" not in record["message"]
+
+
+def test_cases_that_are_added_have_three_leading_dimensions_as_far_as_their_way_lets_them(checked):
+    """One that is taken for another is then found on each way."""
+    record = checked("  h.alpha += tiles == 1008 || (tiles == 1232 && g.ldb == g.n) ? 0.0f : 1e-30f;\n")
+    gaps = [Case.of(case).paddings for case in record["cases"] if not case.get("drawn")]
+    assert all(len(set(each)) == 3 for each in gaps)
+    assert any(each[1] == 0 for each in gaps)
+    assert any(each[1] for each in gaps)
 
 
 def test_no_case_is_added_where_all_products_go_one_way(checked):

@@ -265,6 +265,13 @@ def test_small_shapes_are_emulated_with_every_case_and_large_ones_with_one_some_
     assert kept[3] == asked("3x2097153x2", blocks=64)
 
 
+def test_of_a_product_that_is_emulated_once_each_matrix_has_a_leading_dimension_of_its_own():
+    """Its rows are aligned as those of the case that is asked for; of small products other cases have other gaps."""
+    gaps = {"7": 3, "255": 3, "3x2097153x2": 4, "33x65x613": (1, 1, 0), "40x50x400": 0}
+    kept = emulated_cases([asked(shape, padding=gap) for shape, gap in gaps.items()])[: len(gaps)]
+    assert [case.padding for case in kept] == [3, (3, 7, 11), (4, 8, 12), (1, 1, 0), 0]
+
+
 def test_long_sums_are_emulated_on_one_sm_where_a_product_of_any_size_has_tiles_enough(for_the_emulator):
     """Of few tiles mma_3xtf32 leaves all to multiply-adds, which err otherwise."""
     long, short = asked("33x65x613"), asked("33x65x17")
@@ -964,6 +971,51 @@ def test_what_a_block_that_did_not_run_may_write_is_no_fault_of_the_kernel_that_
     assert (record["status"], [Case.of(each) for each in record["cases"]]) == ("emulated", cases[:1]), record
 
 
+# A rung whose first kernel notes which tiles the second has to compute, but for a tile that both leave out.
+IN_TURNS = """#include "gemm.cuh"
+__global__ void nothing(Gemm g) {
+  if (g.k > 1000) g.C[blockIdx.x] = 0.0f;
+}
+__global__ void note(int tiles, int* left) {
+  int tile = blockIdx.x * 32 + threadIdx.x;
+  if (tile < tiles) left[tile] = tile % 2;
+}
+__global__ void multiply(Gemm g, const int* left, int even, int* done) {
+  Tile tile = tile_of_block(g, 16, 16);
+  int number = blockIdx.x, row = tile.row + threadIdx.y, col = tile.col + threadIdx.x;
+  if (threadIdx.x + threadIdx.y == 0) done[number] = 1;
+  if (left[number] == even || LEFT_OUT) return;
+  float sum = 0.0f;
+  for (int p = 0; row < g.m && col < g.n && p < g.k; ++p) sum += g.A[row * g.lda + p] * g.B[p * g.ldb + col];
+  if (row < g.m && col < g.n) store_result(g, row, col, sum);
+}
+cudaError_t run(const Gemm& g, void* workspace, cudaStream_t stream) {
+  dim3 grid = tile_grid(g, 16, 16);
+  int tiles = grid.x, *left = static_cast<int*>(workspace), *done = left + tiles;
+  cudaError_t error = launch(nothing, dim3(32), dim3(1), 0, stream, g);
+  if (!error) error = launch(note, dim3((tiles + 31) / 32), dim3(32), 0, stream, tiles, left);
+  for (int even : {0, 1}) {
+    if (!error) error = launch(multiply, grid, dim3(16, 16), 0, stream, g, left, even, done + even * tiles);
+  }
+  return error;
+}
+size_t needed(const Gemm& g) { return 12ull * tile_grid(g, 16, 16).x; }
+EXPORT_SGEMM_WITH_WORKSPACE(run, needed)
+"""
+
+
+@pytest.mark.parametrize(
+    ("left_out", "beta", "status"),
+    [("false", 0, "emulated"), ("number == 70", 0, "failed"), ("number == 70", 1, "failed")],
+)
+def test_all_of_c_is_judged_of_a_product_of_some_blocks_where_all_have_run(tmp_path, left_out, beta, status):
+    """The first launch writes nothing, so that all of its blocks run; the others leave something for others."""
+    write(tmp_path / "in_turns.cu", IN_TURNS.replace("LEFT_OUT", left_out))
+    cases = [asked("9x8x7"), asked("190x190x8", beta=beta, blocks=2)]
+    record = emulated(tmp_path, tmp_path / "in_turns.cu", cases)
+    assert (record["status"], len(record["cases"])) == (status, 2), record
+
+
 # A rung whose kernel for large products reads a copy of A.
 OF_LARGE = """#include "gemm.cuh"
 __global__ void copy(Gemm g, float* A) {
@@ -1057,22 +1109,20 @@ EXPORT_SGEMM(run)
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "status", "message"),
+    ("shape", "writes", "status", "message"),
     [
-        ("", "", "emulated", ""),
-        (
-            "if (row < g.m && col < g.n) store",
-            "if (row < g.m && col < g.n && g.m < 300) store",
-            "failed",
-            "too few to write 90000 of 90000",
-        ),
+        ("300x300x2", "true", "emulated", ""),
+        ("1100x1100x2", "true", "emulated", ""),
+        ("300x300x2", "g.m < 300", "failed", "0 at row 0, column 0, instead of "),
+        ("1100x1100x2", "g.m < 300", "failed", "too few to write 1210000 of 1210000"),
     ],
 )
 def test_a_block_that_lies_beside_c_is_no_fault_but_a_kernel_that_writes_nothing_is(
-    tmp_path, old, new, status, message
+    tmp_path, shape, writes, status, message
 ):
-    write(tmp_path / "curve.cu", ALONG_A_CURVE.replace(old, new) if old else ALONG_A_CURVE)
-    record = emulated(tmp_path, tmp_path / "curve.cu", [asked("9x8x7"), asked("300x300x2", blocks=1)])
+    store = "if (row < g.m && col < g.n) store"
+    write(tmp_path / "curve.cu", ALONG_A_CURVE.replace(store, store.replace(")", f" && {writes})", 1)))
+    record = emulated(tmp_path, tmp_path / "curve.cu", [asked("9x8x7"), asked(shape, blocks=1)])
     assert (record["status"], message in record["message"]) == (status, True), record
     assert message or [Case.of(each).blocks for each in record["cases"]] == [0, 1]
 

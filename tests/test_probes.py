@@ -101,6 +101,16 @@ IN_ANOTHER_ORDER = """if (launch_observer) {
     launch(add, dim3(blocks), dim3(256), 0, stream, g, sums);
     return launch(halves, dim3(blocks, 2), dim3(256), 0, stream, g, sums);
   }"""
+RESIDENT = """int device, sms = 1, held = 3;
+  if (launch_observer) {
+    sms = observed_sms;
+  } else {
+    cudaGetDevice(&device);
+    if (auto e = cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, device)) return e;
+    if (auto e = OCCUPANCY) return e;
+  }
+  blocks = blocks < 500 ? 500 + sms * held : blocks;"""
+ASKED = "cudaOccupancyMaxActiveBlocksPerMultiprocessor(&held, add, 256, 0)"
 JOIN = "cudaEventRecord(done, beside); cudaStreamWaitEvent(stream, done);"
 
 
@@ -115,6 +125,7 @@ JOIN = "cudaEventRecord(done, beside); cudaStreamWaitEvent(stream, done);"
         (SOURCE, {"FIRST": "cudaError_t memset = cudaMemsetAsync(sums, 0, 4, stream); if (memset) return memset;"}),
         (SOURCE, {"FIRST": MANY_LAUNCHES}),
         (SOURCE, {"FIRST": IN_ANOTHER_ORDER}),
+        (SOURCE, {"FIRST": RESIDENT.replace("OCCUPANCY", ASKED)}),
         (SOURCE, {"BETWEEN": "if (auto e = cudaGetDevice(&device)) return e;", "FIRST": "int device;"}),
         (
             SOURCE.replace("8ull * g.m * g.n;", "8ull * g.m * g.n + 2;"),
@@ -130,6 +141,7 @@ JOIN = "cudaEventRecord(done, beside); cudaStreamWaitEvent(stream, done);"
         "memset",
         "more launches than the emulator remembers",
         "launches that are told in another order",
+        "grids of as many blocks as an SM holds, which nobody knows where launches are observed",
         "an error where there is no driver",
         "workspace of no whole words",
     ],
@@ -205,6 +217,11 @@ COPIED = {
         (with_sgemm(query="*bytes = k == 0 || alpha == 0 ? 0 : needed(g); return 0;"), {}, "integer overflow in *"),
         (with_sgemm(refused=REFUSED.replace("ldb <", "int(ldb) <")), {}, "with leading dimensions of 4294967297"),
         (with_sgemm(refused=REFUSED.replace("std::max(1, n)", "n")), {}, "ldb = 0 with n = 0"),
+        (
+            SOURCE,
+            {"FIRST": RESIDENT.replace("OCCUPANCY", "(held = 8, cudaSuccess)")},
+            "observer is told of (5",
+        ),
         (SOURCE, {"FIRST": TOLD}, "launch_observer is told of (1, 1, 1) blocks of (1, 1, 1) with 0 bytes and "),
         (SOURCE, {"FIRST": f"if (launch_observer) {{ {TOLD} return cudaErrorUnknown; }}"}, "launches were observed"),
         (
@@ -339,6 +356,11 @@ COPIED = {
             "probe capture: capture: host code copies from the host's stack",
         ),
         (SOURCE, {"STATIC": "__device__ float kept[8];", "SUMS": "kept"}, "outside its array"),
+        (
+            SOURCE.replace("float sum = 0;", "float sum = 0; Last last; for (int j = 0; j <= 4; ++j) last.of[j] = i;"),
+            {"STATIC": "struct Last { int first; float of[4]; };"},
+            "index 4 outside its array",
+        ),
         (
             SOURCE.replace("float sum = 0;", "float sum = kept[0]; if (i == 0) kept[0] = 0;"),
             {"STATIC": "__device__ float kept[1];"},

@@ -685,6 +685,7 @@ cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, Kernel* k
   if (threads < 1 || threads > 1024) {
     return emulator_error(cudaErrorInvalidValue);
   }
+  emulator::asked_occupancy = true;
   size_t own = emulator::static_shared_of(reinterpret_cast<const void*>(kernel));
   *blocks = static_cast<int>(emulator::blocks_per_sm(static_cast<unsigned>(threads), own + bytes));
   return cudaSuccess;
@@ -697,6 +698,7 @@ cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* blocks, 
 template <typename Kernel>
 cudaError_t cudaOccupancyMaxPotentialBlockSize(int* grid, int* block, Kernel*, size_t = 0, int limit = 0) {
   EMULATOR_CALL
+  emulator::asked_occupancy = true;
   *block = limit > 0 && limit < 256 ? limit : 256;
   *grid = emulator::sms * (2048 / *block);
   return cudaSuccess;

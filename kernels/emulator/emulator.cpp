@@ -760,12 +760,18 @@ EMULATOR_PLAIN static double seconds_of(clockid_t clock) {
   return static_cast<double>(time.tv_sec) + time.tv_nsec * 1e-9;
 }
 
-// Some blocks of a launch were to run, and have left what others need: now all are, if half of the time is enough.
+constexpr double IDLE_S = 1;  // of CPU time for all blocks of a launch of which some have written nothing
+
+// Some blocks of a launch were to run, and have left what others need, or nothing: now all are, if there is time.
 EMULATOR_PLAIN static void run_the_rest(Launch& launch) {
   uint64_t begun = launch.turns * launch.cluster_blocks;
   double expected_s = (seconds_of(CLOCK_PROCESS_CPUTIME_ID) - device.began_s) * launch.clusters / launch.turns;
-  double most_s = timeout_s / 2;
-  if (launch.clusters > FEW_CLUSTERS || expected_s > most_s) {
+  double most_s = device.left_for_others ? timeout_s / 2 : IDLE_S;
+  bool is_long = launch.clusters > FEW_CLUSTERS || expected_s > most_s;
+  if (is_long && !device.left_for_others) {
+    return;
+  }
+  if (is_long) {
     report("timeout", Where(), "would not end in %.3g s of CPU time, and what some blocks leave others need", most_s);
     device.error = 702;  // cudaErrorLaunchTimeout
     device.stop = true;
@@ -780,7 +786,8 @@ EMULATOR_PLAIN static Launch* startable() {
   Launch* found = nullptr;
   for (unsigned i = 0; i < device.launch_count; ++i) {
     Launch* each = device.launches[i];
-    if (each->next == each->turns && each->turns < each->clusters && device.left_for_others) {
+    bool idle = each->resident == 0 && !device.has_written;
+    if (each->next == each->turns && each->turns < each->clusters && (device.left_for_others || idle)) {
       run_the_rest(*each);
     }
     if (each->next < each->turns && each->resident + each->cluster_blocks <= each->most_resident &&
@@ -989,7 +996,7 @@ EMULATOR_PLAIN static int run_launches() {
   device.used = device.running = device.idle_rounds = device.started = 0;
   forget_order();
   device.progress = 0;
-  device.left_for_others = false;
+  device.left_for_others = device.has_written = false;
   device.accesses = 0;
   device.began_s = seconds_of(CLOCK_PROCESS_CPUTIME_ID);
   double end_s = device.began_s + timeout_s;
@@ -1497,7 +1504,7 @@ EMULATOR_API void emulator_reset(uint64_t seed) {
   buffer_count = input_count = finding_count = 0;
   device.batch = device.skipped = 0;
   before = {};
-  any_queued = false;
+  any_queued = asked_occupancy = false;
   forget_writes_to_variables();
   forget_streams();
   forget_graphs();
@@ -1753,6 +1760,8 @@ EMULATOR_API const char* emulator_failed() {
   return text;
 }
 EMULATOR_API void emulator_set_workers(int count) { emulator::worker_limit = count; }
+EMULATOR_API uint64_t emulator_skipped() { return emulator::device.skipped; }
+EMULATOR_API int emulator_asked_occupancy() { return emulator::asked_occupancy; }
 EMULATOR_API void emulator_set_most_blocks(uint64_t count) { emulator::most_blocks = count; }
 EMULATOR_API void emulator_set_most_accesses(uint64_t count) { emulator::most_accesses = count; }
 EMULATOR_API void emulator_set_timeout(double seconds) { emulator::timeout_s = seconds; }

@@ -18,6 +18,7 @@ namespace emulator {
 constexpr size_t MAX_DYNAMIC_SHARED = 227 * 1024;  // of a block, as on compute capability 9.0
 
 extern int sms;
+extern bool asked_occupancy;  // since the reset
 
 // The built-in variables, packed into one number: the compiler calls a const function for it once.
 #define EMULATOR_CONST __attribute__((noinline, const)) EMULATOR_PLAIN

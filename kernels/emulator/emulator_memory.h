@@ -496,6 +496,7 @@ EMULATOR_NOINLINE static void buffer_access(Thread* t, Buffer& b, uintptr_t addr
       __atomic_store_n(b.readers + word, global_stamp(t, kind, part), __ATOMIC_RELAXED);
     }
     if (is_write) {
+      device.has_written = true;
       device.left_for_others = device.left_for_others || is_read || b.between_blocks || b.variable;
       GlobalStamp reader = is_read ? 0 : __atomic_load_n(b.readers + word, __ATOMIC_RELAXED);
       if (global_race(t, reader, part, true, strong, false, &why)) {

@@ -252,6 +252,7 @@ struct Device {
   volatile bool stop;
   uint64_t skipped;               // blocks of earlier launches of the product that have not run
   volatile bool left_for_others;  // a block has written to such a buffer or variable, or atomically
+  volatile bool has_written;      // a block has written to any
   double began_s;                 // of CPU time
   uint64_t accesses;              // of buffers and variables, but reads of an input
   int error;
@@ -330,6 +331,7 @@ static unsigned finding_count;
 static uint64_t seed;
 static int unwritten = POISON;  // of each byte of shared memory that nobody has written
 static int worker_limit = 0;
+bool asked_occupancy = false;
 int sms = 8;
 static double timeout_s = 60;
 static uint64_t most_blocks = 0, most_accesses = 0;            // 0: any number

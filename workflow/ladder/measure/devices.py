@@ -241,6 +241,12 @@ class EmulatedDevice:
         library.functions.emulator_written(ctypes.c_void_p(call.operands.C), ctypes.c_void_p(found.ctypes.data))
         return found
 
+    def some_blocks_ran(self, library: Library) -> bool:
+        """Whether of any launch since `begin` only some blocks have run."""
+        function = library.functions.emulator_skipped
+        function.restype = ctypes.c_uint64
+        return int(function()) > 0
+
     def uncovered(self, library: Library, call: Call) -> int:
         """How many elements of C no block can write, by what those that have run since `begin` wrote."""
         function = library.functions.emulator_uncovered

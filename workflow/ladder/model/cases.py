@@ -363,6 +363,9 @@ _QUEUED_ONLY = (
 )
 
 
+_VECTOR = 4  # floats
+
+
 def probes(names: Iterable[str]) -> list[Case]:
     """The cases that probe the host function in each of these ways."""
     of = {
@@ -422,11 +425,18 @@ def emulated_cases(cases: Iterable[Case]) -> list[Case]:
         computing = [case for case in of_shape if case.alpha != 0] or of_shape
         if shape.flop > EMULATED_WHOLE or max(shape.m, shape.n, shape.k) > EMULATED_SIDE:
             cheap = [case for case in computing if case.beta == 0 or shape.m * shape.n <= EMULATED_ADDEND] or computing
-            kept.append(replace(cheap[turn % len(cheap)], blocks=EMULATED_BLOCKS))
+            kept.append(_with_three_gaps(replace(cheap[turn % len(cheap)], blocks=EMULATED_BLOCKS)))
             continue
         small = shape.flop <= EMULATED_SMALL and shape.k <= EMULATED_SHORT
-        kept += of_shape if small else [computing[turn % len(computing)]]
+        kept += of_shape if small else [_with_three_gaps(computing[turn % len(computing)])]
     return [*kept, *OF_WHOLE_TILES, *EMULATED_ALONE, *probes(EMULATED_PROBES)]
+
+
+def _with_three_gaps(case: Case) -> Case:
+    """The case with another gap behind the rows of each matrix, as they are aligned, where it has one behind all."""
+    gap = case.paddings[0]
+    alike = gap > 0 and case.paddings == (gap, gap, gap)
+    return replace(case, padding=(gap, gap + _VECTOR, gap + 2 * _VECTOR)) if alike else case
 
 
 def is_unfinished(verdict: str) -> bool:

@@ -44,6 +44,8 @@ OF_LAUNCH = 2  # a bit of what is covered: a launch has it, a branch or comparis
 SHRINKING = (2, 4 / 3, 8 / 7)  # by which sides are made smaller
 SOME_SCALARS = ((1.0, 0.0), (1.0, 1.0), (-1.0, 1.0), (1.5, 0.5), (-0.75, 0.0))
 SOME_GAPS = ((0, 0, 0), (0, 0, 0), (0, 0, 0), (4, 4, 4), (1, 0, 0), (0, 1, 0), (0, 0, 1), (2, 2, 2), (1, 1, 1))
+# Floats that are added to the gaps of the matrices, each of which remains as aligned as it is; the first that may be.
+MORE_GAPS = ((32, 64, 96), (4, 8, 12), (0, 32, 64), (32, 0, 64), (0, 4, 8), (4, 0, 8), (0, 0, 4))
 WIDEST_GAP = 64  # of a case that is changed
 COMPARISONS_A_ROUND = 60  # that one round of changes is for, and cases that do something new
 _NOTHING = Call(Shape(1, 1, 1), 1, 0, Operands(0, 1, 0, 1, 0, 1), np.zeros(1, np.uint32), 0)
@@ -140,8 +142,18 @@ class BranchSearch:
             if not new:
                 break
             left -= new
-            found.append(run_as(self.smaller(best, new)))
+            found.append(run_as(self.with_other_gaps(self.smaller(best, new), new)))
         return found
+
+    def with_other_gaps(self, case: Case, features: Iterable[int]) -> Case:
+        """The case with three leading dimensions, as far as it covers the same; a rung may take one for another."""
+        wanted = frozenset(features)
+        for more in MORE_GAPS:
+            gaps = tuple(gap + each for gap, each in zip(case.paddings, more, strict=True))
+            other = replace(case, padding=gaps)
+            if claimed(self.claims, other) and wanted <= self.see(other).features:
+                return other
+        return case
 
     def smaller(self, case: Case, features: Iterable[int]) -> Case:
         """The case with smaller sides where it is a large product, as far as it covers the same."""

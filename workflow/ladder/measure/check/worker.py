@@ -145,7 +145,8 @@ def check_case(
     In the emulator a rung is told that the GPU has the case's `sms`, or EMULATED_SMS.
     A case of some blocks (`ladder.model.cases.emulated_cases`) is computed once and judged by what they have written.
     Of a launch that leaves something for others (in the workspace, in a variable, atomically) all blocks run; where
-    they take too long, or would (EMULATED_PREPARED), the record is None.
+    they take too long, or would (EMULATED_PREPARED), the record is None. If all blocks of all launches have run, all of
+    C is judged.
     """
     shape, alpha, beta = case.shape, case.alpha, case.beta
     inputs = draw_inputs(case.family, shape, case.multiplies, beta != 0, seed)
@@ -191,7 +192,10 @@ def check_case(
             return record | {"verdict": f"the blocks are too few to write {missing} of {shape.m * shape.n} elements"}
         if shape.m and shape.n:
             matrices = (A.matrix, B.matrix, before, C.matrix)
-            *matrices, written = written_part(*matrices, device.written(library, call)) if blocks else (*matrices, None)
+            some_ran = blocks and device.some_blocks_ran(library)
+            *matrices, written = (
+                written_part(*matrices, device.written(library, call)) if some_ran else (*matrices, None)
+            )
             computed = Shape(len(matrices[3]), matrices[3].shape[1], shape.k)
             if not computed.m and 0 < case.blocks <= EMULATED_FEW:
                 # These blocks may lie beside C, as many do whose tiles follow a curve; among more of them some do not.
