@@ -18,7 +18,7 @@ from ladder.config.plan import KERNELS, plan
 from ladder.measure.check import judge
 from ladder.measure.check import worker as check_worker
 from ladder.measure.check.in_common import passing
-from ladder.measure.check.stage import check_rung
+from ladder.measure.check.stage import check_rung, runs_of
 from ladder.measure.devices import EmulatedDevice
 from ladder.measure.worker import WORKER
 from ladder.model.cases import GPU_ALONE, OTHER_ARGUMENTS, Case, all_cases
@@ -584,3 +584,11 @@ def test_a_write_into_a_gap_or_a_guard_is_known_even_of_a_nan(place, value):
     made.memory[made.start + place] = value
     assert made.touched_outside()
     assert made.touched()
+
+
+@pytest.mark.parametrize(
+    ("case", "runs"), [(asked("7"), 5), (asked("7", drawn=3), 2), (asked("1x1x16777217"), 1), (asked("2x3x2097217"), 5)]
+)
+def test_drawn_cases_are_computed_twice_on_a_gpu_and_the_longest_sum_once(case, runs):
+    assert runs_of(case, 5) == runs
+    assert runs_of(case, 1) == 1

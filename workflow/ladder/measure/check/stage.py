@@ -22,9 +22,8 @@ from ladder.system.process import BROKEN, OK, Event, Outcome, run_worker
 
 WORKERS = 5  # processes that share a check on a GPU
 LARGE_MATRIX = 1 << 22  # elements of a matrix
-DRAWN_RUNS = (
-    2  # how often a drawn case is computed on a GPU at most: what the others find in more runs is no other there
-)
+DRAWN_RUNS = 2  # of a drawn case on a GPU at most: what the others find in more runs is no other there
+LONG_SUM = 1 << 24  # steps, for which one thread may take seconds: such a case is computed once
 
 
 def check_rung(
@@ -48,8 +47,8 @@ def check_rung(
     begun after the first that does not pass.
 
     Keys: status (`pass`, `failed`, or why it could not be checked: the compile record's status), message, where (with
-    wall_s, the seconds that it took), runs (how often each case was computed but the drawn ones, DRAWN_RUNS) and
-    whether all gave the same bits (identical), cases (those that ran, with errors and verdict), and `declared`: what
+    wall_s, the seconds that it took), runs (how often each case was computed but those of `runs_of`) and whether
+    all gave the same bits (identical), cases (those that ran, with errors and verdict), and `declared`: what
     the rung says of itself, `deterministic`, `subnormals` and `precision` of kernels.yaml. Raises LadderError where
     the machine broke the check off, which says nothing about the rung.
     """
@@ -63,7 +62,7 @@ def check_rung(
     one_at_a_time = f"its __device__ variables have {variables} bytes" if variables else ""
     request = {"library": str(made.library), "device": device, "declared": declared, "one_at_a_time": one_at_a_time}
     request["until_wrong"] = until_wrong
-    times = [min(runs, DRAWN_RUNS) if case.drawn else runs for case in cases]
+    times = [runs_of(case, runs) for case in cases]
     workers = workers or min(WORKERS, len(os.sched_getaffinity(0)))
     answers = run_cases(cases, times, request, time_limit_s, log, progress, workers, apart=_is_large)
     where["wall_s"] = round(time.monotonic() - begun, 3)
@@ -75,6 +74,11 @@ def check_rung(
         **{"declared": declared, "runs": runs, "identical": identical and status == "pass"},
         "cases": answers.records,
     }
+
+
+def runs_of(case: Case, runs: int) -> int:
+    """How often a case is computed on a GPU where `runs` are asked for."""
+    return 1 if case.shape.k >= LONG_SUM else min(runs, DRAWN_RUNS) if case.drawn else runs
 
 
 def kind_of(verdict: str) -> str:
