@@ -179,6 +179,8 @@ EMULATED_ALONE = (
     Case(Shape(130, 132, 35), beta=1, padding=(1, 0, 0)),
     Case(Shape(130, 131, 36), beta=1, padding=(0, 1, 1)),
     Case(Shape(65, 67, 133), padding=(3, 1, 1)),
+    # Only rows of C are aligned, and C begins within a vector: one that is aligned reaches into the tile before.
+    *(Case(Shape(130, 128 + rest, 36), padding=(0, 0, 4 - rest), offset=(0, 0, 1)) for rest in (1, 2, 3)),
     # Whole tiles in all dimensions, and gaps in one matrix alone.
     *(Case(Shape(256, 256, 64), beta=1, padding=padding) for padding in ((4, 0, 0), (0, 4, 0), (0, 0, 4))),
     # An offset into a matrix needs more than 31 bits, into two of them more than 32; of many rows or many columns
