@@ -413,9 +413,9 @@ def _observed(device: Device, library: Library, case: Case, make: _Make) -> str:
 def _told_otherwise(device: EmulatedDevice, library: Library, case: Case, call: Call, workspace: int) -> str:
     """How what launch_observer is told of a case differs from what was launched; empty where it is told nothing.
 
-    Where there is no driver sgemm may return an error, or tell of other grids, but not of other kernels. It may also
-    where it asks the runtime how many blocks an SM holds, which nobody can answer where launches are observed. Nothing
-    reads the memory that is told to the emulator, that of `call`.
+    Where there is no driver sgemm may return an error, or tell of other grids, but not of other kernels. Of other
+    grids it may also tell if it asks the runtime how many blocks an SM holds, for observed launches have no GPU to ask.
+    Nothing reads the memory that is told to the emulator, that of `call`.
     """
     launched = [one[:-1] for one in device.launches(library)]
     by_occupancy = bool(library.functions.emulator_asked_occupancy())
