@@ -18,7 +18,7 @@ from ladder.config.plan import KERNELS, plan
 from ladder.measure.check import judge
 from ladder.measure.check import worker as check_worker
 from ladder.measure.check.in_common import passing
-from ladder.measure.check.stage import check_rung, runs_of
+from ladder.measure.check.stage import check_rung
 from ladder.measure.devices import EmulatedDevice
 from ladder.measure.worker import WORKER
 from ladder.model.cases import GPU_ALONE, OTHER_ARGUMENTS, Case, all_cases
@@ -586,9 +586,18 @@ def test_a_write_into_a_gap_or_a_guard_is_known_even_of_a_nan(place, value):
     assert made.touched()
 
 
-@pytest.mark.parametrize(
-    ("case", "runs"), [(asked("7"), 5), (asked("7", drawn=3), 2), (asked("1x1x16777217"), 1), (asked("2x3x2097217"), 5)]
-)
-def test_drawn_cases_are_computed_twice_on_a_gpu_and_the_longest_sum_once(case, runs):
-    assert runs_of(case, 5) == runs
-    assert runs_of(case, 1) == 1
+@pytest.mark.parametrize("runs", [1, 5])
+def test_drawn_cases_are_computed_twice_on_a_gpu_and_the_longest_sum_once(tmp_path, monkeypatch, runs):
+    asked_for = {}
+
+    def worker(module, request, on_event, time_limit_s, log):
+        asked_for.update(zip([case["shape"] for case in request["cases"]], request["runs"], strict=True))
+        for event in events_of(*(a_case(case["shape"]) for case in request["cases"])):
+            on_event(event)
+        return Outcome("ok", "")
+
+    monkeypatch.setattr("ladder.measure.check.stage.run_worker", worker)
+    cases = [asked("7"), asked("8", drawn=3), asked("1x1x16777217"), asked("2x3x2097217")]
+    made, rest = a_build(tmp_path / "naive"), (tmp_path / "log", lambda *_: None)
+    check_rung(made, cases, 0, 60, lambda _: a_where(), *rest, runs, workers=2)
+    assert asked_for == {"7": runs, "8": min(runs, 2), "1x1x16777217": 1, "2x3x2097217": runs}

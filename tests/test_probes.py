@@ -357,8 +357,11 @@ COPIED = {
         ),
         (SOURCE, {"STATIC": "__device__ float kept[8];", "SUMS": "kept"}, "outside its array"),
         (
-            SOURCE.replace("float sum = 0;", "float sum = 0; Last last; for (int j = 0; j <= 4; ++j) last.of[j] = i;"),
-            {"STATIC": "struct Last { int first; float of[4]; };"},
+            SOURCE.replace("float sum = 0;", "float sum = 0; Last last; last.fill(i);"),
+            {
+                "STATIC": "struct Last { int first; float of[4]; "
+                "__device__ void fill(float x) { for (int j = 0; j <= 4; ++j) of[j] = x; } };"
+            },
             "index 4 outside its array",
         ),
         (

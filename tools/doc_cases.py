@@ -34,13 +34,18 @@ def emulated() -> dict[str, Any]:
             some[case.blocks].append(str(case.shape))
     limits = {name: value for name, value in vars(cases).items() if name.startswith("EMULATED_")}
     limits = {name.removeprefix("EMULATED_").lower(): value for name, value in limits.items() if isinstance(value, int)}
-    return {"limits": limits | {"some_blocks_s": LARGE_S}, "alone": len(cases.EMULATED_ALONE), "some_blocks": some}
+    return {
+        "limits": limits | {"some_blocks_s": LARGE_S},
+        "alone": len(cases.EMULATED_ALONE),
+        "some_blocks": some,
+    }
 
 
 def on_a_gpu() -> dict[str, Any]:
     """How a GPU's check is shared, and what it asks beside the configured cases; most cases at bounds of regions."""
     return {
         "workers": stage.WORKERS,
+        "drawn_runs": stage.DRAWN_RUNS,
         "large": stage.LARGE_MATRIX,
         "probes": cases.PROBES,
         "drawn_elements": drawn.ON_A_GPU.elements,

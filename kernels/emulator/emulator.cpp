@@ -760,25 +760,19 @@ EMULATOR_PLAIN static double seconds_of(clockid_t clock) {
   return static_cast<double>(time.tv_sec) + time.tv_nsec * 1e-9;
 }
 
-constexpr double IDLE_S = 1;  // of CPU time for all blocks of a launch of which some have written nothing
-
 // Some blocks of a launch were to run, and have left what others need, or nothing: now all are, if there is time.
 EMULATOR_PLAIN static void run_the_rest(Launch& launch) {
   uint64_t begun = launch.turns * launch.cluster_blocks;
   double expected_s = (seconds_of(CLOCK_PROCESS_CPUTIME_ID) - device.began_s) * launch.clusters / launch.turns;
-  double most_s = device.left_for_others ? timeout_s / 2 : IDLE_S;
-  bool is_long = launch.clusters > FEW_CLUSTERS || expected_s > most_s;
-  if (is_long && !device.left_for_others) {
-    return;
-  }
-  if (is_long) {
+  double most_s = timeout_s / (device.left_for_others ? 2 : 12);
+  if (launch.clusters <= FEW_CLUSTERS && expected_s <= most_s) {
+    launch.turns = launch.clusters;
+    launch.most_resident = begun < launch.most_resident ? static_cast<unsigned>(begun) : launch.most_resident;
+  } else if (device.left_for_others) {
     report("timeout", Where(), "would not end in %.3g s of CPU time, and what some blocks leave others need", most_s);
     device.error = 702;  // cudaErrorLaunchTimeout
     device.stop = true;
-    return;
   }
-  launch.turns = launch.clusters;
-  launch.most_resident = begun < launch.most_resident ? static_cast<unsigned>(begun) : launch.most_resident;
 }
 
 // The launch of which a block may start now: of two that run at a time the one that has started fewer of its blocks.

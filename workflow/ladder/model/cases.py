@@ -24,6 +24,7 @@ EMULATED_FAMILIES = 1 << 22  # flop up to which it is emulated with every family
 EMULATED_TWICE = 1 << 20  # twice, in two orders; where it is
 EMULATED_DRAWN_TWICE = 1 << 16  # drawn, which there are more of
 EMULATED_LONG = 1 << 9  # k beyond which there is one SM, for which a product of any size has tiles enough
+VECTOR = 4  # floats
 WIDE = 1 << 18  # floats between rows: from there on a gap is not filled
 # JSON has a name for none of these.
 _NOT_FINITE = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
@@ -365,9 +366,6 @@ _QUEUED_ONLY = (
 )
 
 
-_VECTOR = 4  # floats
-
-
 def probes(names: Iterable[str]) -> list[Case]:
     """The cases that probe the host function in each of these ways."""
     of = {
@@ -411,8 +409,8 @@ def all_cases(
 def emulated_cases(cases: Iterable[Case]) -> list[Case]:
     """Those of the cases that the emulator has the time for.
 
-    All of small shapes; of every larger one and family a single one, another each time, of which some blocks
-    (`blocks`) where the shape is very large or long. Of a long sum a GPU with a
+    All of small shapes; of every larger one and family a single one, another each time, with three gaps, of which
+    some blocks (`blocks`) where the shape is very large or long. Of a long sum a GPU with a
     single SM (`sms`). Then OF_WHOLE_TILES, EMULATED_ALONE, and what probes the host function.
     """
     chosen: dict[tuple[Shape, str], list[Case]] = {}
@@ -438,7 +436,7 @@ def _with_three_gaps(case: Case) -> Case:
     """The case with another gap behind the rows of each matrix, as they are aligned, where it has one behind all."""
     gap = case.paddings[0]
     alike = gap > 0 and case.paddings == (gap, gap, gap)
-    return replace(case, padding=(gap, gap + _VECTOR, gap + 2 * _VECTOR)) if alike else case
+    return replace(case, padding=(gap, gap + VECTOR, gap + 2 * VECTOR)) if alike else case
 
 
 def is_unfinished(verdict: str) -> bool:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from itertools import chain, cycle, islice, product, zip_longest
 from random import Random
 
-from ladder.model.cases import Case
+from ladder.model.cases import VECTOR, Case
 from ladder.model.shape import Shape
 
 _LEVELS = 11  # a prime, of which the array has _LEVELS + 1 columns
@@ -361,7 +361,6 @@ _BETAS = (_ZERO, _ZERO, _ZERO, _ONE, _ONE, _MINUS, _ordinary, _ordinary, _tiny, 
 _SPECIAL = {"alpha": (math.nan, math.inf, -math.inf, 0, -0.0), "beta": (math.nan, math.inf, -math.inf, -0.0)}
 
 
-_VECTOR = 4  # floats
 _TRIES = 12
 _UNALIGNED, _WITH_GAP = 7, 4  # of these levels: no gap, and no aligned address; an aligned one, and rows that are not
 
@@ -381,11 +380,11 @@ def _layout(
 
     def residues(padding: int, offset: int) -> tuple[bool, int, int, int]:
         ld = columns + padding
-        return columns > named.tile.n, columns % _VECTOR, ld % _VECTOR, offset % _VECTOR
+        return columns > named.tile.n, columns % VECTOR, ld % VECTOR, offset % VECTOR
 
     tried = [_one_layout(random, level, columns, named) for _ in range(_TRIES)]
     if all(level not in levels.values() for levels in _TIGHT):
-        others = list(product(range(_VECTOR), repeat=2))
+        others = list(product(range(VECTOR), repeat=2))
         tried += random.sample(others, len(others))
     found = next((each for each in tried if residues(*each) not in seen), tried[0])
     seen.add(residues(*found))
